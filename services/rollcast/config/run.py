@@ -1,0 +1,106 @@
+"""The run file: everything one run needs, read by every process of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, SecretStr, ValidationError, model_validator
+
+from rollcast.config.base import Settings
+from rollcast.config.errors import UserError
+from rollcast.config.model import Model
+from rollcast.config.recipe import Recipe
+from rollcast.config.services import Budget, Forecaster, Generator, Local, Redis, Rpc, Trainer, Weights
+from rollcast.config.tasks import Tasks
+
+MAX_FILE_BYTES = 1 << 20
+
+
+class RunConfig(Settings):
+    run: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+    """Name of the run: label `run` of every metric and part of every Redis key. Lower case, digits, hyphens."""
+    seed: int = 0
+    """Of prompt order, sampling and initialisation."""
+    folder: Path = Path("runs")
+    """Checkpoints, evaluations, logs and the forecaster's history go to `folder`/`run`."""
+    model: Model
+    """What is trained."""
+    tasks: Tasks = Tasks()
+    """Prompts, verifiers, evaluation."""
+    recipe: Recipe = Recipe()
+    """The algorithm."""
+    budget: Budget = Budget()
+    """When the run ends."""
+    generator: Generator = Generator()
+    trainer: Trainer = Trainer()
+    weights: Weights = Weights()
+    redis: Redis = Redis()
+    rpc: Rpc = Rpc()
+    forecaster: Forecaster = Forecaster()
+    local: Local = Local()
+
+    @model_validator(mode="after")
+    def _lengths_fit_the_model(self) -> RunConfig:
+        need = self.recipe.max_prompt_tokens + self.recipe.max_completion_tokens
+        if need > self.model.max_length:
+            raise ValueError(
+                f"recipe.max_prompt_tokens {self.recipe.max_prompt_tokens} + recipe.max_completion_tokens "
+                f"{self.recipe.max_completion_tokens} = {need} exceeds model.max_length {self.model.max_length}; "
+                "lower the first two or raise the last"
+            )
+        return self
+
+    @property
+    def run_folder(self) -> Path:
+        return self.folder / self.run
+
+
+def load_run_config(path: Path) -> RunConfig:
+    """Read a run file (YAML or JSON).
+
+    Raises UserError: one sentence for each wrong field, with its value and what is allowed.
+    """
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise UserError(f"run file {path}: larger than {MAX_FILE_BYTES} bytes; it should hold settings only")
+        data = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UserError(f"run file {path}: cannot be read ({error.strerror}); give the path of a YAML file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"run file {path}: not valid YAML ({' '.join(str(error).split())}); mend that line") from error
+    if not isinstance(data, dict):
+        raise UserError(f"run file {path}: holds {type(data).__name__}, needs a mapping such as `run: demo`")
+    return parse_run_config(data, source=str(path))
+
+
+def parse_run_config(data: dict[str, Any], *, source: str) -> RunConfig:
+    """Check settings that were already read; secrets in the environment win over the file's."""
+    try:
+        config = RunConfig.model_validate(data)
+    except ValidationError as error:
+        raise UserError("\n".join(describe_errors(error, source))) from None
+    updates: dict[str, Any] = {}
+    if password := os.environ.get("ROLLCAST_REDIS_PASSWORD"):
+        updates["redis"] = config.redis.model_copy(update={"password": SecretStr(password)})
+    if token := os.environ.get("ROLLCAST_RPC_TOKEN"):
+        updates["rpc"] = config.rpc.model_copy(update={"token": SecretStr(token)})
+    return config.model_copy(update=updates)
+
+
+def describe_errors(error: ValidationError, source: str) -> list[str]:
+    """One sentence for each wrong field: where, what stands there, what is wanted."""
+    sentences = []
+    for item in error.errors(include_url=False):
+        field = ".".join(str(part) for part in item["loc"]) or "the whole file"
+        if item["type"] == "extra_forbidden":
+            sentences.append(f"{source}: {field} is not a setting; remove it or mend its spelling")
+        elif item["type"] == "missing":
+            sentences.append(f"{source}: {field} is missing; add it")
+        else:
+            message = item["msg"].removeprefix("Value error, ")
+            value = "" if isinstance(item["input"], dict) else f" = {item['input']!r}"
+            sentences.append(f"{source}: {field}{value} is wrong: {message[:1].lower()}{message[1:]}")
+    return sentences

@@ -1,0 +1,173 @@
+"""Settings of the processes and of the connections between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+
+from rollcast.config.base import Settings
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class TLS(Settings):
+    """Certificates of one connection; PEM files."""
+
+    certificate_authority: Path | None = None
+    """Verifies the peer. None = the system's authorities."""
+    certificate: Path | None = None
+    """Own certificate: needed by servers, and by clients where the peer asks for one."""
+    private_key: Path | None = None
+    """Of the own certificate."""
+
+
+class Redis(Settings):
+    """Where wire 1 is."""
+
+    host: str = "127.0.0.1"
+    """Name or address of the server."""
+    port: Port = 6379
+    """TCP port. In local mode 0 = start an embedded server on a free port."""
+    username: str | None = None
+    """Of Redis ACLs. None = the default user."""
+    password: SecretStr | None = None
+    """None = no authentication. The environment variable ROLLCAST_REDIS_PASSWORD, where set, wins."""
+    tls: TLS | None = None
+    """None = plain TCP."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 10.0
+    """Deadline of one command; a server away longer is waited for with back-off and reported."""
+    max_bytes: Annotated[int, Field(ge=1 << 20)] = 4 << 30
+    """Bytes of unread rollouts above which no new task is dispatched (back-pressure)."""
+
+
+class Rpc(Settings):
+    """The weight-sync service at trainer rank 0, as generators reach it."""
+
+    host: str = "127.0.0.1"
+    """Name or address of trainer rank 0."""
+    port: Port = 7431
+    """gRPC port. In local mode 0 = a free one."""
+    bind: str = "127.0.0.1"
+    """Address the trainer listens on; 0.0.0.0 in a pod."""
+    token: SecretStr | None = None
+    """Shared secret that a generator presents. None = any peer is accepted. ROLLCAST_RPC_TOKEN, where set, wins."""
+    tls: TLS | None = None
+    """None = plain TCP."""
+
+
+class Weights(Settings):
+    """Publishing of weights (wire 2)."""
+
+    bucket_bytes: Annotated[int, Field(ge=1 << 16)] = 64 << 20
+    """Size of one packed, reused broadcast buffer. 4-64 MiB are equally fast; larger first-touch buffers are slower."""
+    bucket_timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
+    """Deadline of one bucket's broadcast: what a frozen receiver costs at most."""
+    acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
+    """Deadline from the last bucket to the acknowledgement that the version was applied."""
+    heartbeat_seconds: Annotated[float, Field(gt=0)] = 1.0
+    """Interval of a generator's heartbeats."""
+    heartbeat_timeout_seconds: Annotated[float, Field(gt=0)] = 8.0
+    """A generator silent for longer, or whose engine did not step for longer while it had work, is fenced."""
+    coalesce_seconds: Annotated[float, Field(ge=0)] = 2.0
+    """Joiners that arrive within this time enter in one epoch."""
+
+
+class Generator(Settings):
+    """The vLLM service."""
+
+    slots: Annotated[int, Field(ge=1)] = 256
+    """Rollouts one generator runs at once; also vLLM's max_num_seqs, so that nothing waits inside the engine."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of GPU memory for weights and KV cache. Not used on CPU."""
+    cpu_kv_cache_gib: Annotated[int, Field(ge=1)] = 1
+    """KV cache on CPU, in whole GiB. Not used on GPU."""
+    block_size: Annotated[int, Field(ge=16)] | None = None
+    """KV block in tokens. None = vLLM's default for the device; 32 lets tiny prompts share."""
+    tensor_parallel: Annotated[int, Field(ge=1)] = 1
+    """GPUs of one generator."""
+    drain_seconds: Annotated[float, Field(ge=0)] = 30.0
+    """Time after SIGTERM in which running groups may finish before they are handed back unfinished."""
+    http_port: Port = 0
+    """Of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
+    cpu: int | None = None
+    """CPU core of the engine in local mode. None = the operating system's choice."""
+
+
+class Trainer(Settings):
+    """The FSDP learner."""
+
+    tokens_per_micro_batch: Annotated[int, Field(ge=1)] = 16_384
+    """Padded tokens of one forward and backward pass on one rank: the memory knob."""
+    logits_chunk_tokens: Annotated[int, Field(ge=1)] = 1_024
+    """Tokens whose logits exist at once: bounds the [tokens, vocabulary] tensor."""
+    activation_checkpointing: bool = False
+    """Recompute activations in the backward pass: slower, far less memory."""
+    checkpoint_every_steps: Annotated[int, Field(ge=1)] = 50
+    """Optimizer steps between checkpoints; also written on SIGTERM and at the end."""
+    keep_checkpoints: Annotated[int, Field(ge=1)] = 2
+    """Older ones are deleted."""
+    collective_timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
+    """Deadline of a training collective."""
+    http_port: Port = 0
+    """Of /healthz, /readyz and /metrics of rank 0. 0 = a free one, written to the run folder."""
+    drop_after_budgets: Annotated[float, Field(gt=0)] = 3.0
+    """A group is redone when it took this many times (token budget / slowest measured decode rate)."""
+    threads: Annotated[int, Field(ge=1)] | None = None
+    """CPU threads of a rank. None = torch's choice."""
+    cpu: int | None = None
+    """CPU core of rank 0 in local mode (rank r takes the r-th after it). None = the operating system's choice."""
+
+
+class DirectScrape(Settings):
+    kind: Literal["scrape"] = "scrape"
+    """Read the services' /metrics: no Prometheus needed."""
+    urls: tuple[str, ...] = ()
+    """Metrics pages. Empty = the trainer's, found in the run folder."""
+    every_seconds: Annotated[float, Field(gt=0)] = 2.0
+    """Interval of reading."""
+
+
+class PrometheusSource(Settings):
+    kind: Literal["prometheus"] = "prometheus"
+    """Read a Prometheus server's query API."""
+    url: str
+    """Of the server, as http://host:9090."""
+    every_seconds: Annotated[float, Field(gt=0)] = 15.0
+    """Interval of reading; the scrape interval is the least that makes sense."""
+    token: SecretStr | None = None
+    """Bearer token. None = none."""
+
+
+class Forecaster(Settings):
+    source: Annotated[DirectScrape | PrometheusSource, Field(discriminator="kind")] = DirectScrape()
+    """Where evaluations are read from."""
+    bind: str = "127.0.0.1"
+    """Address of the page and the API."""
+    http_port: Port = 8400
+    """Of the live page, the HTTP API and /metrics. 0 = a free one."""
+    grpc_port: Port = 0
+    """Of the gRPC API. 0 = a free one."""
+    history: Path | None = None
+    """SQLite file of past forecasts. None = forecasts.sqlite in the run folder."""
+
+
+class Local(Settings):
+    """One machine: how many of each process `rollcast up` keeps."""
+
+    generators: Annotated[int, Field(ge=0, le=64)] = 1
+    """Generator processes."""
+    trainer_ranks: Annotated[int, Field(ge=1, le=64)] = 1
+    """Trainer processes (FSDP ranks)."""
+    restart_limit: Annotated[int, Field(ge=0)] = 5
+    """Restarts of one process within ten minutes before the run is given up."""
+
+
+class Budget(Settings):
+    """When the run ends: at the first of these."""
+
+    steps: Annotated[int, Field(ge=1)] | None = None
+    """Optimizer steps. None = no bound."""
+    device_hours: Annotated[float, Field(gt=0)] | None = None
+    """Compute of the surviving history (GPU-hours; core-hours on CPU). None = no bound."""

@@ -1,0 +1,118 @@
+"""gRPC channels and servers from configuration: token and TLS in one place, messages bounded."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from rollcast.config.errors import UserError
+from rollcast.config.services import TLS, Rpc
+
+MAX_MESSAGE_BYTES = 64 << 20
+"""A manifest of a large mixture-of-experts model names some 100,000 tensors: a few MiB."""
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.so_reuseport", 0),
+]
+_AUTHORIZATION = "authorization"
+
+
+def open_channel_async(settings: Rpc) -> grpc.aio.Channel:
+    """A channel to `settings.host:port`; send `call_metadata(settings)` with every call."""
+    target = f"{settings.host}:{settings.port}"
+    if settings.tls is None:
+        return grpc.aio.insecure_channel(target, options=_OPTIONS)
+    return grpc.aio.secure_channel(target, _channel_credentials(settings.tls), options=_OPTIONS)
+
+
+def open_channel(settings: Rpc) -> grpc.Channel:
+    """The same for threads."""
+    target = f"{settings.host}:{settings.port}"
+    if settings.tls is None:
+        return grpc.insecure_channel(target, options=_OPTIONS)
+    return grpc.secure_channel(target, _channel_credentials(settings.tls), options=_OPTIONS)
+
+
+def call_metadata(settings: Rpc) -> list[tuple[str, str]]:
+    """What a client presents: the token, where one is set."""
+    return [(_AUTHORIZATION, f"Bearer {settings.token.get_secret_value()}")] if settings.token else []
+
+
+def start_server(settings: Rpc, register: Callable[[grpc.Server], None], *, max_calls: int = 256) -> tuple[Any, int]:
+    """Start a threaded server; returns it and the port it listens on.
+
+    Raises UserError where the port is taken.
+    """
+    interceptors: list[grpc.ServerInterceptor[Any, Any]] = (
+        [_TokenInterceptor(settings.token.get_secret_value())] if settings.token else []
+    )
+    server = grpc.server(
+        ThreadPoolExecutor(max_workers=max_calls, thread_name_prefix="rpc"), options=_OPTIONS, interceptors=interceptors
+    )
+    register(server)
+    address = f"{settings.bind}:{settings.port}"
+    try:
+        if settings.tls is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, _server_credentials(settings.tls))
+    except RuntimeError as error:
+        raise UserError(
+            f"rpc.port = {settings.port}: {settings.bind} cannot listen on it; choose a free port or stop its user"
+        ) from error
+    server.start()
+    return server, port
+
+
+def _read(path: Any) -> bytes | None:
+    return path.read_bytes() if path else None
+
+
+def _channel_credentials(tls: TLS) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(
+        _read(tls.certificate_authority), _read(tls.private_key), _read(tls.certificate)
+    )
+
+
+def _server_credentials(tls: TLS) -> grpc.ServerCredentials:
+    key, certificate = _read(tls.private_key), _read(tls.certificate)
+    if key is None or certificate is None:
+        raise UserError("tls: a server needs tls.certificate and tls.private_key; give both paths")
+    authority = _read(tls.certificate_authority)
+    return grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=authority is not None)
+
+
+class _TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
+    """Refuses calls that do not carry the token."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}".encode()
+
+        def refuse(_: Any, context: grpc.ServicerContext) -> None:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token; set rpc.token to the trainer's")
+
+        self._refusals = {
+            (False, False): grpc.unary_unary_rpc_method_handler(refuse),
+            (False, True): grpc.unary_stream_rpc_method_handler(refuse),
+            (True, False): grpc.stream_unary_rpc_method_handler(refuse),
+            (True, True): grpc.stream_stream_rpc_method_handler(refuse),
+        }
+
+    def intercept_service(self, continuation: Any, details: Any) -> Any:
+        given = dict(details.invocation_metadata).get(_AUTHORIZATION, "")
+        handler = continuation(details)
+        if handler is None or hmac.compare_digest(str(given).encode(), self._expected):
+            return handler
+        return self._refusals[handler.request_streaming, handler.response_streaming]

@@ -1,0 +1,49 @@
+"""Redis clients from configuration: password, TLS and deadlines in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+import redis.asyncio
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from rollcast.config.services import Redis as RedisSettings
+
+RedisAway = (RedisConnectionError, RedisTimeoutError, OSError)
+"""What a command raises while the server is away or loading."""
+
+
+def connect(settings: RedisSettings) -> redis.Redis:
+    """A thread-safe client that returns bytes. Connects at the first command."""
+    return redis.Redis(**_arguments(settings), retry=Retry(ExponentialWithJitterBackoff(cap=0.5), 1))
+
+
+def connect_async(settings: RedisSettings) -> redis.asyncio.Redis:
+    """The same for asyncio."""
+    return redis.asyncio.Redis(**_arguments(settings))
+
+
+def _arguments(settings: RedisSettings) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "host": settings.host,
+        "port": settings.port,
+        "username": settings.username,
+        "password": settings.password.get_secret_value() if settings.password else None,
+        "socket_timeout": settings.timeout_seconds,
+        "socket_connect_timeout": settings.timeout_seconds,
+        "health_check_interval": 15,
+        "protocol": 2,
+    }
+    if settings.tls is not None:
+        tls = settings.tls
+        arguments |= {
+            "ssl": True,
+            "ssl_ca_certs": str(tls.certificate_authority) if tls.certificate_authority else None,
+            "ssl_certfile": str(tls.certificate) if tls.certificate else None,
+            "ssl_keyfile": str(tls.private_key) if tls.private_key else None,
+        }
+    return arguments

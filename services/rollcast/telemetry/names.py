@@ -1,0 +1,172 @@
+"""Every metric of Rollcast, named once: name with base unit, help, type, labels.
+
+The forecaster, the dashboards and the alerts read the names from here; renaming one is one diff.
+Every series also carries the label `run`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["gauge", "counter", "histogram"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric family. A counter's name ends in `_total`."""
+
+    name: str
+    help: str
+    kind: Kind
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.name.startswith("rollcast_")
+        assert (self.kind == "counter") == self.name.endswith("_total"), self.name
+
+
+_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+_EVAL = ("dataset", "incarnation", "step")
+
+# Trainer
+TRAINER_STEP = Metric("rollcast_trainer_step", "Optimizer steps in the surviving history", "gauge")
+INCARNATION = Metric("rollcast_incarnation", "Incarnation of the trainer", "gauge")
+BUDGET_STEPS = Metric("rollcast_budget_steps", "Optimizer steps at which the run ends; absent without a bound", "gauge")
+BUDGET_DEVICE_HOURS = Metric(
+    "rollcast_budget_device_hours", "Compute at which the run ends; absent without a bound", "gauge"
+)
+MAX_STALENESS = Metric("rollcast_max_staleness_steps", "k, the bound on staleness", "gauge")
+STALENESS = Metric("rollcast_staleness_steps", "Staleness of trained tokens", "histogram", buckets=tuple(range(17)))
+LONGEST_GROUP_RATIO = Metric(
+    "rollcast_longest_group_ratio", "Steps the longest group lasted / (k - l); warn at 0.8", "gauge"
+)
+TRAINER_WAIT = Metric("rollcast_trainer_wait_seconds_total", "Time the trainer waited", "counter", ("for",))
+STEP_SECONDS = Metric(
+    "rollcast_step_seconds", "Wall time of an optimizer step, waits excluded", "histogram", buckets=_SECONDS
+)
+GROUPS = Metric(
+    "rollcast_groups_total",
+    "Rollout groups settled, by outcome (used|filtered|redone|dead|refused|stale|duplicate|lost_version)",
+    "counter",
+    ("outcome",),
+)
+GROUPS_BY_DECILE = Metric(
+    "rollcast_groups_by_length_total",
+    "Groups by outcome and decile of the prompt's expected length",
+    "counter",
+    ("outcome", "decile"),
+)
+GROUPS_BY_PASS_RATE = Metric(
+    "rollcast_groups_by_pass_rate_total",
+    "Groups by outcome and quarter of the prompt's past pass rate",
+    "counter",
+    ("outcome", "quarter"),
+)
+GROUPS_DISPATCHED = Metric("rollcast_groups_dispatched_total", "Tasks dispatched, first time each", "counter")
+GROUPS_OUTSTANDING = Metric("rollcast_groups_outstanding", "Dispatched and not yet settled groups", "gauge")
+ROLLOUTS_RESTARTED_TOKENS = Metric(
+    "rollcast_restarted_tokens_total", "Tokens thrown away when a killed owner's task started again", "counter"
+)
+UNIQUE_PROMPTS = Metric("rollcast_unique_prompts", "Distinct prompts trained on", "gauge")
+PROMPT_USES = Metric("rollcast_prompt_uses_mean", "Mean uses of a prompt that was trained on", "gauge")
+PROMPTS_RETIRED = Metric("rollcast_prompts_retired", "Prompts removed for good by no-positive-resampling", "gauge")
+PROMPTS_SKIPPED = Metric(
+    "rollcast_prompts_skipped", "Prompts of the data set that were skipped, by reason", "gauge", ("reason",)
+)
+LOGPROB_GAP = Metric(
+    "rollcast_logprob_gap",
+    "Mean |trainer - generator log-prob| over the batch's tokens at the behaviour version's staleness",
+    "gauge",
+    ("statistic",),
+)
+TRUNCATION_RATIO = Metric("rollcast_truncation_ratio", "Rollouts cut by the budget / rollouts of the batch", "gauge")
+INTERRUPTED_RATIO = Metric(
+    "rollcast_interrupted_ratio", "Rollouts whose thinking was cut / rollouts of the batch", "gauge"
+)
+REWARD_MEAN = Metric("rollcast_reward_mean", "Mean reward of the batch before filtering", "gauge")
+LOSS = Metric("rollcast_loss", "Loss of the last update", "gauge")
+GRAD_NORM = Metric("rollcast_grad_norm", "Gradient norm before clipping", "gauge")
+ENTROPY = Metric("rollcast_entropy", "Mean negative log-prob of sampled tokens (nats)", "gauge")
+COMPLETION_TOKENS_MEAN = Metric("rollcast_completion_tokens_mean", "Mean completion length of the batch", "gauge")
+TOKENS = Metric("rollcast_tokens_total", "Tokens generated or trained", "counter", ("role",))
+COMPUTE_STATE = Metric(
+    "rollcast_compute_state_device_hours", "Compute of the surviving history: the C of the curve", "gauge", ("role",)
+)
+COMPUTE_SPENT = Metric(
+    "rollcast_compute_spent_device_hours_total", "Compute ever spent; never falls", "counter", ("role",)
+)
+COMPUTE_EVAL_SHARE = Metric("rollcast_compute_eval_share", "Share of generated tokens that evaluation took", "gauge")
+GENERATORS = Metric("rollcast_generators", "Generators by state (joined|ready)", "gauge", ("state",))
+CHECKPOINT_SECONDS = Metric("rollcast_checkpoint_seconds", "Time to write a checkpoint", "histogram", buckets=_SECONDS)
+CHECKPOINT_STEP = Metric("rollcast_checkpoint_step", "Step of the newest checkpoint", "gauge")
+
+# Evaluation: the last 16 stay exposed, each under its own labels, so that nothing must be guessed together.
+EVAL_PASS_RATE = Metric("rollcast_eval_pass_rate", "mean@G on held-out prompts", "gauge", _EVAL)
+EVAL_STANDARD_ERROR = Metric("rollcast_eval_standard_error", "Standard error of the pass rate", "gauge", _EVAL)
+EVAL_COMPUTE = Metric(
+    "rollcast_eval_compute_device_hours", "compute_state when the evaluation was asked for", "gauge", _EVAL
+)
+EVAL_TRAINED_TOKENS = Metric(
+    "rollcast_eval_trained_tokens", "Tokens trained on when the evaluation was asked for", "gauge", _EVAL
+)
+EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", "gauge", _EVAL)
+
+# Queue and weights
+QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")
+QUEUE_BYTES = Metric("rollcast_queue_bytes", "Bytes of finished groups on the queue", "gauge")
+REDIS_AWAY = Metric("rollcast_redis_away_seconds_total", "Time without Redis", "counter")
+WEIGHT_SYNC_SECONDS = Metric(
+    "rollcast_weight_sync_seconds",
+    "From staging a version to every member's acknowledgement",
+    "histogram",
+    buckets=_SECONDS,
+)
+WEIGHT_EPOCH = Metric("rollcast_weight_epoch", "Epoch of the weight group", "gauge")
+WEIGHT_FAILURES = Metric(
+    "rollcast_weight_failures_total", "Publishes that failed and were repeated, by reason", "counter", ("reason",)
+)
+GENERATORS_FENCED = Metric("rollcast_generators_fenced_total", "Generators removed, by reason", "counter", ("reason",))
+
+# Generator
+POLICY_STEP = Metric("rollcast_policy_step", "Step of the weights the generator holds", "gauge", ("generator",))
+WEIGHT_PAUSE_SECONDS = Metric(
+    "rollcast_weight_pause_seconds", "Pause of generation to apply weights", "histogram", buckets=_SECONDS
+)
+WEIGHT_RECEIVE_SECONDS = Metric(
+    "rollcast_weight_receive_seconds", "Background reception of a version", "histogram", buckets=_SECONDS
+)
+GENERATOR_IDLE = Metric(
+    "rollcast_generator_idle_seconds_total", "Time in which the generator had no rollout", "counter"
+)
+RUNNING_ROLLOUTS = Metric("rollcast_running_rollouts", "Rollouts in the engine", "gauge")
+PREEMPTIONS = Metric("rollcast_preemptions_total", "KV preemptions in the engine", "counter")
+HAND_BACKS = Metric("rollcast_hand_backs_total", "Tasks handed back unfinished", "counter")
+REFUSED = Metric("rollcast_refused_total", "Answers refused because the task had another owner", "counter")
+ABORTED = Metric(
+    "rollcast_aborted_rollouts_total", "Rollouts aborted because they held tokens of lost steps", "counter"
+)
+GRADINGS = Metric("rollcast_gradings_total", "Completions graded, by status", "counter", ("status",))
+GRADING_SECONDS = Metric("rollcast_grading_seconds", "Time to grade one completion", "histogram", buckets=_SECONDS)
+
+# Forecaster: the compute grid is fixed per run (40 values), else every refit would mint new series.
+FORECAST_ASYMPTOTE = Metric("rollcast_forecast_asymptote", "A, by quantile", "gauge", ("quantile",))
+FORECAST_PASS_RATE = Metric(
+    "rollcast_forecast_pass_rate", "Predicted pass rate by compute and quantile", "gauge", ("compute", "quantile")
+)
+FORECAST_HEADROOM = Metric("rollcast_forecast_headroom", "A - R(C_now), by quantile", "gauge", ("quantile",))
+FORECAST_VERDICT = Metric("rollcast_forecast_verdict", "1 for the verdict in force", "gauge", ("verdict",))
+FORECAST_POINTS = Metric("rollcast_forecast_points", "Evaluations in the fit", "gauge")
+FORECAST_REFITS = Metric("rollcast_forecast_refits_total", "Refits since start", "counter")
+FORECAST_SKIPPED = Metric(
+    "rollcast_forecast_skipped_total", "Readings that were skipped, by reason", "counter", ("reason",)
+)
+
+# Autoscaler
+GENERATORS_DESIRED = Metric("rollcast_generators_desired", "Generators the run can use", "gauge")
+
+
+def all_metrics() -> tuple[Metric, ...]:
+    """Every metric named in this file."""
+    return tuple(value for value in globals().values() if isinstance(value, Metric))

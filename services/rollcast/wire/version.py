@@ -1,0 +1,34 @@
+"""Policy version: which weights sampled a token."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rollcast.wire import rollout_pb2
+
+
+class PolicyVersion(NamedTuple):
+    """(incarnation, step), ordered; written "2.118".
+
+    `step` counts optimizer steps in the surviving history; `incarnation` rises at every trainer start, so that two
+    different weights never share a version.
+    """
+
+    incarnation: int
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.incarnation}.{self.step}"
+
+    @classmethod
+    def parse(cls, text: str) -> PolicyVersion:
+        """Inverse of str(). Raises ValueError."""
+        incarnation, _, step = text.partition(".")
+        return cls(int(incarnation), int(step))
+
+    @classmethod
+    def from_proto(cls, message: rollout_pb2.PolicyVersion) -> PolicyVersion:
+        return cls(message.incarnation, message.step)
+
+    def to_proto(self) -> rollout_pb2.PolicyVersion:
+        return rollout_pb2.PolicyVersion(incarnation=self.incarnation, step=self.step)
