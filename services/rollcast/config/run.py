@@ -26,6 +26,8 @@ class RunConfig(Settings):
     """Of prompt order, sampling and initialisation."""
     folder: Path = Path("runs")
     """Checkpoints, evaluations, logs and the forecaster's history go to `folder`/`run`."""
+    http_bind: str = "127.0.0.1"
+    """Address on which every service serves /healthz, /readyz and /metrics; 0.0.0.0 in a pod."""
     model: Model
     """What is trained."""
     tasks: Tasks = Tasks()

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from rollcast.telemetry.names import Metric
 
@@ -13,7 +20,9 @@ class Exporter:
     def __init__(self, run: str) -> None:
         self.run = run
         self.registry = CollectorRegistry()
-        self._families: dict[str, Gauge | Counter | Histogram] = {}
+        self._families: dict[str, Gauge | Counter] = {}
+        self._histograms = WeightedHistograms()
+        self.registry.register(self._histograms)
 
     def set(self, metric: Metric, value: float, **labels: str) -> None:
         """Set a gauge."""
@@ -32,10 +41,7 @@ class Exporter:
     def observe(self, metric: Metric, value: float, count: int = 1, **labels: str) -> None:
         """Add `count` equal observations to a histogram."""
         assert metric.kind == "histogram", metric.name
-        child = self._child(metric, labels)
-        assert isinstance(child, Histogram)
-        for _ in range(count):
-            child.observe(value)
+        self._histograms.observe(metric, self._label_values(metric, labels), value, count)
 
     def remove(self, metric: Metric, **labels: str) -> None:
         """Stop exposing one labelled series."""
@@ -47,19 +53,46 @@ class Exporter:
         """The text of /metrics."""
         return generate_latest(self.registry)
 
-    def _child(self, metric: Metric, labels: dict[str, str]) -> Gauge | Counter | Histogram:
+    def _child(self, metric: Metric, labels: dict[str, str]) -> Gauge | Counter:
         family = self._families.get(metric.name)
         if family is None:
             names = ("run", *metric.labels)
             if metric.kind == "gauge":
                 family = Gauge(metric.name, metric.help, names, registry=self.registry)
-            elif metric.kind == "counter":
-                family = Counter(metric.name, metric.help, names, registry=self.registry)
             else:
-                family = Histogram(metric.name, metric.help, names, buckets=metric.buckets, registry=self.registry)
+                family = Counter(metric.name, metric.help, names, registry=self.registry)
             self._families[metric.name] = family
         return family.labels(*self._label_values(metric, labels))
 
     def _label_values(self, metric: Metric, labels: dict[str, str]) -> tuple[str, ...]:
         assert set(labels) == set(metric.labels), (metric.name, labels)
         return (self.run, *(labels[name] for name in metric.labels))
+
+
+class WeightedHistograms(Collector):
+    """Histograms that take many equal observations at once: a batch holds millions of tokens of one staleness."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[Metric, dict[tuple[str, ...], tuple[list[int], float]]] = {}
+
+    def observe(self, metric: Metric, label_values: tuple[str, ...], value: float, count: int) -> None:
+        """Add `count` observations of `value`."""
+        with self._lock:
+            series = self._counts.setdefault(metric, {})
+            counts, total = series.get(label_values, ([0] * (len(metric.buckets) + 1), 0.0))
+            counts[bisect_left(metric.buckets, value)] += count
+            series[label_values] = (counts, total + value * count)
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """Yield every histogram with cumulative buckets."""
+        with self._lock:
+            for metric, series in self._counts.items():
+                family = HistogramMetricFamily(metric.name, metric.help, labels=("run", *metric.labels))
+                for label_values, (counts, total) in series.items():
+                    cumulative, buckets = 0, []
+                    for bound, count in zip((*metric.buckets, float("inf")), counts, strict=True):
+                        cumulative += count
+                        buckets.append((floatToGoString(bound), cumulative))  # type: ignore[no-untyped-call]
+                    family.add_metric(label_values, buckets, total)
+                yield family

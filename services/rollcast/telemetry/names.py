@@ -33,6 +33,12 @@ _EVAL = ("dataset", "incarnation", "step")
 # Trainer
 TRAINER_STEP = Metric("rollcast_trainer_step", "Optimizer steps in the surviving history", "gauge")
 INCARNATION = Metric("rollcast_incarnation", "Incarnation of the trainer", "gauge")
+INCARNATION_START = Metric(
+    "rollcast_incarnation_start_step",
+    "Step from which an incarnation continued: later steps of earlier ones are lost",
+    "gauge",
+    ("incarnation",),
+)
 BUDGET_STEPS = Metric("rollcast_budget_steps", "Optimizer steps at which the run ends; absent without a bound", "gauge")
 BUDGET_DEVICE_HOURS = Metric(
     "rollcast_budget_device_hours", "Compute at which the run ends; absent without a bound", "gauge"
@@ -46,6 +52,7 @@ TRAINER_WAIT = Metric("rollcast_trainer_wait_seconds_total", "Time the trainer w
 STEP_SECONDS = Metric(
     "rollcast_step_seconds", "Wall time of an optimizer step, waits excluded", "histogram", buckets=_SECONDS
 )
+UPDATES_SKIPPED = Metric("rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite", "counter")
 GROUPS = Metric(
     "rollcast_groups_total",
     "Rollout groups settled, by outcome (used|filtered|redone|dead|refused|stale|duplicate|lost_version)",
@@ -114,7 +121,8 @@ EVAL_TRAINED_TOKENS = Metric(
 EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", "gauge", _EVAL)
 
 # Queue and weights
-QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")
+QUEUE_UPDATES_SKIPPED = Metric("rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite", "counter")
+GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")
 QUEUE_BYTES = Metric("rollcast_queue_bytes", "Bytes of finished groups on the queue", "gauge")
 REDIS_AWAY = Metric("rollcast_redis_away_seconds_total", "Time without Redis", "counter")
 WEIGHT_SYNC_SECONDS = Metric(

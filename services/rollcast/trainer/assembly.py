@@ -1,0 +1,56 @@
+"""From the groups of a batch to what the learner trains on: rewards, filters, advantages, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rollcast.config.recipe import LengthPenalty, Recipe
+from rollcast.recipe.effective_batch import effective_batch
+from rollcast.recipe.length_control import length_penalty
+from rollcast.rollouts.records import GradingStatus, Rollout, RolloutGroup
+from rollcast.trainer.batch import TrainingSequence, loss_mask, training_sequences
+
+_VERDICTS = (GradingStatus.OK, GradingStatus.WRONG)
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledBatch:
+    sequences: list[TrainingSequence]
+    """Of the effective batch only; empty = no update."""
+    kept_groups: frozenset[int]
+    """Task sequences of groups with at least one trained rollout."""
+
+
+def assemble(groups: Sequence[RolloutGroup], recipe: Recipe) -> AssembledBatch:
+    """Return the effective batch. Left out: truncated rollouts (by the recipe) and those whose grader gave no verdict."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    owner = np.array([index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64)
+    effective = effective_batch(
+        rewards=np.array([shaped_reward(rollout, recipe) for rollout in rollouts]),
+        group=owner,
+        loss_tokens=np.array([int(loss_mask(rollout).sum()) for rollout in rollouts], dtype=np.int64),
+        excluded=np.array([is_excluded(rollout, recipe) for rollout in rollouts]),
+        normalisation=recipe.advantage_normalisation,
+        aggregation=recipe.aggregation,
+        zero_variance_filter=recipe.zero_variance_filter,
+    )
+    kept = {groups[index].sequence for index in np.unique(owner[effective.kept])}
+    return AssembledBatch(training_sequences(groups, effective), frozenset(kept))
+
+
+def is_excluded(rollout: Rollout, recipe: Recipe) -> bool:
+    """A grader that failed or ran out of time says nothing about the answer."""
+    return (recipe.exclude_truncated and rollout.truncated) or rollout.grading_status not in _VERDICTS
+
+
+def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
+    """The verifier's reward, with the length penalty (Eq 9) on correct answers where the recipe has one."""
+    control = recipe.length_control
+    if isinstance(control, LengthPenalty) and rollout.reward > 0:
+        return rollout.reward + length_penalty(
+            rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens
+        )
+    return rollout.reward

@@ -1,0 +1,416 @@
+"""Rank 0's loop: it dispatches, waits, trains, publishes, evaluates and checkpoints; the schedule decides, it obeys.
+
+    start: checkpoint? -> incarnation -> publish the weights -> retire what a lost history dispatched
+    loop:  collect what came -> hold the ledger against wire 1 -> close evaluations
+           -> dispatch what the schedule allows
+           -> next_batch: Wait(reason)  collect again, the seconds count under the reason
+                          Batch         step t -> t + 1: update, publish, settle, evaluate, checkpoint
+    stop:  budget reached -> last evaluation -> checkpoint -> export -> Finished
+           stop requested (SIGTERM) -> checkpoint -> Interrupted
+
+The main thread does all of it. The publisher has threads of its own; it calls `fence` from one of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rollcast.config.run import RunConfig
+from rollcast.recipe.curriculum import Curriculum
+from rollcast.recipe.schedule import Batch, State, Wait, make_schedule
+from rollcast.rollouts.base import TrainerQueue
+from rollcast.rollouts.errors import QueueAway
+from rollcast.rollouts.records import PromptTask, RolloutGroup
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.assembly import assemble
+from rollcast.trainer.batch import defect
+from rollcast.trainer.compute import ComputeLedger
+from rollcast.trainer.evaluation import Evaluation, Evaluator
+from rollcast.trainer.group import LearnerGroup
+from rollcast.trainer.history import SurvivingHistory
+from rollcast.trainer.intake import Intake
+from rollcast.trainer.ledger import Ledger
+from rollcast.trainer.pacing import Pacing
+from rollcast.trainer.progress import Progress
+from rollcast.trainer.prompt_book import PromptBook, TaskMaker
+from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.reporting import Reporter
+from rollcast.weights.publisher import Publisher
+from rollcast.weights.roster import Member
+from rollcast.wire.version import PolicyVersion
+
+POLL_SECONDS = 0.02
+AWAY_RETRY_SECONDS = 0.5
+FINAL_ACKNOWLEDGE_SECONDS = 60.0
+NEXT_SEQUENCE = "next_sequence"
+log = get_logger()
+
+
+class Ending(StrEnum):
+    """Why the loop ended."""
+
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(slots=True)
+class Books:
+    """The prompts of the run, tokenised."""
+
+    train: PromptBook
+    held_out: PromptBook
+
+
+class Controller:
+    """One incarnation of the trainer."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        learners: LearnerGroup,
+        ranks: Ranks,
+        queue: TrainerQueue,
+        books: Books,
+        encode: Callable[[str], list[int]],
+        exporter: Exporter,
+        progress: Progress | None,
+        stop_requested: Callable[[], bool],
+    ) -> None:
+        """`progress`: of the checkpoint that `learners` were restored from; None starts a new run."""
+        self._config = config
+        self._learners = learners
+        self._num_devices = ranks.world_size
+        self._queue = queue
+        self._books = books
+        self._exporter = exporter
+        self._stop_requested = stop_requested
+        recipe = config.recipe
+        self._schedule = make_schedule(recipe.schedule, groups_per_step=recipe.prompts_per_step)
+        self._progress = progress or Progress()
+        self._checkpoint_version = PolicyVersion(self._progress.incarnation, self._progress.step if progress else -1)
+        incarnation = queue.start_incarnation(self._progress.incarnation + 1)
+        earlier = tuple((number, last) for number, last in self._progress.earlier)
+        self._history = SurvivingHistory(earlier, incarnation)
+        if progress is not None:
+            before = SurvivingHistory(earlier, self._progress.incarnation)
+            self._history = before.continued_by(incarnation, self._progress.step)
+        self._steps_since_start = 0
+        self._curriculum = Curriculum(books.train.ids, seed=config.seed, remove_at=recipe.no_positive_resampling)
+        if self._progress.curriculum is not None:
+            self._curriculum.restore(self._progress.curriculum)
+        self._maker = TaskMaker(config, encode, incarnation)
+        self._evaluator = Evaluator(config.run, config.tasks.dataset.name, config.tasks.evaluation.deadline_seconds)
+        self._compute = ComputeLedger(config.run_folder / "compute.json")
+        self._pacing = Pacing(
+            lag=self._schedule.lag,
+            token_budget=recipe.max_completion_tokens,
+            drop_after_budgets=config.trainer.drop_after_budgets,
+        )
+        self._reporter = Reporter(config, exporter, books.train, self._curriculum)
+        self._ledger = self._restore_ledger()
+        self._intake = Intake(
+            queue,
+            self._ledger,
+            self._history,
+            self._evaluator,
+            exporter,
+            make_task=lambda sequence, prompt_id: self._maker.train(sequence, books.train[prompt_id]),
+            count_outcome=self._reporter.count_group,
+            find_defect=lambda group: defect(
+                group, vocab_size=learners.vocab_size, max_length=config.model.max_length
+            ),
+        )
+        self._publisher = Publisher(
+            weights=config.weights,
+            rpc=config.rpc,
+            incarnation=incarnation,
+            history=self._history.earlier,
+            lm_head=recipe.lm_head,
+            specs=learners.specs,
+            device=ranks.device,
+            exporter=exporter,
+            on_removed=self.fence,
+        )
+        self._straggler_seconds = 0.0
+        self._last_step_at = time.monotonic()
+
+    # Start
+
+    def _restore_ledger(self) -> Ledger:
+        """The checkpoint's ledger; what a lost history dispatched after it is taken off wire 1."""
+        highest = int(self._queue.get_state(NEXT_SEQUENCE) or 0)
+        if self._progress.ledger is None:
+            ledger = Ledger(next_sequence=highest)
+        else:
+            ledger = Ledger.restore(self._progress.ledger, at_least=highest)
+        self._queue.settle(list(ledger.held.values()))
+        ledger.held.clear()
+        lost = self._queue.outstanding().sequences - ledger.outstanding.keys()
+        if lost:
+            log.info("tasks dispatched after the checkpoint are taken back", tasks=len(lost))
+            self._queue.retire(sorted(lost))
+        return ledger
+
+    def start(self) -> int:
+        """Serve generators and publish the current weights; returns the gRPC port."""
+        port = self._publisher.start()
+        self._compute.start(self._num_devices, self._progress.compute_state)
+        self._publish()
+        self._reporter.started(self._history, self._schedule.lag)
+        log.info("trainer ready", version=str(self.version), rpc_port=port)
+        return port
+
+    # The loop
+
+    @property
+    def version(self) -> PolicyVersion:
+        return PolicyVersion(self._history.incarnation, self._progress.step)
+
+    def run(self) -> Ending:
+        """Train until the budget ends or a stop is requested. Redis being away is waited for."""
+        self._ask_evaluation_if_due()
+        while not self._stop_requested():
+            try:
+                if self._budget_reached():
+                    return self._finish()
+                self._turn()
+            except QueueAway as error:
+                self._redis_away(error)
+        return self._interrupted()
+
+    def _turn(self) -> None:
+        self._intake.collect(0.0)
+        self._serve()
+        state = self._state()
+        if unusable := self._schedule.unusable(state):
+            self._intake.give_up(unusable)
+            state = self._state()
+        self._dispatch(self._schedule.dispatch(state))
+        match self._schedule.next_batch(state):
+            case Wait(reason=reason):
+                self._wait(str(reason))
+            case Batch(sequences=sequences):
+                self._step(sequences)
+
+    def _state(self) -> State:
+        """Acknowledgements are read before the claims: a start that is not seen yet counts as the oldest possible."""
+        acknowledged = self._publisher.lowest_step()
+        self._intake.reconcile()
+        return State(
+            step=self._progress.step,
+            steps_since_start=self._steps_since_start,
+            acknowledged=acknowledged,
+            groups=self._intake.groups(),
+        )
+
+    def _serve(self) -> None:
+        """What has to go on whether or not a step can be made."""
+        members = self._publisher.members()
+        self._tick_compute(members)
+        self._pacing.observe_rates(member.decode_tokens_per_second for member in members)
+        for evaluation in self._evaluator.close_finished():
+            self._close_evaluation(evaluation)
+        overdue = self._pacing.overdue(self._intake.snapshot.claims, time.time())
+        if overdue:
+            log.warning("groups took longer than any working generator needs", tasks=overdue)
+            self._queue.redo(overdue, "overdue")
+            for sequence in overdue:
+                if prompt_id := self._ledger.outstanding.get(sequence):
+                    self._reporter.count_group("redone", prompt_id)
+        self._reporter.serve(self._compute, self._ledger, self._intake, self._queue)
+
+    def _tick_compute(self, members: Sequence[Member]) -> None:
+        self._compute.tick(sum(member.joined for member in members) * self._config.generator.tensor_parallel)
+
+    def _wait(self, reason: str) -> None:
+        started = time.monotonic()
+        self._intake.collect(POLL_SECONDS)
+        seconds = time.monotonic() - started
+        if reason == "straggler":
+            self._straggler_seconds += seconds
+        self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": reason})
+
+    def _redis_away(self, error: QueueAway) -> None:
+        log.warning("Redis is away; waiting for it", error=str(error))
+        time.sleep(AWAY_RETRY_SECONDS)
+        seconds = self._config.redis.timeout_seconds + AWAY_RETRY_SECONDS
+        self._exporter.add(names.REDIS_AWAY, seconds)
+        self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": "redis"})
+
+    def _dispatch(self, count: int) -> None:
+        if count and self._queue.depth().num_bytes > self._config.redis.max_bytes:
+            return
+        tasks: list[PromptTask] = []
+        for _ in range(count):
+            prompt_id = self._curriculum.draw()
+            if prompt_id is None:
+                break
+            sequence = self._ledger.dispatch(prompt_id)
+            tasks.append(self._maker.train(sequence, self._books.train[prompt_id]))
+        self._send(tasks)
+        self._reporter.count_dispatched(tasks)
+
+    def _send(self, tasks: list[PromptTask]) -> None:
+        if tasks:
+            self._queue.set_state(NEXT_SEQUENCE, str(self._ledger.next_sequence).encode())
+            self._queue.dispatch(tasks)
+
+    def _step(self, sequences: tuple[int, ...]) -> None:
+        """One batch: t becomes t + 1, unless every group is filtered."""
+        deliveries = self._intake.take(sequences)
+        groups = [delivery.group for delivery in deliveries]
+        self._reporter.batch(groups, self._progress.step, self._schedule.lag)
+        self._observe(groups)
+        batch = assemble(groups, self._config.recipe)
+        stream_ids = {delivery.group.sequence: delivery.stream_id for delivery in deliveries}
+        stats = self._learners.update(batch.sequences) if batch.sequences else None
+        if stats is None or not stats.applied:
+            if stats is not None:
+                self._reporter.update_skipped()
+            self._settle(groups, stream_ids, kept=frozenset())
+            return
+        self._progress.step += 1
+        self._steps_since_start += 1
+        self._progress.trained_tokens += stats.tokens
+        self._tick_compute(self._publisher.members())
+        if self._schedule.publishes(self._progress.step):
+            self._publish()
+        self._settle(groups, stream_ids, kept=batch.kept_groups)
+        now = time.monotonic()
+        self._pacing.step_made(now - self._last_step_at - self._straggler_seconds, groups)
+        self._last_step_at, self._straggler_seconds = now, 0.0
+        self._reporter.step(self._progress, stats, self._pacing.longest_ratio())
+        self._ask_evaluation_if_due()
+        if self._progress.step % self._config.trainer.checkpoint_every_steps == 0:
+            self._checkpoint()
+
+    def _observe(self, groups: list[RolloutGroup]) -> None:
+        for group in groups:
+            graded = [r for r in group.rollouts if r.grading_status in ("ok", "wrong")]
+            correct = sum(rollout.reward > 0 for rollout in graded)
+            self._curriculum.observe(group.prompt_id, correct=correct, graded=len(graded))
+
+    def _settle(self, groups: list[RolloutGroup], stream_ids: dict[int, str], kept: frozenset[int]) -> None:
+        """Return the batch's credit. What a restart could still use stays on the queue until the next checkpoint."""
+        at_once = []
+        for group in groups:
+            prompt_id = self._ledger.settle(group.sequence)
+            used = group.sequence in kept
+            if used:
+                self._progress.uses[prompt_id] = self._progress.uses.get(prompt_id, 0) + 1
+            self._reporter.count_group("used" if used else "filtered", prompt_id)
+            if all(self._in_checkpoint(version) for version in group.versions):
+                self._ledger.held[group.sequence] = stream_ids[group.sequence]
+            else:
+                at_once.append(stream_ids[group.sequence])
+        self._queue.settle(at_once)
+
+    def _in_checkpoint(self, version: PolicyVersion) -> bool:
+        """Whether the newest checkpoint's weights descend from `version`."""
+        if version.incarnation == self._history.incarnation:
+            current = self._checkpoint_version.incarnation == self._history.incarnation
+            return current and version.step <= self._checkpoint_version.step
+        return self._history.survives(version)
+
+    def _publish(self) -> None:
+        snapshot = self._publisher.stage()
+        self._learners.gather(snapshot)
+        self._publisher.publish(snapshot, self.version)
+
+    def fence(self, generator: str, reason: str) -> None:
+        """A generator was removed: its tasks go on elsewhere at once. Called from the publisher's control thread."""
+        while not self._stop_requested():
+            try:
+                taken = self._queue.fence(generator, reason)
+            except QueueAway:
+                time.sleep(AWAY_RETRY_SECONDS)
+                continue
+            log.warning("generator removed", generator=generator, reason=reason, redone=len(taken.redone))
+            self._exporter.add(names.GROUPS, len(taken.redone), outcome="redone")
+            return
+
+    # Evaluation
+
+    def _ask_evaluation_if_due(self) -> None:
+        step, every = self._progress.step, self._config.tasks.evaluation.every_steps
+        if self._evaluator.asked_step < step and (step % every == 0 or self._progress.evaluated_step < step - every):
+            self._ask_evaluation()
+
+    def _ask_evaluation(self) -> None:
+        step = self._progress.step
+        sequences = {self._ledger.take_sequence(): prompt_id for prompt_id in self._books.held_out.ids}
+        self._evaluator.ask(
+            step=step,
+            incarnation=self._history.incarnation,
+            compute=self._compute.total_state,
+            trained_tokens=self._progress.trained_tokens,
+            sequences=dict(sequences),
+        )
+        self._send([self._maker.evaluation(s, self._books.held_out[p], step) for s, p in sequences.items()])
+
+    def _close_evaluation(self, evaluation: Evaluation) -> None:
+        self._progress.evaluated_step = max(self._progress.evaluated_step, evaluation.step)
+        self._reporter.evaluation(evaluation)
+
+    # Checkpoint and end
+
+    def _checkpoint(self) -> None:
+        """Weights, optimizer and progress first; only then are the held groups let go."""
+        self._progress.incarnation = self._history.incarnation
+        self._progress.earlier = [list(pair) for pair in self._history.earlier]
+        self._progress.compute_state = dict(self._compute.state)
+        self._progress.ledger = self._ledger.state()
+        self._progress.curriculum = self._curriculum.state()
+        started = time.monotonic()
+        self._learners.save(self.version, self._progress.as_json())
+        self._checkpoint_version = self.version
+        self._reporter.checkpoint(self._progress.step, time.monotonic() - started)
+        self._compute.save()
+        held = list(self._ledger.held.values())
+        self._ledger.held.clear()
+        self._queue.settle(held)
+
+    def _budget_reached(self) -> bool:
+        budget = self._config.budget
+        if budget.steps is not None and self._progress.step >= budget.steps:
+            return True
+        if budget.device_hours is not None and self._compute.total_state >= budget.device_hours:
+            return True
+        return self._curriculum.num_removed == len(self._books.train) and not self._ledger.outstanding
+
+    def _finish(self) -> Ending:
+        """Evaluate the final weights, write them down, export them."""
+        log.info("budget reached", step=self._progress.step, device_hours=round(self._compute.total_state, 4))
+        self._publisher.wait_acknowledged(self._progress.step, FINAL_ACKNOWLEDGE_SECONDS)
+        if self._progress.evaluated_step < self._progress.step and self._evaluator.asked_step < self._progress.step:
+            self._ask_evaluation()
+        while self._evaluator.pending and not self._stop_requested():
+            self._intake.collect(POLL_SECONDS)
+            self._intake.reconcile()
+            self._serve()
+        self._checkpoint()
+        if self._stop_requested():
+            return self._stopped(Ending.INTERRUPTED)
+        self._learners.export(self._config.run_folder / "model")
+        return self._stopped(Ending.FINISHED)
+
+    def _interrupted(self) -> Ending:
+        with suppress(QueueAway):
+            self._checkpoint()
+        return self._stopped(Ending.INTERRUPTED)
+
+    def _stopped(self, ending: Ending) -> Ending:
+        self._compute.save(stopped=True)
+        return ending
+
+    def close(self) -> None:
+        """Let go of generators and Redis."""
+        self._publisher.stop(deadline_seconds=10.0)
+        self._queue.close()

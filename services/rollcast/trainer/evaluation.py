@@ -1,0 +1,161 @@
+"""Held-out evaluation: mean@G over prompts that training never sees (arXiv 2510.13786, section 2.1).
+
+    due(step) -> ask: one task per held-out prompt --> generators, preferred --> add(group) ... -> close -> Evaluation
+
+An evaluation is closed when every group came back, or at its deadline with what came. Several may be open at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rollcast.rollouts.records import GradingStatus, RolloutGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One point of the curve."""
+
+    run: str
+    dataset: str
+    incarnation: int
+    step: int
+    """The trainer's step when it was asked for."""
+    pass_rate: float
+    standard_error: float
+    """Of the sampling, given these prompts: the prompts are the same every time."""
+    compute_device_hours: float
+    trained_tokens: int
+    samples: int
+    """Completions with a verdict."""
+    num_prompts: int
+    generated_tokens: int
+    ungraded: int
+    """Completions whose grader failed or ran out of time: they count as neither right nor wrong."""
+    missing_prompts: int
+    """Prompts that had not come back at the deadline."""
+    version_min: str
+    version_max: str
+    at: float
+    """Unix seconds when it was closed."""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class OpenEvaluation:
+    """An evaluation that is being answered."""
+
+    step: int
+    incarnation: int
+    compute_device_hours: float
+    trained_tokens: int
+    sequences: dict[int, str]
+    """Task sequence -> prompt id, of every prompt asked."""
+    deadline: float
+    groups: dict[int, RolloutGroup] = field(default_factory=dict)
+
+
+class Evaluator:
+    """Collects the answers to the held-out prompts."""
+
+    def __init__(
+        self, run: str, dataset: str, deadline_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._run = run
+        self._dataset = dataset
+        self._deadline_seconds = deadline_seconds
+        self._clock = clock
+        self._open: list[OpenEvaluation] = []
+        self.asked_step = -1
+        """Step of the newest evaluation asked for; -1 = none yet."""
+
+    @property
+    def open_sequences(self) -> set[int]:
+        """Tasks whose answers are still wanted."""
+        return {sequence for item in self._open for sequence in item.sequences if sequence not in item.groups}
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._open)
+
+    def ask(
+        self, *, step: int, incarnation: int, compute: float, trained_tokens: int, sequences: dict[int, str]
+    ) -> None:
+        """Open an evaluation whose tasks are about to be dispatched."""
+        deadline = self._clock() + self._deadline_seconds
+        self.asked_step = step
+        self._open.append(OpenEvaluation(step, incarnation, compute, trained_tokens, sequences, deadline))
+
+    def add(self, group: RolloutGroup) -> bool:
+        """Take one answer; False if nobody waits for it (asked by a lost incarnation, or given twice)."""
+        for item in self._open:
+            if group.sequence in item.sequences and group.sequence not in item.groups:
+                item.groups[group.sequence] = group
+                return True
+        return False
+
+    def give_up(self, sequences: Sequence[int]) -> None:
+        """Stop waiting for tasks that were dead-lettered."""
+        for item in self._open:
+            for sequence in sequences:
+                if sequence not in item.groups:
+                    item.sequences.pop(sequence, None)
+
+    def close_finished(self) -> list[Evaluation]:
+        """Return the evaluations that are complete or out of time, oldest first. One without any answer is dropped."""
+        now = self._clock()
+        closing = [item for item in self._open if len(item.groups) == len(item.sequences) or now > item.deadline]
+        self._open = [item for item in self._open if item not in closing]
+        return [summary for item in closing if (summary := self._summarise(item)) is not None]
+
+    def _summarise(self, item: OpenEvaluation) -> Evaluation | None:
+        groups = list(item.groups.values())
+        rewards, ungraded = [], 0
+        for group in groups:
+            graded = [r.reward for r in group.rollouts if r.grading_status in (GradingStatus.OK, GradingStatus.WRONG)]
+            ungraded += len(group.rollouts) - len(graded)
+            if graded:
+                rewards.append(np.array(graded))
+        if not rewards:
+            return None
+        versions = [version for group in groups for version in group.versions]
+        return Evaluation(
+            run=self._run,
+            dataset=self._dataset,
+            incarnation=item.incarnation,
+            step=item.step,
+            pass_rate=float(np.mean([values.mean() for values in rewards])),
+            standard_error=sampling_standard_error(rewards),
+            compute_device_hours=item.compute_device_hours,
+            trained_tokens=item.trained_tokens,
+            samples=sum(len(values) for values in rewards),
+            num_prompts=len(rewards),
+            generated_tokens=sum(group.num_tokens for group in groups),
+            ungraded=ungraded,
+            missing_prompts=len(item.sequences) - len(groups),
+            version_min=str(min(versions)) if versions else "",
+            version_max=str(max(versions)) if versions else "",
+            at=time.time(),
+        )
+
+
+def sampling_standard_error(rewards: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> float:
+    """Standard error of the mean of the prompts' mean rewards, the prompts held fixed.
+
+    `rewards`: for each prompt its completions' rewards in [0, 1]. The variance within a prompt is estimated without
+    bias from its completions; prompts with a single completion share the mean over prompts as their pass rate.
+    """
+    overall = float(np.mean([values.mean() for values in rewards]))
+    variance = 0.0
+    for values in rewards:
+        count = len(values)
+        within = float(values.var(ddof=1)) if count > 1 else overall * (1 - overall)
+        variance += within / count
+    return float(np.sqrt(variance)) / len(rewards)

@@ -1,0 +1,37 @@
+"""The surviving history: which versions' weights the run still descends from.
+
+incarnation 1: steps 0 1 2 3 4 5 6 x killed          checkpoint at 4
+incarnation 2:               4 5 6 7 8 x killed      checkpoint at 8
+incarnation 3:                       8 9 ...
+surviving: 1.0 .. 1.4, 2.4 .. 2.8, 3.8 ..            lost: 1.5, 1.6
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rollcast.wire.version import PolicyVersion
+
+
+@dataclass(frozen=True, slots=True)
+class SurvivingHistory:
+    """Earlier incarnations, each with the last step that survives, and the current one."""
+
+    earlier: tuple[tuple[int, int], ...]
+    """(incarnation, last surviving step), oldest first."""
+    incarnation: int
+
+    def survives(self, version: PolicyVersion) -> bool:
+        """Whether the current weights descend from `version`."""
+        if version.incarnation == self.incarnation:
+            return True
+        return any(version.incarnation == number and version.step <= last for number, last in self.earlier)
+
+    def all_survive(self, versions: Iterable[PolicyVersion]) -> bool:
+        return all(self.survives(version) for version in versions)
+
+    def continued_by(self, incarnation: int, step: int) -> SurvivingHistory:
+        """The history of a new incarnation that starts from a checkpoint of this one at `step`."""
+        assert incarnation > self.incarnation, (incarnation, self.incarnation)
+        return SurvivingHistory((*self.earlier, (self.incarnation, step)), incarnation)

@@ -1,0 +1,158 @@
+"""What comes back from the generators, held against what was dispatched.
+
+    read --> of an evaluation --> Evaluator, settled at once
+         --> of training -------> lost version? dispatched again : ready until the schedule puts it into a batch
+         --> unknown, twice ----> settled, counted
+
+    reconcile (before every decision): one snapshot of wire 1 --> dead ones return their credit,
+                                                                  missing ones (Redis lost them) are dispatched again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rollcast.recipe.staleness import Group
+from rollcast.rollouts.base import Delivery, Outstanding, TrainerQueue
+from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.evaluation import Evaluator
+from rollcast.trainer.history import SurvivingHistory
+from rollcast.trainer.ledger import Ledger
+
+MAX_GROUPS_PER_READ = 64
+log = get_logger()
+
+
+class Intake:
+    """Rank 0's view of the tasks under way. One thread."""
+
+    def __init__(
+        self,
+        queue: TrainerQueue,
+        ledger: Ledger,
+        history: SurvivingHistory,
+        evaluator: Evaluator,
+        exporter: Exporter,
+        make_task: Callable[[int, str], PromptTask],
+        count_outcome: Callable[[str, str], None],
+        find_defect: Callable[[RolloutGroup], str | None],
+    ) -> None:
+        """`make_task(sequence, prompt id)` makes a task anew; `count_outcome(outcome, prompt id)` exports it;
+        `find_defect` says why a group must not reach the learner."""
+        self._queue = queue
+        self._ledger = ledger
+        self._history = history
+        self._evaluator = evaluator
+        self._exporter = exporter
+        self._make_task = make_task
+        self._count = count_outcome
+        self._find_defect = find_defect
+        self.ready: dict[int, Delivery] = {}
+        """Groups that can go into a batch, by task sequence."""
+        self.snapshot = Outstanding()
+        """Wire 1 as of the last reconciliation."""
+        self.generated_tokens = {Purpose.TRAIN: 0, Purpose.EVAL: 0}
+
+    def collect(self, block_seconds: float) -> int:
+        """Read what has come, waiting up to `block_seconds` for the first; returns the number of groups read."""
+        count = 0
+        deliveries = self._queue.read(MAX_GROUPS_PER_READ, block_seconds)
+        while deliveries:
+            count += len(deliveries)
+            for delivery in deliveries:
+                self._sort(delivery)
+            deliveries = self._queue.read(MAX_GROUPS_PER_READ, 0.0) if len(deliveries) == MAX_GROUPS_PER_READ else []
+        return count
+
+    def _sort(self, delivery: Delivery) -> None:
+        group = delivery.group
+        tokens = group.num_tokens
+        self.generated_tokens[group.purpose] += tokens
+        self._exporter.add(names.TOKENS, tokens, role="generator")
+        if group.purpose is Purpose.EVAL:
+            self._evaluator.add(group)
+            self._queue.settle([delivery.stream_id])
+        elif group.sequence in self._ledger.held:
+            if delivery.stream_id != self._ledger.held[group.sequence]:
+                self._discard(delivery, "duplicate")
+        elif group.sequence not in self._ledger.outstanding or group.sequence in self.ready:
+            self._discard(delivery, "duplicate")
+        elif not self._history.all_survive(group.versions):
+            self._discard(delivery, "lost_version")
+            self.dispatch_again([group.sequence], "lost_version")
+        elif defect := self._find_defect(group):
+            log.error("unusable group", task=group.sequence, generator=group.generator, defect=defect)
+            self._queue.settle([delivery.stream_id])
+            self._count("dead", self._ledger.settle(group.sequence))
+        else:
+            self.ready[group.sequence] = delivery
+
+    def _discard(self, delivery: Delivery, outcome: str) -> None:
+        self._queue.settle([delivery.stream_id])
+        self._exporter.add(names.GROUPS, outcome=outcome)
+
+    def reconcile(self) -> None:
+        """Hold the ledger against wire 1: dead tasks return their credit, missing ones are dispatched again."""
+        self.snapshot = self._queue.outstanding()
+        if self.snapshot.dead:
+            self._bury(self.snapshot)
+        missing = self._ledger.missing([*self.snapshot.sequences, *self.ready])
+        if missing:
+            log.warning("tasks were missing from Redis and are dispatched again", tasks=len(missing))
+            self.dispatch_again(missing, "missing")
+        lost_evaluations = self._evaluator.open_sequences - self.snapshot.sequences
+        if lost_evaluations:
+            log.warning("evaluation tasks were missing from Redis", tasks=len(lost_evaluations))
+            self._evaluator.give_up(sorted(lost_evaluations))
+
+    def _bury(self, snapshot: Outstanding) -> None:
+        for sequence, dead in snapshot.dead.items():
+            log.warning("task given up", task=sequence, purpose=str(dead.purpose), reason=dead.reason)
+            if dead.purpose is Purpose.EVAL:
+                self._evaluator.give_up([sequence])
+            elif sequence in self._ledger.outstanding:
+                self._count("dead", self._ledger.settle(sequence))
+        self._queue.retire(list(snapshot.dead))
+
+    def dispatch_again(self, sequences: Iterable[int], why: str) -> None:
+        """Tasks of the ledger that lost their answers start again, under the same sequence."""
+        tasks = [self._make_task(sequence, self._ledger.outstanding[sequence]) for sequence in sequences]
+        self._queue.dispatch(tasks)
+        for task in tasks:
+            self._count("redone", task.prompt_id)
+        log.info("dispatched again", tasks=len(tasks), why=why)
+
+    def groups(self) -> tuple[Group, ...]:
+        """Every dispatched and unsettled training group, as the schedule sees it."""
+        return tuple(self._group(sequence) for sequence in self._ledger.outstanding)
+
+    def _group(self, sequence: int) -> Group:
+        if delivery := self.ready.get(sequence):
+            return Group(sequence, delivery.group.first_version.step, ready=True)
+        snapshot = self.snapshot
+        item = snapshot.claims.get(sequence) or snapshot.waiting.get(sequence) or snapshot.finished.get(sequence)
+        first = item.first_version if item is not None else None
+        if first is None or not self._history.survives(first):
+            return Group(sequence, None, ready=False)
+        return Group(sequence, first.step, ready=False)
+
+    def take(self, sequences: Iterable[int]) -> list[Delivery]:
+        """The ready groups of a batch, in order. They stay outstanding until they are settled."""
+        return [self.ready.pop(sequence) for sequence in sequences]
+
+    def give_up(self, sequences: Iterable[int]) -> None:
+        """Take groups out of the running that can no longer be used in time; their prompts are dispatched as new."""
+        given_up = list(sequences)
+        for sequence in given_up:
+            if delivery := self.ready.pop(sequence, None):
+                self._queue.settle([delivery.stream_id])
+        self._queue.retire(given_up)
+        prompts = [self._ledger.settle(sequence) for sequence in given_up]
+        tasks = []
+        for prompt_id in prompts:
+            tasks.append(self._make_task(self._ledger.dispatch(prompt_id), prompt_id))
+            self._count("stale", prompt_id)
+        self._queue.dispatch(tasks)

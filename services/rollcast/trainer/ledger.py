@@ -1,0 +1,64 @@
+"""The ledger: every dispatched and not yet settled training task of the surviving history.
+
+    draw a prompt -> dispatched --------------------------> settled: used | filtered | dead
+                        |   ^                                  ^
+                        v   |                                  |
+              lost by a crash or by Redis -> dispatched again  given up (too old after a restart) -> dispatched again
+
+What is outstanding is never stored: it is this ledger (kept with the checkpoint) held against what Redis says. Used
+groups whose tokens all survive a restart stay unacknowledged until the next checkpoint (`held`), the others are
+acknowledged at once: after a restart they would be worthless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Ledger:
+    next_sequence: int = 0
+    """Never goes back, so that a late answer can never be taken for another task's."""
+    outstanding: dict[int, str] = field(default_factory=dict)
+    """Task sequence -> prompt id."""
+    held: dict[int, str] = field(default_factory=dict)
+    """Used or filtered, acknowledged at the next checkpoint: task sequence -> stream id."""
+
+    def dispatch(self, prompt_id: str) -> int:
+        """Enter a new task; returns its sequence."""
+        sequence = self.take_sequence()
+        self.outstanding[sequence] = prompt_id
+        return sequence
+
+    def take_sequence(self) -> int:
+        """A sequence for a task that is not accounted here (evaluation)."""
+        sequence = self.next_sequence
+        self.next_sequence += 1
+        return sequence
+
+    def settle(self, sequence: int) -> str:
+        """Return the task's credit and its prompt id."""
+        return self.outstanding.pop(sequence)
+
+    def missing(self, present: Iterable[int]) -> list[int]:
+        """Outstanding tasks that are nowhere: not queued, not claimed, not delivered."""
+        return sorted(self.outstanding.keys() - set(present))
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds; plain JSON values."""
+        return {
+            "next_sequence": self.next_sequence,
+            "outstanding": {str(sequence): prompt_id for sequence, prompt_id in self.outstanding.items()},
+            "held": {str(sequence): stream_id for sequence, stream_id in self.held.items()},
+        }
+
+    @classmethod
+    def restore(cls, state: dict[str, Any], *, at_least: int) -> Ledger:
+        """The ledger of a checkpoint; sequences start at `at_least`, the highest ever given out."""
+        return cls(
+            next_sequence=max(int(state["next_sequence"]), at_least),
+            outstanding={int(sequence): prompt_id for sequence, prompt_id in state["outstanding"].items()},
+            held={int(sequence): stream_id for sequence, stream_id in state["held"].items()},
+        )

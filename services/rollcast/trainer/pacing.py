@@ -1,0 +1,49 @@
+"""How long steps and groups take: the longest group in steps, and when a group counts as lost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from rollcast.recipe.staleness import longest_group_ratio
+from rollcast.rollouts.records import Claim, RolloutGroup
+
+WINDOW = 16
+
+
+class Pacing:
+    """Recent step and group durations, in seconds."""
+
+    def __init__(self, *, lag: int, token_budget: int, drop_after_budgets: float) -> None:
+        self._lag = lag
+        self._token_budget = token_budget
+        self._drop_after_budgets = drop_after_budgets
+        self._step_seconds: deque[float] = deque(maxlen=WINDOW)
+        self._longest_group_seconds: deque[float] = deque(maxlen=WINDOW)
+        self._slowest_rate: float | None = None
+
+    def step_made(self, seconds: float, groups: Sequence[RolloutGroup]) -> None:
+        """`seconds`: from the step before to this one, waits for stragglers excluded."""
+        self._step_seconds.append(seconds)
+        self._longest_group_seconds.append(max(group.finished_at - group.started_at for group in groups))
+
+    def longest_ratio(self) -> float:
+        """Steps the longest recent group lasted over k - l."""
+        if not self._step_seconds:
+            return 0.0
+        step = max(median(self._step_seconds), 1e-6)
+        return longest_group_ratio([seconds / step for seconds in self._longest_group_seconds], self._lag)
+
+    def observe_rates(self, tokens_per_second: Iterable[float]) -> None:
+        """Decode rates of one rollout, as the generators report them; 0 = unknown."""
+        for rate in tokens_per_second:
+            if rate > 0 and (self._slowest_rate is None or rate < self._slowest_rate):
+                self._slowest_rate = rate
+
+    def overdue(self, claims: Mapping[int, Claim], now: float) -> list[int]:
+        """Tasks that no working generator takes so long for: 3 x (token budget / slowest measured rate)."""
+        if self._slowest_rate is None:
+            return []
+        allowed = self._drop_after_budgets * self._token_budget / self._slowest_rate
+        return [sequence for sequence, claim in claims.items() if now - claim.claimed_at > allowed]

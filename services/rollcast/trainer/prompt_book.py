@@ -1,0 +1,99 @@
+"""Tokenised prompts by id, and the tasks made of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from rollcast.config.errors import UserError
+from rollcast.config.recipe import Interruption, Recipe
+from rollcast.config.run import RunConfig
+from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
+from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.tokens import TokenizedPrompt, Tokenizer, tokenize_prompts
+
+Encode = Callable[[str], Sequence[int]]
+"""Bare text to token ids, without a template or special tokens."""
+
+
+class PromptBook:
+    """Every usable prompt of a split, in the data set's order. Prompts that are too long are skipped and counted."""
+
+    def __init__(self, prompts: Sequence[Prompt], tokenizer: Tokenizer, *, max_prompt_tokens: int) -> None:
+        usable, self.skipped_too_long = tokenize_prompts(tokenizer, prompts, max_prompt_tokens)
+        self._by_id = {item.prompt.id: item for item in usable}
+        if not self._by_id:
+            raise UserError(
+                f"recipe.max_prompt_tokens = {max_prompt_tokens}: every one of the {len(prompts)} prompts is longer or "
+                "empty; raise it or check the data set"
+            )
+        lengths = sorted(len(item.token_ids) for item in self._by_id.values())
+        self._decile_bounds = [lengths[min(len(lengths) - 1, len(lengths) * i // 10)] for i in range(1, 10)]
+
+    @property
+    def ids(self) -> list[str]:
+        return list(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __getitem__(self, prompt_id: str) -> TokenizedPrompt:
+        return self._by_id[prompt_id]
+
+    def __contains__(self, prompt_id: str) -> bool:
+        return prompt_id in self._by_id
+
+    def length_decile(self, prompt_id: str) -> int:
+        """0..9 by the prompt's length: known when it is dispatched, so that what becomes of long ones can be seen."""
+        return bisect_right(self._decile_bounds, len(self._by_id[prompt_id].token_ids))
+
+
+class TaskMaker:
+    """Makes prompt tasks as the recipe says."""
+
+    def __init__(self, config: RunConfig, encode: Encode, incarnation: int) -> None:
+        self._config = config
+        self._incarnation = incarnation
+        self._length = length_budget(config.recipe, encode, config.seed)
+
+    def train(self, sequence: int, item: TokenizedPrompt) -> PromptTask:
+        return self._task(sequence, item, Purpose.TRAIN, self._config.recipe.rollouts_per_prompt, 0)
+
+    def evaluation(self, sequence: int, item: TokenizedPrompt, step: int) -> PromptTask:
+        return self._task(sequence, item, Purpose.EVAL, self._config.tasks.evaluation.rollouts_per_prompt, step)
+
+    def _task(
+        self, sequence: int, item: TokenizedPrompt, purpose: Purpose, num_rollouts: int, eval_step: int
+    ) -> PromptTask:
+        return PromptTask(
+            sequence=sequence,
+            incarnation=self._incarnation,
+            purpose=purpose,
+            dataset=item.prompt.dataset,
+            prompt_id=item.prompt.id,
+            prompt_token_ids=np.asarray(item.token_ids, dtype=np.int32),
+            num_rollouts=num_rollouts,
+            sampling=Sampling(temperature=self._config.recipe.temperature),
+            length=self._length,
+            verifier=item.prompt.verifier,
+            reference=item.prompt.reference,
+            eval_step=eval_step,
+        )
+
+
+def length_budget(recipe: Recipe, encode: Encode, seed: int) -> LengthBudget:
+    """The budgets that every task carries."""
+    control = recipe.length_control
+    if not isinstance(control, Interruption):
+        return LengthBudget(max_tokens=recipe.max_completion_tokens)
+    return LengthBudget(
+        max_tokens=recipe.max_completion_tokens,
+        interrupt_from=control.position[0],
+        interrupt_to=control.position[1],
+        answer_tokens=control.answer_tokens,
+        phrase=tuple(encode(control.phrase)),
+        end_of_thinking=tuple(encode(control.end_of_thinking)),
+        seed=seed,
+    )

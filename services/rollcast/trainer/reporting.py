@@ -1,0 +1,172 @@
+"""The trainer's reports: metrics, and two JSONL files in the run folder (evaluations, steps)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rollcast.config.run import RunConfig
+from rollcast.recipe.curriculum import Curriculum
+from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
+from rollcast.rollouts.base import TrainerQueue
+from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.compute import ComputeLedger
+from rollcast.trainer.evaluation import Evaluation
+from rollcast.trainer.history import SurvivingHistory
+from rollcast.trainer.intake import Intake
+from rollcast.trainer.learner import UpdateStats
+from rollcast.trainer.ledger import Ledger
+from rollcast.trainer.progress import Progress
+from rollcast.trainer.prompt_book import PromptBook
+from rollcast.trainer.telemetry import EvaluationSeries, export_batch, export_compute, export_staleness, staleness_of
+
+SERVE_SECONDS = 1.0
+TRUNCATION_WARNING = 0.10
+"""Above this truncation typically destabilises a run (paper A.15)."""
+QUARTERS = 4
+log = get_logger()
+
+
+class Reporter:
+    """Knows how to tell; decides nothing."""
+
+    def __init__(self, config: RunConfig, exporter: Exporter, prompts: PromptBook, curriculum: Curriculum) -> None:
+        self._config = config
+        self._exporter = exporter
+        self._prompts = prompts
+        self._curriculum = curriculum
+        self._series = EvaluationSeries(exporter)
+        self._exported_spent: dict[str, float] = {}
+        self._refused = 0
+        self._served_at = 0.0
+        self._staleness: dict[int, int] = {}
+        self._batch: dict[str, float] = {}
+
+    def started(self, history: SurvivingHistory, lag: int) -> None:
+        set_gauge = self._exporter.set
+        set_gauge(names.INCARNATION, history.incarnation)
+        set_gauge(names.MAX_STALENESS, lag)
+        for number, (_, last) in zip(
+            [number for number, _ in history.earlier[1:]] + [history.incarnation], history.earlier, strict=False
+        ):
+            set_gauge(names.INCARNATION_START, last, incarnation=str(number))
+        budget = self._config.budget
+        if budget.steps is not None:
+            set_gauge(names.BUDGET_STEPS, budget.steps)
+        if budget.device_hours is not None:
+            set_gauge(names.BUDGET_DEVICE_HOURS, budget.device_hours)
+        set_gauge(names.PROMPTS_SKIPPED, self._prompts.skipped_too_long, reason="too_long")
+
+    def count_dispatched(self, tasks: Sequence[PromptTask]) -> None:
+        self._exporter.add(names.GROUPS_DISPATCHED, len(tasks))
+        for task in tasks:
+            self._count_by_bias("dispatched", task.prompt_id)
+
+    def count_group(self, outcome: str, prompt_id: str) -> None:
+        """One group settled or redone; by length and past pass rate too, so that a bias could be seen."""
+        self._exporter.add(names.GROUPS, outcome=outcome)
+        self._count_by_bias(outcome, prompt_id)
+
+    def _count_by_bias(self, outcome: str, prompt_id: str) -> None:
+        decile = str(self._prompts.length_decile(prompt_id))
+        self._exporter.add(names.GROUPS_BY_DECILE, outcome=outcome, decile=decile)
+        pass_rate = self._curriculum.pass_rate(prompt_id)
+        quarter = "new" if pass_rate is None else str(min(QUARTERS - 1, int(pass_rate * QUARTERS)))
+        self._exporter.add(names.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
+
+    def batch(self, groups: Sequence[RolloutGroup], step: int, lag: int) -> None:
+        """The batch as it came. That it holds no token older than k is our own invariant."""
+        counts = staleness_of(groups, step)
+        assert max(counts, default=0) <= lag, f"a token is {max(counts)} steps old at step {step}, k is {lag}"
+        export_staleness(self._exporter, counts)
+        self._staleness = dict(counts)
+        self._batch = export_batch(self._exporter, groups)
+        if self._batch["truncation_ratio"] > TRUNCATION_WARNING:
+            log.warning(
+                "more than a tenth of the rollouts is truncated; such runs typically destabilise",
+                ratio=round(self._batch["truncation_ratio"], 3),
+            )
+
+    def step(self, progress: Progress, stats: UpdateStats, longest_ratio: float) -> None:
+        set_gauge = self._exporter.set
+        set_gauge(names.TRAINER_STEP, progress.step)
+        set_gauge(names.LOSS, stats.loss)
+        set_gauge(names.GRAD_NORM, stats.grad_norm)
+        set_gauge(names.ENTROPY, stats.entropy)
+        set_gauge(names.LOGPROB_GAP, stats.logprob_gap_mean, statistic="mean")
+        set_gauge(names.LOGPROB_GAP, stats.logprob_gap_max, statistic="max")
+        set_gauge(names.LONGEST_GROUP_RATIO, longest_ratio)
+        set_gauge(names.UNIQUE_PROMPTS, len(progress.uses))
+        set_gauge(names.PROMPT_USES, sum(progress.uses.values()) / max(1, len(progress.uses)))
+        set_gauge(names.PROMPTS_RETIRED, self._curriculum.num_removed)
+        self._exporter.add(names.TOKENS, stats.tokens, role="trainer")
+        self._exporter.observe(names.STEP_SECONDS, stats.seconds)
+        if longest_ratio > LONGEST_GROUP_WARNING:
+            log.warning("the longest groups nearly outlast the staleness window", ratio=round(longest_ratio, 2))
+        record = {
+            "step": progress.step,
+            "at": time.time(),
+            "loss": stats.loss,
+            "grad_norm": stats.grad_norm,
+            "entropy": stats.entropy,
+            "logprob_gap_mean": stats.logprob_gap_mean,
+            "logprob_gap_max": stats.logprob_gap_max,
+            "trained_tokens": stats.tokens,
+            "update_seconds": stats.seconds,
+            "staleness_tokens": {str(steps): tokens for steps, tokens in sorted(self._staleness.items())},
+            **self._batch,
+        }
+        append_line(self._config.run_folder / "steps.jsonl", record)
+        log.info("step", step=progress.step, reward=round(self._batch.get("reward_mean", 0.0), 3))
+
+    def update_skipped(self) -> None:
+        """The gradient was not finite: the weights stay, the batch counts as filtered."""
+        self._exporter.add(names.UPDATES_SKIPPED)
+        log.error("the gradient is not finite; this batch makes no update")
+
+    def evaluation(self, evaluation: Evaluation) -> None:
+        self._series.show(evaluation)
+        append_line(self._config.run_folder / "evaluations.jsonl", evaluation.as_json())
+        log.info(
+            "evaluation",
+            step=evaluation.step,
+            pass_rate=round(evaluation.pass_rate, 4),
+            standard_error=round(evaluation.standard_error, 4),
+            device_hours=round(evaluation.compute_device_hours, 5),
+        )
+
+    def checkpoint(self, step: int, seconds: float) -> None:
+        self._exporter.set(names.CHECKPOINT_STEP, step)
+        self._exporter.observe(names.CHECKPOINT_SECONDS, seconds)
+
+    def serve(self, compute: ComputeLedger, ledger: Ledger, intake: Intake, queue: TrainerQueue) -> None:
+        """Gauges that change between steps; at most once a second."""
+        now = time.monotonic()
+        if now - self._served_at < SERVE_SECONDS:
+            return
+        self._served_at = now
+        export_compute(self._exporter, compute, self._exported_spent)
+        compute.save()
+        self._exporter.set(names.GROUPS_OUTSTANDING, len(ledger.outstanding))
+        depth = queue.depth()
+        self._exporter.set(names.QUEUE_GROUPS, depth.groups)
+        self._exporter.set(names.QUEUE_BYTES, depth.num_bytes)
+        refused = queue.refused()
+        self._exporter.add(names.GROUPS, max(0, refused - self._refused), outcome="refused")
+        self._refused = max(refused, self._refused)
+        tokens = intake.generated_tokens
+        total = sum(tokens.values())
+        if total:
+            self._exporter.set(names.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total)
+
+
+def append_line(path: Path, record: dict[str, Any]) -> None:
+    """Append one JSON line."""
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")

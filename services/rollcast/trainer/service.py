@@ -1,0 +1,120 @@
+"""The trainer's process: one per rank. Rank 0 also controls the run; the others follow it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
+from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
+from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from rollcast.tasks.prompts import load
+from rollcast.tasks.tokens import Tokenizer, load_tokenizer
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.checkpoint import latest_checkpoint
+from rollcast.trainer.controller import Books, Controller, Ending
+from rollcast.trainer.group import LearnerGroup
+from rollcast.trainer.progress import Progress
+from rollcast.trainer.prompt_book import PromptBook
+from rollcast.trainer.ranks import Ranks, join_ranks
+
+EXIT_INTERRUPTED = 143
+"""SIGTERM was obeyed and a checkpoint written: whoever supervises may start again with --resume."""
+log = get_logger()
+
+
+def serve(config: RunConfig, *, resume: bool) -> int:
+    """Run one rank to its end; returns the exit code."""
+    stop = StopSignal()
+    if config.trainer.cpu is not None:
+        os.sched_setaffinity(0, {config.trainer.cpu + int(os.environ.get("RANK", "0"))})
+    ranks = join_ranks(timeout_seconds=config.trainer.collective_timeout_seconds, threads=config.trainer.threads)
+    try:
+        learners = LearnerGroup.build(config, ranks)
+        if ranks.rank > 0:
+            learners.follow()
+            return 0
+        try:
+            return _lead(config, ranks, learners, stop, resume=resume)
+        finally:
+            learners.stop()
+    finally:
+        ranks.leave()
+
+
+def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: StopSignal, *, resume: bool) -> int:
+    folder = config.run_folder
+    folder.mkdir(parents=True, exist_ok=True)
+    progress = _restore(config, learners, resume=resume)
+    tokenizer = load_tokenizer(config.model)
+    exporter = Exporter(config.run)
+    books = _read_books(config, tokenizer, exporter)
+    ready = {"reason": "starting"}
+    listener = listen(config.http_bind, config.trainer.http_port, setting="trainer.http_port")
+    http = HttpServer(
+        service_routes(exporter.render, lambda: (ready["reason"] == "ok", ready["reason"])), listener
+    )
+    http.start()
+    publish_port(folder, "trainer", http.port)
+    controller = Controller(
+        config,
+        learners=learners,
+        ranks=ranks,
+        queue=RedisTrainerQueue(config.redis, config.run),
+        books=books,
+        encode=lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"]),
+        exporter=exporter,
+        progress=progress,
+        stop_requested=stop,
+    )
+    try:
+        publish_port(folder, "rpc", controller.start())
+        ready["reason"] = "ok"
+        ending = controller.run()
+    finally:
+        controller.close()
+        http.stop()
+    log.info("trainer ended", ending=str(ending))
+    return 0 if ending is Ending.FINISHED else EXIT_INTERRUPTED
+
+
+def _restore(config: RunConfig, learners: LearnerGroup, *, resume: bool) -> Progress | None:
+    newest = latest_checkpoint(config.run_folder / "checkpoints")
+    if newest is None:
+        return None
+    if not resume:
+        raise UserError(
+            f"run = {config.run!r}: {config.run_folder} holds a checkpoint already; resume it with --resume, "
+            "or choose another name or folder"
+        )
+    return Progress.from_json(learners.restore(newest))
+
+
+def _read_books(config: RunConfig, tokenizer: Tokenizer, exporter: Exporter) -> Books:
+    split = load(config.tasks, seed=config.seed)
+    for reason, count in split.skipped.items():
+        exporter.set(names.PROMPTS_SKIPPED, count, reason=reason)
+    longest = config.recipe.max_prompt_tokens
+    return Books(
+        train=PromptBook(split.train, tokenizer, max_prompt_tokens=longest),
+        held_out=PromptBook(split.held_out, tokenizer, max_prompt_tokens=longest),
+    )
+
+
+class StopSignal:
+    """True once SIGTERM or SIGINT came."""
+
+    def __init__(self) -> None:
+        self._requested = False
+        signal.signal(signal.SIGTERM, self._handle)
+        signal.signal(signal.SIGINT, self._handle)
+
+    def _handle(self, number: int, _: Any) -> None:
+        self._requested = True
+
+    def __call__(self) -> bool:
+        return self._requested

@@ -1,0 +1,88 @@
+"""What the trainer exports: batch statistics, staleness, waits, compute and the last evaluations."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+
+from rollcast.rollouts.records import GradingStatus, RolloutGroup
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.names import Metric
+from rollcast.trainer.compute import ComputeLedger
+from rollcast.trainer.evaluation import Evaluation
+
+KEPT_EVALUATIONS = 16
+_EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
+    (names.EVAL_PASS_RATE, "pass_rate"),
+    (names.EVAL_STANDARD_ERROR, "standard_error"),
+    (names.EVAL_COMPUTE, "compute_device_hours"),
+    (names.EVAL_TRAINED_TOKENS, "trained_tokens"),
+    (names.EVAL_SAMPLES, "samples"),
+)
+
+
+def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str, float]:
+    """Statistics of a batch as it came, before any filter; exported and returned."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    graded = [r for r in rollouts if r.grading_status in (GradingStatus.OK, GradingStatus.WRONG)]
+    statistics = {
+        "reward_mean": sum(r.reward for r in graded) / max(1, len(graded)),
+        "truncation_ratio": sum(r.truncated for r in rollouts) / len(rollouts),
+        "interrupted_ratio": sum(r.interrupted for r in rollouts) / len(rollouts),
+        "completion_tokens_mean": sum(r.num_tokens for r in rollouts) / len(rollouts),
+        "ungraded_ratio": 1.0 - len(graded) / len(rollouts),
+    }
+    exporter.set(names.REWARD_MEAN, statistics["reward_mean"])
+    exporter.set(names.TRUNCATION_RATIO, statistics["truncation_ratio"])
+    exporter.set(names.INTERRUPTED_RATIO, statistics["interrupted_ratio"])
+    exporter.set(names.COMPLETION_TOKENS_MEAN, statistics["completion_tokens_mean"])
+    return statistics
+
+
+def staleness_of(groups: Sequence[RolloutGroup], step: int) -> Counter[int]:
+    """Number of tokens by staleness: the trainer's step minus the token's."""
+    counts: Counter[int] = Counter()
+    for group in groups:
+        for rollout in group.rollouts:
+            for span in rollout.version_spans:
+                counts[step - span.version.step] += span.end - span.start
+    return counts
+
+
+def export_staleness(exporter: Exporter, counts: Counter[int]) -> None:
+    for steps, tokens in counts.items():
+        exporter.observe(names.STALENESS, steps, count=tokens)
+
+
+def export_compute(exporter: Exporter, compute: ComputeLedger, exported_spent: dict[str, float]) -> None:
+    """`exported_spent`: what the counters show already; brought up to date here."""
+    for role, hours in compute.state.items():
+        exporter.set(names.COMPUTE_STATE, hours, role=role)
+    for role, hours in compute.spent.items():
+        exporter.add(names.COMPUTE_SPENT, max(0.0, hours - exported_spent.get(role, 0.0)), role=role)
+        exported_spent[role] = max(hours, exported_spent.get(role, 0.0))
+
+
+class EvaluationSeries:
+    """The last 16 evaluations as gauges, each under its own labels."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+        self._shown: deque[dict[str, str]] = deque()
+
+    def show(self, evaluation: Evaluation) -> None:
+        labels = {
+            "dataset": evaluation.dataset,
+            "incarnation": str(evaluation.incarnation),
+            "step": str(evaluation.step),
+        }
+        if labels in self._shown:
+            self._shown.remove(labels)
+        self._shown.append(labels)
+        for metric, field in _EVALUATION_METRICS:
+            self._exporter.set(metric, float(getattr(evaluation, field)), **labels)
+        while len(self._shown) > KEPT_EVALUATIONS:
+            oldest = self._shown.popleft()
+            for metric, _ in _EVALUATION_METRICS:
+                self._exporter.remove(metric, **oldest)

@@ -1,0 +1,71 @@
+"""Device-hours against a plain sum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollcast.trainer.compute import GENERATOR, TRAINER, ComputeLedger
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@given(
+    spans=st.lists(st.tuples(st.floats(0, 1e5), st.integers(0, 64)), min_size=1, max_size=30),
+    trainer=st.integers(1, 16),
+)
+def test_every_interval_counts_with_the_devices_allocated_at_its_start(
+    spans: list[tuple[float, int]], trainer: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    clock = Clock()
+    ledger = ComputeLedger(tmp_path_factory.mktemp("c") / "compute.json", wall_clock=clock)
+    ledger.start(trainer, None)
+    generators, device_seconds = 0, 0.0
+    for seconds, next_generators in spans:
+        clock.now += seconds
+        device_seconds += seconds * (trainer + generators)
+        ledger.tick(next_generators)
+        generators = next_generators
+    assert ledger.total_state == pytest.approx(device_seconds / 3600, abs=1e-6)
+    assert sum(ledger.spent.values()) == pytest.approx(device_seconds / 3600, abs=1e-6)
+
+
+def test_spent_never_falls_when_the_state_goes_back_to_a_checkpoint(tmp_path: Path) -> None:
+    clock = Clock()
+    first = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    first.start(2, None)
+    first.tick(3)
+    clock.now += 3600
+    first.tick(3)
+    checkpoint = dict(first.state)
+    clock.now += 3600
+    first.tick(3)
+    first.save()  # killed here: one hour is lost, both were spent
+    clock.now += 1800  # the generators stayed up, the trainer did not
+    second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    second.start(2, checkpoint)
+    assert second.state == {GENERATOR: 3.0, TRAINER: 2.0}
+    assert second.spent == {GENERATOR: 6.0 + 1.5, TRAINER: 4.0}
+
+
+def test_nothing_is_spent_while_the_whole_run_is_stopped(tmp_path: Path) -> None:
+    clock = Clock()
+    first = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    first.start(1, None)
+    first.tick(4)
+    clock.now += 3600
+    first.tick(4)
+    first.save(stopped=True)
+    clock.now += 7200
+    second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    second.start(1, dict(first.state))
+    assert second.spent == {GENERATOR: 4.0, TRAINER: 1.0}

@@ -1,0 +1,37 @@
+"""Credit is computed: the ledger against what Redis says."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollcast.trainer.ledger import Ledger
+
+
+@given(st.lists(st.booleans(), max_size=60))
+def test_what_is_outstanding_is_what_was_dispatched_less_what_was_settled(settle_some: list[bool]) -> None:
+    ledger, expected = Ledger(), {}
+    for number, settle in enumerate(settle_some):
+        sequence = ledger.dispatch(f"p{number}")
+        assert sequence not in expected
+        expected[sequence] = f"p{number}"
+        if settle:
+            oldest = min(expected)
+            assert ledger.settle(oldest) == expected.pop(oldest)
+    assert ledger.outstanding == expected
+    assert ledger.missing(expected) == []
+    assert ledger.missing([]) == sorted(expected)
+
+
+def test_sequences_never_go_back_after_a_restart() -> None:
+    ledger = Ledger()
+    for number in range(5):
+        ledger.dispatch(f"p{number}")
+    checkpoint = json.loads(json.dumps(ledger.state()))
+    for number in range(5, 9):
+        ledger.dispatch(f"p{number}")
+    restored = Ledger.restore(checkpoint, at_least=ledger.next_sequence)
+    assert restored.outstanding == {number: f"p{number}" for number in range(5)}
+    assert restored.dispatch("x") == 9
