@@ -8,6 +8,7 @@ import pytest
 from rollcast.rollouts.records import (
     GradingStatus,
     LengthBudget,
+    PromptTask,
     Purpose,
     Rollout,
     RolloutGroup,
@@ -50,8 +51,23 @@ def make_group(sequence: int, rewards: list[float], status: GradingStatus | None
 
 
 def ask(evaluator: Evaluator, sequences: range) -> None:
-    asked = {s: f"p{s}" for s in sequences}
-    evaluator.ask(step=7, incarnation=1, compute=2.5, trained_tokens=99, sequences=asked)
+    tasks = [
+        PromptTask(
+            sequence=sequence,
+            incarnation=1,
+            purpose=Purpose.EVAL,
+            dataset="d",
+            prompt_id=f"p{sequence}",
+            prompt_token_ids=np.zeros(2, np.int32),
+            num_rollouts=2,
+            sampling=Sampling(),
+            length=LengthBudget(8),
+            verifier="exact",
+            reference='""',
+        )
+        for sequence in sequences
+    ]
+    evaluator.ask(step=7, incarnation=1, compute=2.5, trained_tokens=99, tasks=tasks)
 
 
 def test_mean_of_prompt_means_and_version_span() -> None:
@@ -59,6 +75,7 @@ def test_mean_of_prompt_means_and_version_span() -> None:
     ask(evaluator, range(2))
     assert evaluator.add(make_group(0, [1, 1, 0, 0]))
     assert evaluator.close_finished() == []
+    assert evaluator.unanswered().keys() == {1}
     assert evaluator.add(make_group(1, [1, 1, 1, 1]))
     assert not evaluator.add(make_group(1, [0, 0, 0, 0])), "an answer counts once"
     (point,) = evaluator.close_finished()

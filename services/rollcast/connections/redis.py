@@ -6,6 +6,7 @@ from typing import Any
 
 import redis
 import redis.asyncio
+import redis.asyncio.retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -24,7 +25,9 @@ def connect(settings: RedisSettings) -> redis.Redis:
 
 def connect_async(settings: RedisSettings) -> redis.asyncio.Redis:
     """The same for asyncio."""
-    return redis.asyncio.Redis(**_arguments(settings))
+    return redis.asyncio.Redis(
+        **_arguments(settings), retry=redis.asyncio.retry.Retry(ExponentialWithJitterBackoff(cap=0.5), 1)
+    )
 
 
 def _arguments(settings: RedisSettings) -> dict[str, Any]:

@@ -52,7 +52,9 @@ TRAINER_WAIT = Metric("rollcast_trainer_wait_seconds_total", "Time the trainer w
 STEP_SECONDS = Metric(
     "rollcast_step_seconds", "Wall time of an optimizer step, waits excluded", "histogram", buckets=_SECONDS
 )
-UPDATES_SKIPPED = Metric("rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite", "counter")
+UPDATES_SKIPPED = Metric(
+    "rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite", "counter"
+)
 GROUPS = Metric(
     "rollcast_groups_total",
     "Rollout groups settled, by outcome (used|filtered|redone|dead|refused|stale|duplicate|lost_version)",
@@ -121,8 +123,7 @@ EVAL_TRAINED_TOKENS = Metric(
 EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", "gauge", _EVAL)
 
 # Queue and weights
-QUEUE_UPDATES_SKIPPED = Metric("rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite", "counter")
-GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")
+QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")
 QUEUE_BYTES = Metric("rollcast_queue_bytes", "Bytes of finished groups on the queue", "gauge")
 REDIS_AWAY = Metric("rollcast_redis_away_seconds_total", "Time without Redis", "counter")
 WEIGHT_SYNC_SECONDS = Metric(
@@ -164,8 +165,16 @@ FORECAST_PASS_RATE = Metric(
     "rollcast_forecast_pass_rate", "Predicted pass rate by compute and quantile", "gauge", ("compute", "quantile")
 )
 FORECAST_HEADROOM = Metric("rollcast_forecast_headroom", "A - R(C_now), by quantile", "gauge", ("quantile",))
+FORECAST_END = Metric(
+    "rollcast_forecast_end_pass_rate", "Predicted reading at the end of the budget, by quantile", "gauge", ("quantile",)
+)
+FORECAST_END_DEVICE_HOURS = Metric("rollcast_forecast_end_device_hours", "Compute at which the budget ends", "gauge")
 FORECAST_VERDICT = Metric("rollcast_forecast_verdict", "1 for the verdict in force", "gauge", ("verdict",))
 FORECAST_POINTS = Metric("rollcast_forecast_points", "Evaluations in the fit", "gauge")
+FORECAST_LOST_POINTS = Metric(
+    "rollcast_forecast_lost_points", "Evaluations left out because their step is not in the surviving history", "gauge"
+)
+FORECAST_SOURCE_UP = Metric("rollcast_forecast_source_up", "1 while the forecaster's source answers", "gauge")
 FORECAST_REFITS = Metric("rollcast_forecast_refits_total", "Refits since start", "counter")
 FORECAST_SKIPPED = Metric(
     "rollcast_forecast_skipped_total", "Readings that were skipped, by reason", "counter", ("reason",)

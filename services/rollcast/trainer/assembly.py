@@ -25,7 +25,7 @@ class AssembledBatch:
 
 
 def assemble(groups: Sequence[RolloutGroup], recipe: Recipe) -> AssembledBatch:
-    """Return the effective batch. Left out: truncated rollouts (by the recipe) and those whose grader gave no verdict."""
+    """Return the effective batch. Left out: truncated rollouts (by the recipe), and those without a verdict."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     owner = np.array([index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64)
     effective = effective_batch(

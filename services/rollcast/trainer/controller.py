@@ -45,7 +45,7 @@ from rollcast.weights.publisher import Publisher
 from rollcast.weights.roster import Member
 from rollcast.wire.version import PolicyVersion
 
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.05
 AWAY_RETRY_SECONDS = 0.5
 FINAL_ACKNOWLEDGE_SECONDS = 60.0
 NEXT_SEQUENCE = "next_sequence"
@@ -102,6 +102,7 @@ class Controller:
             before = SurvivingHistory(earlier, self._progress.incarnation)
             self._history = before.continued_by(incarnation, self._progress.step)
         self._steps_since_start = 0
+        self._to_acknowledge: list[str] = []
         self._curriculum = Curriculum(books.train.ids, seed=config.seed, remove_at=recipe.no_positive_resampling)
         if self._progress.curriculum is not None:
             self._curriculum.restore(self._progress.curriculum)
@@ -123,9 +124,8 @@ class Controller:
             exporter,
             make_task=lambda sequence, prompt_id: self._maker.train(sequence, books.train[prompt_id]),
             count_outcome=self._reporter.count_group,
-            find_defect=lambda group: defect(
-                group, vocab_size=learners.vocab_size, max_length=config.model.max_length
-            ),
+            count_dispatched=self._reporter.count_dispatched,
+            find_defect=lambda group: defect(group, vocab_size=learners.vocab_size, max_length=config.model.max_length),
         )
         self._publisher = Publisher(
             weights=config.weights,
@@ -186,6 +186,7 @@ class Controller:
         return self._interrupted()
 
     def _turn(self) -> None:
+        self._acknowledge()
         self._intake.collect(0.0)
         self._serve()
         state = self._state()
@@ -223,7 +224,7 @@ class Controller:
             self._queue.redo(overdue, "overdue")
             for sequence in overdue:
                 if prompt_id := self._ledger.outstanding.get(sequence):
-                    self._reporter.count_group("redone", prompt_id)
+                    self._reporter.count_group("redone", sequence, prompt_id)
         self._reporter.serve(self._compute, self._ledger, self._intake, self._queue)
 
     def _tick_compute(self, members: Sequence[Member]) -> None:
@@ -238,11 +239,9 @@ class Controller:
         self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": reason})
 
     def _redis_away(self, error: QueueAway) -> None:
-        log.warning("Redis is away; waiting for it", error=str(error))
+        """The queue waited for half a minute already; a stop is looked for, then it is asked again."""
+        log.warning("Redis stays away; training waits for it", error=str(error))
         time.sleep(AWAY_RETRY_SECONDS)
-        seconds = self._config.redis.timeout_seconds + AWAY_RETRY_SECONDS
-        self._exporter.add(names.REDIS_AWAY, seconds)
-        self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": "redis"})
 
     def _dispatch(self, count: int) -> None:
         if count and self._queue.depth().num_bytes > self._config.redis.max_bytes:
@@ -299,18 +298,22 @@ class Controller:
 
     def _settle(self, groups: list[RolloutGroup], stream_ids: dict[int, str], kept: frozenset[int]) -> None:
         """Return the batch's credit. What a restart could still use stays on the queue until the next checkpoint."""
-        at_once = []
         for group in groups:
             prompt_id = self._ledger.settle(group.sequence)
             used = group.sequence in kept
             if used:
                 self._progress.uses[prompt_id] = self._progress.uses.get(prompt_id, 0) + 1
-            self._reporter.count_group("used" if used else "filtered", prompt_id)
+            self._reporter.count_group("used" if used else "filtered", group.sequence, prompt_id)
             if all(self._in_checkpoint(version) for version in group.versions):
                 self._ledger.held[group.sequence] = stream_ids[group.sequence]
             else:
-                at_once.append(stream_ids[group.sequence])
-        self._queue.settle(at_once)
+                self._to_acknowledge.append(stream_ids[group.sequence])
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Take what is done off the queue; what Redis did not hear is said again at the next turn."""
+        self._queue.settle(self._to_acknowledge)
+        self._to_acknowledge.clear()
 
     def _in_checkpoint(self, version: PolicyVersion) -> bool:
         """Whether the newest checkpoint's weights descend from `version`."""
@@ -339,21 +342,26 @@ class Controller:
     # Evaluation
 
     def _ask_evaluation_if_due(self) -> None:
+        """At every N-th step; at the start also where a restart lost the answers to the last one."""
         step, every = self._progress.step, self._config.tasks.evaluation.every_steps
-        if self._evaluator.asked_step < step and (step % every == 0 or self._progress.evaluated_step < step - every):
+        lost = self._steps_since_start == 0 and self._progress.evaluated_step < step - step % every
+        if (step % every == 0 or lost) and max(self._evaluator.asked_step, self._progress.evaluated_step) < step:
             self._ask_evaluation()
 
     def _ask_evaluation(self) -> None:
-        step = self._progress.step
-        sequences = {self._ledger.take_sequence(): prompt_id for prompt_id in self._books.held_out.ids}
+        step, held_out = self._progress.step, self._books.held_out
+        tasks = [
+            self._maker.evaluation(self._ledger.take_sequence(), held_out[prompt_id], step)
+            for prompt_id in held_out.ids
+        ]
         self._evaluator.ask(
             step=step,
             incarnation=self._history.incarnation,
             compute=self._compute.total_state,
             trained_tokens=self._progress.trained_tokens,
-            sequences=dict(sequences),
+            tasks=tasks,
         )
-        self._send([self._maker.evaluation(s, self._books.held_out[p], step) for s, p in sequences.items()])
+        self._send(tasks)
 
     def _close_evaluation(self, evaluation: Evaluation) -> None:
         self._progress.evaluated_step = max(self._progress.evaluated_step, evaluation.step)
@@ -371,11 +379,11 @@ class Controller:
         started = time.monotonic()
         self._learners.save(self.version, self._progress.as_json())
         self._checkpoint_version = self.version
-        self._reporter.checkpoint(self._progress.step, time.monotonic() - started)
+        self._reporter.checkpoint(self.version, time.monotonic() - started)
         self._compute.save()
-        held = list(self._ledger.held.values())
+        self._to_acknowledge.extend(self._ledger.held.values())
         self._ledger.held.clear()
-        self._queue.settle(held)
+        self._acknowledge()
 
     def _budget_reached(self) -> bool:
         budget = self._config.budget

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.rollouts.records import GradingStatus, RolloutGroup
+from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class OpenEvaluation:
     incarnation: int
     compute_device_hours: float
     trained_tokens: int
-    sequences: dict[int, str]
-    """Task sequence -> prompt id, of every prompt asked."""
+    tasks: dict[int, PromptTask]
+    """By sequence: every prompt asked and not dead-lettered."""
     deadline: float
     groups: dict[int, RolloutGroup] = field(default_factory=dict)
 
@@ -76,27 +76,35 @@ class Evaluator:
         self.asked_step = -1
         """Step of the newest evaluation asked for; -1 = none yet."""
 
-    @property
-    def open_sequences(self) -> set[int]:
-        """Tasks whose answers are still wanted."""
-        return {sequence for item in self._open for sequence in item.sequences if sequence not in item.groups}
+    def unanswered(self) -> dict[int, PromptTask]:
+        """Tasks whose answers are still wanted, by sequence."""
+        return {
+            sequence: task
+            for item in self._open
+            for sequence, task in item.tasks.items()
+            if sequence not in item.groups
+        }
 
     @property
     def pending(self) -> bool:
         return bool(self._open)
 
     def ask(
-        self, *, step: int, incarnation: int, compute: float, trained_tokens: int, sequences: dict[int, str]
+        self, *, step: int, incarnation: int, compute: float, trained_tokens: int, tasks: Sequence[PromptTask]
     ) -> None:
         """Open an evaluation whose tasks are about to be dispatched."""
         deadline = self._clock() + self._deadline_seconds
         self.asked_step = step
-        self._open.append(OpenEvaluation(step, incarnation, compute, trained_tokens, sequences, deadline))
+        self._open.append(
+            OpenEvaluation(
+                step, incarnation, compute, trained_tokens, {task.sequence: task for task in tasks}, deadline
+            )
+        )
 
     def add(self, group: RolloutGroup) -> bool:
         """Take one answer; False if nobody waits for it (asked by a lost incarnation, or given twice)."""
         for item in self._open:
-            if group.sequence in item.sequences and group.sequence not in item.groups:
+            if group.sequence in item.tasks and group.sequence not in item.groups:
                 item.groups[group.sequence] = group
                 return True
         return False
@@ -106,12 +114,12 @@ class Evaluator:
         for item in self._open:
             for sequence in sequences:
                 if sequence not in item.groups:
-                    item.sequences.pop(sequence, None)
+                    item.tasks.pop(sequence, None)
 
     def close_finished(self) -> list[Evaluation]:
         """Return the evaluations that are complete or out of time, oldest first. One without any answer is dropped."""
         now = self._clock()
-        closing = [item for item in self._open if len(item.groups) == len(item.sequences) or now > item.deadline]
+        closing = [item for item in self._open if len(item.groups) == len(item.tasks) or now > item.deadline]
         self._open = [item for item in self._open if item not in closing]
         return [summary for item in closing if (summary := self._summarise(item)) is not None]
 
@@ -139,7 +147,7 @@ class Evaluator:
             num_prompts=len(rewards),
             generated_tokens=sum(group.num_tokens for group in groups),
             ungraded=ungraded,
-            missing_prompts=len(item.sequences) - len(groups),
+            missing_prompts=len(item.tasks) - len(groups),
             version_min=str(min(versions)) if versions else "",
             version_max=str(max(versions)) if versions else "",
             at=time.time(),

@@ -1,16 +1,16 @@
 """What comes back from the generators, held against what was dispatched.
 
-    read --> of an evaluation --> Evaluator, settled at once
-         --> of training -------> lost version? dispatched again : ready until the schedule puts it into a batch
-         --> unknown, twice ----> settled, counted
+read --> of an evaluation --> Evaluator, settled at once
+     --> of training -------> lost version? dispatched again : ready until the schedule puts it into a batch
+     --> unknown, twice ----> settled, counted
 
-    reconcile (before every decision): one snapshot of wire 1 --> dead ones return their credit,
-                                                                  missing ones (Redis lost them) are dispatched again
+reconcile (before every decision): one snapshot of wire 1 --> dead ones return their credit,
+                                                              missing ones (Redis lost them) are dispatched again
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from rollcast.recipe.staleness import Group
 from rollcast.rollouts.base import Delivery, Outstanding, TrainerQueue
@@ -37,10 +37,12 @@ class Intake:
         evaluator: Evaluator,
         exporter: Exporter,
         make_task: Callable[[int, str], PromptTask],
-        count_outcome: Callable[[str, str], None],
+        count_outcome: Callable[[str, int, str], None],
+        count_dispatched: Callable[[Sequence[PromptTask]], None],
         find_defect: Callable[[RolloutGroup], str | None],
     ) -> None:
-        """`make_task(sequence, prompt id)` makes a task anew; `count_outcome(outcome, prompt id)` exports it;
+        """`make_task(sequence, prompt id)` makes a task anew; `count_outcome(outcome, sequence, prompt id)`
+        exports it;
         `find_defect` says why a group must not reach the learner."""
         self._queue = queue
         self._ledger = ledger
@@ -49,6 +51,7 @@ class Intake:
         self._exporter = exporter
         self._make_task = make_task
         self._count = count_outcome
+        self._count_dispatched = count_dispatched
         self._find_defect = find_defect
         self.ready: dict[int, Delivery] = {}
         """Groups that can go into a batch, by task sequence."""
@@ -86,7 +89,7 @@ class Intake:
         elif defect := self._find_defect(group):
             log.error("unusable group", task=group.sequence, generator=group.generator, defect=defect)
             self._queue.settle([delivery.stream_id])
-            self._count("dead", self._ledger.settle(group.sequence))
+            self._count("dead", group.sequence, self._ledger.settle(group.sequence))
         else:
             self.ready[group.sequence] = delivery
 
@@ -103,10 +106,10 @@ class Intake:
         if missing:
             log.warning("tasks were missing from Redis and are dispatched again", tasks=len(missing))
             self.dispatch_again(missing, "missing")
-        lost_evaluations = self._evaluator.open_sequences - self.snapshot.sequences
-        if lost_evaluations:
-            log.warning("evaluation tasks were missing from Redis", tasks=len(lost_evaluations))
-            self._evaluator.give_up(sorted(lost_evaluations))
+        unanswered = self._evaluator.unanswered()
+        if lost := unanswered.keys() - self.snapshot.sequences:
+            log.warning("evaluation tasks were missing from Redis and are asked again", tasks=len(lost))
+            self._queue.dispatch([unanswered[sequence] for sequence in sorted(lost)])
 
     def _bury(self, snapshot: Outstanding) -> None:
         for sequence, dead in snapshot.dead.items():
@@ -114,7 +117,7 @@ class Intake:
             if dead.purpose is Purpose.EVAL:
                 self._evaluator.give_up([sequence])
             elif sequence in self._ledger.outstanding:
-                self._count("dead", self._ledger.settle(sequence))
+                self._count("dead", sequence, self._ledger.settle(sequence))
         self._queue.retire(list(snapshot.dead))
 
     def dispatch_again(self, sequences: Iterable[int], why: str) -> None:
@@ -122,7 +125,7 @@ class Intake:
         tasks = [self._make_task(sequence, self._ledger.outstanding[sequence]) for sequence in sequences]
         self._queue.dispatch(tasks)
         for task in tasks:
-            self._count("redone", task.prompt_id)
+            self._count("redone", task.sequence, task.prompt_id)
         log.info("dispatched again", tasks=len(tasks), why=why)
 
     def groups(self) -> tuple[Group, ...]:
@@ -150,9 +153,10 @@ class Intake:
             if delivery := self.ready.pop(sequence, None):
                 self._queue.settle([delivery.stream_id])
         self._queue.retire(given_up)
-        prompts = [self._ledger.settle(sequence) for sequence in given_up]
         tasks = []
-        for prompt_id in prompts:
+        for sequence in given_up:
+            prompt_id = self._ledger.settle(sequence)
+            self._count("stale", sequence, prompt_id)
             tasks.append(self._make_task(self._ledger.dispatch(prompt_id), prompt_id))
-            self._count("stale", prompt_id)
         self._queue.dispatch(tasks)
+        self._count_dispatched(tasks)

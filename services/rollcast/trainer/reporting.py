@@ -1,8 +1,16 @@
-"""The trainer's reports: metrics, and two JSONL files in the run folder (evaluations, steps)."""
+"""The trainer's reports: metrics, and three JSONL files in the run folder.
+
+evaluations.jsonl   one line per evaluation
+steps.jsonl         one line per optimizer step
+tasks.jsonl         what became of every task, in order: dispatched, used, filtered, dead, stale; with the marks
+                    `checkpoint` and `resumed`, so that the surviving history can be read off: cut back to the mark
+                    that was resumed, read on
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,8 +33,10 @@ from rollcast.trainer.ledger import Ledger
 from rollcast.trainer.progress import Progress
 from rollcast.trainer.prompt_book import PromptBook
 from rollcast.trainer.telemetry import EvaluationSeries, export_batch, export_compute, export_staleness, staleness_of
+from rollcast.wire.version import PolicyVersion
 
 SERVE_SECONDS = 1.0
+WARN_SECONDS = 60.0
 TRUNCATION_WARNING = 0.10
 """Above this truncation typically destabilises a run (paper A.15)."""
 QUARTERS = 4
@@ -44,13 +54,17 @@ class Reporter:
         self._series = EvaluationSeries(exporter)
         self._exported_spent: dict[str, float] = {}
         self._refused = 0
+        self._away = 0.0
         self._served_at = 0.0
+        self._warned_at: dict[str, float] = {}
         self._staleness: dict[int, int] = {}
         self._batch: dict[str, float] = {}
 
     def started(self, history: SurvivingHistory, lag: int) -> None:
         set_gauge = self._exporter.set
         set_gauge(names.INCARNATION, history.incarnation)
+        if history.earlier:
+            self.mark("resumed", version="{}.{}".format(*history.earlier[-1]), incarnation=history.incarnation)
         set_gauge(names.MAX_STALENESS, lag)
         for number, (_, last) in zip(
             [number for number, _ in history.earlier[1:]] + [history.incarnation], history.earlier, strict=False
@@ -64,13 +78,21 @@ class Reporter:
         set_gauge(names.PROMPTS_SKIPPED, self._prompts.skipped_too_long, reason="too_long")
 
     def count_dispatched(self, tasks: Sequence[PromptTask]) -> None:
+        if not tasks:
+            return
         self._exporter.add(names.GROUPS_DISPATCHED, len(tasks))
         for task in tasks:
             self._count_by_bias("dispatched", task.prompt_id)
+        self.mark("dispatched", tasks=[task.sequence for task in tasks])
 
-    def count_group(self, outcome: str, prompt_id: str) -> None:
+    def mark(self, what: str, **details: Any) -> None:
+        """Append to tasks.jsonl."""
+        append_line(self._config.run_folder / "tasks.jsonl", {"what": what, **details})
+
+    def count_group(self, outcome: str, sequence: int, prompt_id: str) -> None:
         """One group settled or redone; by length and past pass rate too, so that a bias could be seen."""
         self._exporter.add(names.GROUPS, outcome=outcome)
+        self.mark(outcome, tasks=[sequence])
         self._count_by_bias(outcome, prompt_id)
 
     def _count_by_bias(self, outcome: str, prompt_id: str) -> None:
@@ -87,7 +109,7 @@ class Reporter:
         export_staleness(self._exporter, counts)
         self._staleness = dict(counts)
         self._batch = export_batch(self._exporter, groups)
-        if self._batch["truncation_ratio"] > TRUNCATION_WARNING:
+        if self._batch["truncation_ratio"] > TRUNCATION_WARNING and self._may_warn("truncation"):
             log.warning(
                 "more than a tenth of the rollouts is truncated; such runs typically destabilise",
                 ratio=round(self._batch["truncation_ratio"], 3),
@@ -107,7 +129,7 @@ class Reporter:
         set_gauge(names.PROMPTS_RETIRED, self._curriculum.num_removed)
         self._exporter.add(names.TOKENS, stats.tokens, role="trainer")
         self._exporter.observe(names.STEP_SECONDS, stats.seconds)
-        if longest_ratio > LONGEST_GROUP_WARNING:
+        if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
             log.warning("the longest groups nearly outlast the staleness window", ratio=round(longest_ratio, 2))
         record = {
             "step": progress.step,
@@ -125,6 +147,14 @@ class Reporter:
         append_line(self._config.run_folder / "steps.jsonl", record)
         log.info("step", step=progress.step, reward=round(self._batch.get("reward_mean", 0.0), 3))
 
+    def _may_warn(self, about: str) -> bool:
+        """The metric tells every step; the log once a minute."""
+        now = time.monotonic()
+        if now - self._warned_at.get(about, -math.inf) < WARN_SECONDS:
+            return False
+        self._warned_at[about] = now
+        return True
+
     def update_skipped(self) -> None:
         """The gradient was not finite: the weights stay, the batch counts as filtered."""
         self._exporter.add(names.UPDATES_SKIPPED)
@@ -141,8 +171,9 @@ class Reporter:
             device_hours=round(evaluation.compute_device_hours, 5),
         )
 
-    def checkpoint(self, step: int, seconds: float) -> None:
-        self._exporter.set(names.CHECKPOINT_STEP, step)
+    def checkpoint(self, version: PolicyVersion, seconds: float) -> None:
+        self._exporter.set(names.CHECKPOINT_STEP, version.step)
+        self.mark("checkpoint", version=str(version))
         self._exporter.observe(names.CHECKPOINT_SECONDS, seconds)
 
     def serve(self, compute: ComputeLedger, ledger: Ledger, intake: Intake, queue: TrainerQueue) -> None:
@@ -160,6 +191,10 @@ class Reporter:
         refused = queue.refused()
         self._exporter.add(names.GROUPS, max(0, refused - self._refused), outcome="refused")
         self._refused = max(refused, self._refused)
+        away = queue.away_seconds
+        self._exporter.add(names.REDIS_AWAY, away - self._away)
+        self._exporter.add(names.TRAINER_WAIT, away - self._away, **{"for": "redis"})
+        self._away = away
         tokens = intake.generated_tokens
         total = sum(tokens.values())
         if total:

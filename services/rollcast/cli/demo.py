@@ -1,0 +1,66 @@
+"""`rollcast demo`: the whole system on a tiny task, in some minutes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rollcast.config.run import RunConfig
+
+
+def demo(
+    seed: Annotated[int, typer.Option(help="of prompt order and sampling")] = 0,
+    folder: Annotated[Path, typer.Option(help="where the run's folder goes")] = Path("runs"),
+    config: Annotated[Path | None, typer.Option(help="run file instead of the shipped one")] = None,
+) -> None:
+    """Watch a tiny model learn to add, and the forecast of where it will end.
+
+    Trains a base model from scratch (once, about a minute), then runs the real services: vLLM generator, FSDP trainer,
+    weights in flight, forecaster with its live page.
+    """
+    from rollcast.cli.up import run_and_conclude
+    from rollcast.config.run import load_run_config
+
+    settings = load_run_config(config or shipped_config("demo.yaml"))
+    sys.exit(run_and_conclude(_with_base_model(settings, seed=seed, folder=folder), resume=False))
+
+
+def shipped_config(name: str) -> Path:
+    """A run file of the installed package, or of the repository that it is installed from."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "configs" / name
+    return installed if installed.exists() else package.parents[1] / "configs" / name
+
+
+def _with_base_model(settings: RunConfig, *, seed: int, folder: Path) -> RunConfig:
+    from rollcast.cli.views import progress_bar
+    from rollcast.local.base_model import BaseModel, ensure_base_model
+
+    with progress_bar("training the base model from scratch (once)") as show:
+        model = ensure_base_model(BaseModel(), show)
+    start = json.loads((model / "base_model.json").read_text())["pass_rate"]
+    typer.echo(f"base model: {model} (pass rate {start:.2f} before RL)")
+    return settings.model_copy(
+        update={
+            "model": settings.model.model_copy(update={"path": str(model)}),
+            "seed": seed,
+            "folder": folder,
+            "run": _free_name(settings.run, folder),
+        }
+    )
+
+
+def _free_name(name: str, folder: Path) -> str:
+    """The name, or the name with the first number that no former run has."""
+    from rollcast.local.run_folder import has_history
+
+    number, free = 1, name
+    while has_history(folder / free):
+        number += 1
+        free = f"{name}-{number}"
+    return free

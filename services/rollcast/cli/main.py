@@ -1,0 +1,37 @@
+"""`rollcast`: start here. Commands import what they need when they run, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from rollcast.cli import config, demo, service, up, version
+from rollcast.config.errors import EXIT_USER_ERROR, UserError
+
+app = typer.Typer(
+    help="RL training of language models that streams rollouts, bounds staleness and forecasts its own end.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(demo.demo)
+app.command()(up.up)
+app.add_typer(config.app, name="config")
+for name in service.SERVICES:
+    service.add_starter(app, name)
+app.command()(version.version)
+
+
+def main() -> None:
+    """The console script. A user's mistake is one sentence and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_USER_ERROR)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""`rollcast up`: one run on this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rollcast.config.run import RunConfig
+
+EXIT_GIVEN_UP = 1
+EXIT_INTERRUPTED = 130
+
+
+def up(
+    config: Annotated[Path, typer.Option(help="run file")],
+    resume: Annotated[bool, typer.Option("--resume", help="continue from the newest checkpoint")] = False,
+    generators: Annotated[int | None, typer.Option(min=0, max=64, help="generators; default local.generators")] = None,
+) -> None:
+    """Run Redis, generators, trainer and forecaster on this machine until the budget ends; Ctrl-C stops cleanly."""
+    from rollcast.config.run import load_run_config
+
+    settings = load_run_config(config)
+    if generators is not None:
+        settings = settings.model_copy(update={"local": settings.local.model_copy(update={"generators": generators})})
+    sys.exit(run_and_conclude(settings, resume=resume))
+
+
+def run_and_conclude(config: RunConfig, *, resume: bool) -> int:
+    """Run to the end and print how the forecast did; returns the exit code."""
+    from rollcast.cli.views import make_view
+    from rollcast.local.frozen_forecast import conclude
+    from rollcast.local.status import StatusReader
+    from rollcast.local.supervisor import Ending, ServiceLostError
+    from rollcast.local.up import run_locally
+
+    with make_view() as view:
+        try:
+            ending = run_locally(config, resume=resume, view=view)
+        except ServiceLostError as error:
+            typer.echo(f"error: {error}", err=True)
+            return EXIT_GIVEN_UP
+    if ending is Ending.INTERRUPTED:
+        typer.echo(f"stopped; continue with --resume (run folder {config.run_folder})")
+        return EXIT_INTERRUPTED
+    result = conclude(config.run_folder, StatusReader(config).read())
+    if result is not None:
+        typer.echo(result.sentence())
+    typer.echo(f"run folder: {config.run_folder}")
+    return 0

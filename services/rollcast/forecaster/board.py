@@ -1,0 +1,131 @@
+"""The newest forecast of every run, shared by the reader's thread, HTTP and gRPC."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from rollcast.forecaster.reading import RunStatus
+from rollcast.forecaster.run_forecast import RunForecast
+
+MAX_TRACE = 600
+
+
+@dataclass(frozen=True)
+class SourceState:
+    """Whether the source answers."""
+
+    up: bool = False
+    message: str = "not read yet"
+    read_at: float = 0.0
+    """Unix seconds of the last answer; 0 = never."""
+
+
+@dataclass(frozen=True)
+class TracePoint:
+    """State of a run at one step, kept beside the curve."""
+
+    step: float
+    truncation_ratio: float | None
+    mean_staleness: float | None
+
+
+@dataclass
+class _Run:
+    status: RunStatus = field(default_factory=RunStatus)
+    trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=MAX_TRACE))
+    staleness_seen: tuple[float, float] = (0.0, 0.0)
+
+
+class Board:
+    """Snapshots swapped under one lock; waiting for a newer one is possible."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._forecasts: dict[str, RunForecast] = {}
+        self._runs: dict[str, _Run] = {}
+        self._source = SourceState()
+        self._closed = False
+
+    def publish(self, forecast: RunForecast) -> None:
+        with self._changed:
+            self._forecasts[forecast.name] = forecast
+            self._changed.notify_all()
+
+    def get(self, name: str) -> RunForecast | None:
+        with self._changed:
+            return self._forecasts.get(name)
+
+    def all(self) -> list[RunForecast]:
+        """By name."""
+        with self._changed:
+            return sorted(self._forecasts.values(), key=lambda item: item.name)
+
+    def wait_newer(self, sequence: int, name: str, timeout_seconds: float) -> list[RunForecast]:
+        """Forecasts of `name` ("" = every run) published after `sequence`, oldest first; empty at the deadline."""
+        deadline = time.monotonic() + timeout_seconds
+        with self._changed:
+            while True:
+                newer = [
+                    item for item in self._forecasts.values() if item.sequence > sequence and name in ("", item.name)
+                ]
+                remaining = deadline - time.monotonic()
+                if newer or remaining <= 0 or self._closed:
+                    return sorted(newer, key=lambda item: item.sequence)
+                self._changed.wait(remaining)
+
+    def note_status(self, run: str, status: RunStatus) -> None:
+        with self._changed:
+            entry = self._runs.setdefault(run, _Run())
+            entry.status = status
+            if status.step is None or (entry.trace and entry.trace[-1].step == status.step):
+                return
+            mean, entry.staleness_seen = _recent_mean(status.staleness, entry.staleness_seen)
+            entry.trace.append(TracePoint(status.step, status.truncation_ratio, mean))
+
+    def status(self, run: str) -> tuple[RunStatus, tuple[TracePoint, ...]]:
+        with self._changed:
+            entry = self._runs.get(run, _Run())
+            return replace(entry.status), tuple(entry.trace)
+
+    def note_source(self, state: SourceState) -> None:
+        with self._changed:
+            self._source = state
+
+    @property
+    def source(self) -> SourceState:
+        with self._changed:
+            return self._source
+
+    @property
+    def closed(self) -> bool:
+        with self._changed:
+            return self._closed
+
+    def close(self) -> None:
+        """Wake everyone who waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+def tokens_by_staleness(buckets: dict[float, float]) -> list[tuple[float, float]]:
+    """(steps, tokens) from cumulative buckets."""
+    tokens, below = [], 0.0
+    for bound in sorted(buckets):
+        tokens.append((bound, max(buckets[bound] - below, 0.0)))
+        below = buckets[bound]
+    return tokens
+
+
+def _recent_mean(buckets: dict[float, float], seen: tuple[float, float]) -> tuple[float | None, tuple[float, float]]:
+    """Mean staleness of the tokens trained since `seen` (tokens, tokens x steps), and what was seen now."""
+    finite = [(bound, tokens) for bound, tokens in tokens_by_staleness(buckets) if bound != float("inf")]
+    total = sum(tokens for _, tokens in finite)
+    weighted = sum(bound * tokens for bound, tokens in finite)
+    if total < seen[0]:
+        seen = (0.0, 0.0)
+    fresh = total - seen[0]
+    return ((weighted - seen[1]) / fresh if fresh > 0 else None), (total, weighted)

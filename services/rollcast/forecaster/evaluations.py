@@ -1,0 +1,139 @@
+"""The evaluations of one run, as far as its surviving history goes.
+
+incarnation 1:  0  10  20  30 x killed at 34, checkpoint at 25
+incarnation 2:            (25)  30  40 ...        the first 30 leaves the curve, the second takes its place
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rollcast.scaling.curve import Array, Curve
+
+MAX_EVALUATIONS = 5_000
+"""Of one run; further ones are refused and counted."""
+MAX_COMPUTE = 1e12
+MAX_STEP = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One reading of the pass rate."""
+
+    run: str
+    dataset: str
+    incarnation: int
+    step: int
+    pass_rate: float
+    compute: float
+    """Device-hours of the surviving history."""
+    standard_error: float | None
+    trained_tokens: float | None
+    samples: float | None
+    at: float
+    """Unix seconds when it was closed or first seen."""
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What makes it one reading of its run."""
+        return (self.dataset, self.incarnation, self.step)
+
+
+def checked(evaluation: Evaluation) -> Evaluation:
+    """The evaluation, its unknown values set to None.
+
+    Raises:
+        ValueError: a value that the curve needs is out of bounds.
+    """
+    if not (
+        evaluation.run and len(evaluation.run) <= 200 and evaluation.run.isprintable() and "/" not in evaluation.run
+    ):
+        raise ValueError(f"run {evaluation.run[:50]!r}: give 1 to 200 printable characters without a slash")
+    if not (len(evaluation.dataset) <= 200 and evaluation.dataset.isprintable()):
+        raise ValueError(f"dataset {evaluation.dataset[:50]!r}: give at most 200 printable characters")
+    if not 0 <= evaluation.pass_rate <= 1:
+        raise ValueError(f"pass rate {evaluation.pass_rate:g} lies outside [0, 1]")
+    if not 0 <= evaluation.compute <= MAX_COMPUTE:
+        raise ValueError(f"compute {evaluation.compute:g} lies outside [0, {MAX_COMPUTE:g}] device-hours")
+    if not (0 <= evaluation.step <= MAX_STEP and 0 <= evaluation.incarnation <= MAX_STEP):
+        raise ValueError(f"step {evaluation.incarnation}.{evaluation.step} is out of bounds")
+    return Evaluation(
+        run=evaluation.run,
+        dataset=evaluation.dataset,
+        incarnation=evaluation.incarnation,
+        step=evaluation.step,
+        pass_rate=evaluation.pass_rate,
+        compute=evaluation.compute,
+        standard_error=_positive(evaluation.standard_error),
+        trained_tokens=_at_least_zero(evaluation.trained_tokens),
+        samples=_positive(evaluation.samples),
+        at=evaluation.at,
+    )
+
+
+def _positive(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) and value > 0 else None
+
+
+def _at_least_zero(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) and value >= 0 else None
+
+
+@dataclass
+class EvaluationLog:
+    """Every evaluation of one run on one data set that was ever read, lost ones too."""
+
+    evaluations: dict[tuple[str, int, int], Evaluation] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    """Incarnation -> the step from which it continued, where the trainer told it."""
+
+    def add(self, evaluation: Evaluation) -> bool:
+        """Whether it is new. The first reading of a version stands.
+
+        Raises:
+            OverflowError: the log is full.
+        """
+        if evaluation.key in self.evaluations:
+            return False
+        if len(self.evaluations) >= MAX_EVALUATIONS:
+            raise OverflowError(f"run {evaluation.run!r} has more than {MAX_EVALUATIONS} evaluations")
+        self.evaluations[evaluation.key] = evaluation
+        return True
+
+    def surviving(self) -> tuple[Evaluation, ...]:
+        """The evaluations of the surviving history, in order of compute.
+
+        A newer incarnation ends an older one at the step it continued from; where that step is not known, before the
+        first step that the newer one evaluated.
+        """
+        first: dict[int, int] = {}
+        for item in self.evaluations.values():
+            first[item.incarnation] = min(item.step, first.get(item.incarnation, item.step))
+        incarnations = sorted(first.keys() | self.starts.keys(), reverse=True)
+        last: dict[int, int] = {}
+        bound = MAX_STEP
+        for incarnation in incarnations:
+            last[incarnation] = bound
+            if incarnation in self.starts:
+                bound = min(bound, self.starts[incarnation])
+            elif incarnation in first:
+                bound = min(bound, first[incarnation] - 1)
+        kept = [item for item in self.evaluations.values() if item.step <= last[item.incarnation]]
+        return tuple(sorted(kept, key=lambda item: (item.compute, item.incarnation, item.step)))
+
+
+def curve_of(evaluations: tuple[Evaluation, ...], x: Array, name: str) -> Curve:
+    """The curve of pass rate against `x` (n,), one value for each evaluation; step 0 is compute 0.
+
+    The trainer's standard errors are those of the sampling with the prompts held fixed, so the number of prompts is not
+    given to the curve: it would take the choice of prompts out a second time.
+
+    Raises:
+        ValueError: no evaluation at x > 0 (yet).
+    """
+    errors = [item.standard_error if item.standard_error is not None else math.nan for item in evaluations]
+    x = np.where([item.step == 0 for item in evaluations], 0.0, x)
+    return Curve.from_points(x, [item.pass_rate for item in evaluations], errors, name=name)

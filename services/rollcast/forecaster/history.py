@@ -1,0 +1,205 @@
+"""What the forecaster knows across restarts: evaluations, incarnations, metric grids and its own past forecasts.
+
+One SQLite file. A file that cannot be opened is set aside and a new one begun; a write that fails is raised to the
+caller, who counts it: the forecast itself never waits for the disk to have room.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.forecaster.evaluations import Evaluation
+from rollcast.telemetry.logging import get_logger
+
+MAX_FORECASTS = 400
+"""Of one run; beyond that every second one of the older half is dropped."""
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS evaluations (
+  run TEXT, dataset TEXT, incarnation INTEGER, step INTEGER, pass_rate REAL, compute REAL, standard_error REAL,
+  trained_tokens REAL, samples REAL, at REAL, PRIMARY KEY (run, dataset, incarnation, step)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS starts (run TEXT, incarnation INTEGER, step INTEGER, PRIMARY KEY (run, incarnation));
+CREATE TABLE IF NOT EXISTS grids (name TEXT PRIMARY KEY, compute TEXT);
+CREATE TABLE IF NOT EXISTS forecasts (
+  id INTEGER PRIMARY KEY, name TEXT, made_at REAL, replayed INTEGER, num_points INTEGER, compute REAL, pass_rate REAL,
+  verdict TEXT, asymptote TEXT, headroom TEXT, end_compute REAL, end_reading TEXT, band TEXT);
+CREATE INDEX IF NOT EXISTS forecasts_by_name ON forecasts (name, id);
+"""
+log = get_logger()
+
+
+@dataclass(frozen=True)
+class PastForecast:
+    """A forecast as it was made. Quantile tuples are 5, 25, 50, 75 and 95 %."""
+
+    id: int
+    name: str
+    made_at: float
+    replayed: bool
+    """Made afterwards from what was known then: several evaluations came at once."""
+    num_points: int
+    compute: float
+    pass_rate: float
+    verdict: str
+    asymptote: tuple[float, ...]
+    headroom: tuple[float, ...]
+    end_compute: float | None
+    end_reading: tuple[float, ...] | None
+    band: tuple[tuple[float, ...], ...]
+    """Five rows over the run's grid of computes."""
+
+
+class History:
+    """Thread-safe; every call takes milliseconds."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._connection = _open(path)
+
+    def load(self) -> tuple[list[Evaluation], dict[str, dict[int, int]], dict[str, tuple[float, ...]]]:
+        """Evaluations in the order of their time, incarnation starts by run, metric grids by name."""
+        with self._lock:
+            rows = self._connection.execute("SELECT * FROM evaluations ORDER BY at, incarnation, step").fetchall()
+            starts: dict[str, dict[int, int]] = {}
+            for run, incarnation, step in self._connection.execute("SELECT run, incarnation, step FROM starts"):
+                starts.setdefault(run, {})[incarnation] = step
+            grids = {
+                name: tuple(json.loads(text))
+                for name, text in self._connection.execute("SELECT name, compute FROM grids")
+            }
+        return [Evaluation(*row) for row in rows], starts, grids
+
+    def add_evaluations(self, evaluations: list[Evaluation]) -> None:
+        with self._lock, self._connection:
+            self._connection.executemany(
+                "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?)",
+                [
+                    (
+                        e.run,
+                        e.dataset,
+                        e.incarnation,
+                        e.step,
+                        e.pass_rate,
+                        e.compute,
+                        e.standard_error,
+                        e.trained_tokens,
+                        e.samples,
+                        e.at,
+                    )
+                    for e in evaluations
+                ],
+            )
+
+    def add_starts(self, run: str, starts: dict[int, int]) -> None:
+        with self._lock, self._connection:
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO starts VALUES (?,?,?)", [(run, number, step) for number, step in starts.items()]
+            )
+
+    def add_grid(self, name: str, compute: tuple[float, ...]) -> None:
+        with self._lock, self._connection:
+            self._connection.execute("INSERT OR REPLACE INTO grids VALUES (?,?)", (name, json.dumps(compute)))
+
+    def add_forecast(self, past: PastForecast) -> None:
+        """Keep one forecast; `past.id` is given by the file."""
+        row = (
+            past.name,
+            past.made_at,
+            int(past.replayed),
+            past.num_points,
+            past.compute,
+            past.pass_rate,
+            past.verdict,
+            json.dumps(past.asymptote),
+            json.dumps(past.headroom),
+            past.end_compute,
+            None if past.end_reading is None else json.dumps(past.end_reading),
+            json.dumps([[round(value, 5) for value in values] for values in past.band]),
+        )
+        with self._lock, self._connection:
+            self._connection.execute(f"INSERT INTO forecasts VALUES (NULL{',?' * 12})", row)  # noqa: S608
+            (count,) = self._connection.execute(
+                "SELECT COUNT(*) FROM forecasts WHERE name = ?", (past.name,)
+            ).fetchone()
+            if count > MAX_FORECASTS:
+                self._connection.execute(
+                    "DELETE FROM forecasts WHERE id IN (SELECT id FROM ("
+                    "SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS place FROM forecasts WHERE name = ?"
+                    ") WHERE place <= ? AND place % 2 = 0)",
+                    (past.name, MAX_FORECASTS // 2),
+                )
+
+    def forecasts(self, name: str) -> list[PastForecast]:
+        """Oldest first."""
+        with self._lock:
+            rows = self._connection.execute("SELECT * FROM forecasts WHERE name = ? ORDER BY id", (name,)).fetchall()
+        return [_from_row(row) for row in rows]
+
+    def forecast(self, name: str, forecast_id: int) -> PastForecast | None:
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT * FROM forecasts WHERE name = ? AND id = ?", (name, forecast_id)
+            ).fetchone()
+        return None if row is None else _from_row(row)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+
+def _from_row(row: tuple[object, ...]) -> PastForecast:
+    (number, name, made_at, replayed, points, compute, pass_rate, verdict, asymptote, headroom, end, reading, band) = (
+        row
+    )
+    return PastForecast(
+        id=int(str(number)),
+        name=str(name),
+        made_at=float(str(made_at)),
+        replayed=bool(replayed),
+        num_points=int(str(points)),
+        compute=float(str(compute)),
+        pass_rate=float(str(pass_rate)),
+        verdict=str(verdict),
+        asymptote=tuple(json.loads(str(asymptote))),
+        headroom=tuple(json.loads(str(headroom))),
+        end_compute=None if end is None else float(str(end)),
+        end_reading=None if reading is None else tuple(json.loads(str(reading))),
+        band=tuple(tuple(values) for values in json.loads(str(band))),
+    )
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return _connect(path)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            aside = path.with_suffix(path.suffix + ".unreadable")
+            path.replace(aside)
+            log.warning("the history of forecasts is not readable; set aside and begun anew", file=str(aside))
+            return _connect(path)
+    except (OSError, sqlite3.OperationalError) as error:
+        raise UserError(
+            f"forecaster.history = {path}: cannot be written ({error}); give the path of a file in a writable folder"
+        ) from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False, timeout=5.0)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        with closing(connection.cursor()) as cursor:
+            cursor.executescript(_SCHEMA)
+        connection.execute("SELECT COUNT(*) FROM forecasts").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection

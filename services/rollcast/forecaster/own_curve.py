@@ -1,0 +1,63 @@
+"""Fit a curve that a caller sends, for HTTP and gRPC alike."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rollcast.forecaster.answers import interval
+from rollcast.forecaster.run_forecast import QUANTILES
+from rollcast.forecaster.schema import FitAnswer, FitRequest, Law, Prediction
+from rollcast.scaling.curve import Curve
+from rollcast.scaling.forecast import Forecast
+from rollcast.scaling.posterior import FitOptions, fit
+
+
+def fit_request(request: FitRequest) -> Forecast:
+    """The posterior of the caller's curve.
+
+    Raises:
+        ValueError: one sentence on what is wrong with the points or options.
+    """
+    errors = [math.nan if point.standard_error is None else point.standard_error for point in request.points]
+    curve = Curve.from_points(
+        [point.compute for point in request.points],
+        [point.pass_rate for point in request.points],
+        errors,
+        num_prompts=request.num_prompts or None,
+        name="points",
+    )
+    options = FitOptions(
+        initial="measured" if request.initial is None else request.initial,
+        exclude_before="auto" if request.exclude_before is None else request.exclude_before,
+    )
+    try:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            return fit(curve, options)
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        raise ValueError("points: no law can be fitted to them; check the scale of compute") from error
+
+
+def fit_answer(request: FitRequest) -> FitAnswer:
+    """Raises ValueError as `fit_request` does."""
+    forecast = fit_request(request)
+    best = forecast.best
+    readings = forecast.predictive(request.predict, QUANTILES) if request.predict else np.empty((5, 0))
+    laws = forecast.pass_rate(request.predict, QUANTILES) if request.predict else readings
+    return FitAnswer(
+        num_points=len(forecast.curve),
+        excluded=forecast.excluded,
+        verdict=str(forecast.verdict.kind),
+        reason=forecast.verdict.reason,
+        initial=float(forecast.initial((0.5,))[0]),
+        asymptote=interval(forecast.asymptote(QUANTILES)),
+        exponent=interval(forecast.exponent(QUANTILES)),
+        midpoint=interval(forecast.midpoint(QUANTILES)),
+        headroom=interval(forecast.headroom(QUANTILES)),
+        best=Law(initial=best.initial, asymptote=best.asymptote, exponent=best.exponent, midpoint=best.midpoint),
+        predictions=[
+            Prediction(compute=compute, reading=interval(readings[:, place]), law=interval(laws[:, place]))
+            for place, compute in enumerate(request.predict)
+        ],
+    )

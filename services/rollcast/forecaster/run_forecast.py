@@ -1,0 +1,122 @@
+"""One run's forecast at one moment, asked in device-hours whatever the law was fitted on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rollcast.forecaster.axis import ComputeAxis, choose_axis, compute_per_step
+from rollcast.forecaster.evaluations import Evaluation, curve_of
+from rollcast.scaling.curve import Array
+from rollcast.scaling.forecast import Forecast
+from rollcast.scaling.posterior import FitOptions, fit
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+GRID_SIZE = 40
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a run ends: at the first of these; None = no bound."""
+
+    steps: float | None = None
+    device_hours: float | None = None
+
+    def end(self, evaluations: tuple[Evaluation, ...]) -> float | None:
+        """Device-hours at which the budget ends, steps converted by the measured device-hours per step."""
+        ends = [] if self.device_hours is None else [self.device_hours]
+        rate = compute_per_step(evaluations)
+        if self.steps is not None and rate is not None:
+            ends.append(evaluations[-1].compute + (self.steps - evaluations[-1].step) * rate)
+        end = min(ends, default=None)
+        return end if end is not None and end > 0 else None
+
+
+@dataclass(frozen=True, eq=False)
+class RunForecast:
+    """A snapshot; never changes.
+
+    Attributes:
+        name: the run, with ":dataset" behind it for every data set but the first.
+        sequence: rises with every snapshot of the service.
+        updated_at: Unix seconds.
+        evaluations: of the surviving history, in order of compute; those at compute 0 too.
+        num_lost: evaluations that left the curve with their incarnation.
+        end: device-hours at which the budget ends, or None.
+    """
+
+    name: str
+    sequence: int
+    updated_at: float
+    evaluations: tuple[Evaluation, ...]
+    num_lost: int
+    forecast: Forecast
+    axis: ComputeAxis
+    end: float | None
+
+    @property
+    def newest(self) -> Evaluation:
+        return self.evaluations[-1]
+
+    def reading(self, compute: ArrayLike, quantiles: tuple[float, ...] = QUANTILES) -> Array:
+        """What an evaluation at `compute` (m,) will read -> (q, m)."""
+        return self.forecast.predictive(self._fitted(compute), quantiles)
+
+    def law(self, compute: ArrayLike, quantiles: tuple[float, ...] = QUANTILES) -> Array:
+        """The law at `compute` (m,) -> (q, m)."""
+        return self.forecast.pass_rate(self._fitted(compute), quantiles)
+
+    def midpoint(self) -> Array:
+        """C_mid (5,)."""
+        return self.axis.to_device_hours(self.forecast.midpoint(QUANTILES))
+
+    def compute_to_target(self, target: float, quantiles: tuple[float, ...] = QUANTILES) -> Array:
+        """Device-hours since the start until the law reaches `target` (q,); inf where it never does."""
+        return self.axis.to_device_hours(self.forecast.compute_to_target(target, quantiles))
+
+    def expected_gain(self, stop: float) -> tuple[float, float, float]:
+        """R(stop) - R(now): mean, 5 % and 95 % quantile."""
+        start, end = self._fitted([self.newest.compute, max(stop, self.newest.compute)])
+        return self.forecast.expected_gain(float(start), float(end))
+
+    def _fitted(self, compute: ArrayLike) -> Array:
+        return self.axis.to_fitted(np.atleast_1d(np.asarray(compute, dtype=float)))
+
+
+def forecast_run(
+    name: str,
+    evaluations: tuple[Evaluation, ...],
+    budget: Budget,
+    *,
+    sequence: int,
+    updated_at: float,
+    num_lost: int = 0,
+    options: FitOptions | None = None,
+) -> RunForecast | None:
+    """Fit one run; None while there is no evaluation after step 0."""
+    if not any(item.compute > 0 and item.step > 0 for item in evaluations):
+        return None
+    axis = choose_axis(evaluations)
+    curve = curve_of(evaluations, axis.to_fitted(np.array([item.compute for item in evaluations])), name)
+    return RunForecast(
+        name=name,
+        sequence=sequence,
+        updated_at=updated_at,
+        evaluations=evaluations,
+        num_lost=num_lost,
+        forecast=fit(curve, options),
+        axis=axis,
+        end=budget.end(evaluations),
+    )
+
+
+def metric_grid(forecast: RunForecast) -> tuple[float, ...]:
+    """40 computes, three digits each, chosen once in a run's life: from its first steps to four times its budget.
+
+    Without a budget the grid reaches a thousand times the compute of the newest evaluation.
+    """
+    now = forecast.newest.compute
+    low, high = (forecast.end / 100, 4 * forecast.end) if forecast.end else (now / 4, 1000 * now)
+    return tuple(float(f"{value:.3g}") for value in np.geomspace(low, high, GRID_SIZE))

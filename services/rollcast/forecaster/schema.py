@@ -1,0 +1,254 @@
+"""What the HTTP API takes and answers. Compute is in device-hours, times are Unix seconds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
+
+
+class Interval(Answer):
+    """Quantiles; null = not reached."""
+
+    q05: float | None
+    q25: float | None
+    q50: float | None
+    q75: float | None
+    q95: float | None
+
+
+class Law(Answer):
+    """One setting of R(C) = initial + (asymptote - initial) / (1 + (midpoint / C)^exponent)."""
+
+    initial: float
+    asymptote: float
+    exponent: float
+    midpoint: float
+
+
+class Gain(Answer):
+    mean: float
+    q05: float
+    q95: float
+
+
+class End(Interval):
+    """What an evaluation at the end of the budget will read."""
+
+    compute: float
+    gain: Gain
+    """Of the law, from now to the end."""
+
+
+class ForecastAnswer(Answer):
+    run: str
+    dataset: str
+    sequence: int
+    """Rises with every new forecast of the service."""
+    updated_at: float
+    """Unix seconds."""
+    num_points: int
+    num_lost: int
+    """Evaluations left out because their step is not in the surviving history."""
+    excluded: int
+    """Points before the fitted part."""
+    verdict: str
+    """too_early, forecastable, saturated, not_sigmoid or regime_change."""
+    reason: str
+    step: int
+    compute: float
+    """Of the newest evaluation."""
+    pass_rate: float
+    """Of the newest evaluation."""
+    initial: float
+    """R_0, median."""
+    asymptote: Interval
+    exponent: Interval
+    midpoint: Interval
+    headroom: Interval
+    """Asymptote minus the law's pass rate now."""
+    end: End | None
+    """At the end of the budget; null where the run has none."""
+    best: Law
+    """Maximum posterior, on the fitted axis."""
+    fitted_on: str
+    """device_hours; trained_tokens (scaled to device-hours) where the fleet changed."""
+
+
+class Prediction(Answer):
+    compute: float
+    reading: Interval
+    """What an evaluation will read."""
+    law: Interval
+    """The pass rate without the noise of an evaluation."""
+
+
+class PredictAnswer(Answer):
+    run: str
+    predictions: list[Prediction]
+
+
+class Point(Answer):
+    step: int
+    incarnation: int
+    compute: float
+    pass_rate: float
+    standard_error: float | None
+    trained_tokens: float | None
+    samples: float | None
+    at: float
+
+
+class PointsAnswer(Answer):
+    run: str
+    num_lost: int
+    points: list[Point]
+
+
+class CurveAnswer(Answer):
+    """For drawing: each list has one value for each compute."""
+
+    run: str
+    sequence: int
+    compute: list[float]
+    q05: list[float]
+    q25: list[float]
+    q50: list[float]
+    q75: list[float]
+    q95: list[float]
+    law: list[float]
+    """Median of the law."""
+    power_law: list[float]
+    """The power law's fit, for contrast; null-free but without an interval."""
+
+
+class TargetAnswer(Answer):
+    run: str
+    target: float
+    compute: Interval
+    """Device-hours since the start; null = never reached at that quantile."""
+    probability: float
+    """That the law ever reaches the target."""
+    probability_in_budget: float | None
+    """That it reaches it within the budget; null where the run has none."""
+
+
+class PastEnd(Interval):
+    compute: float
+
+
+class PastAnswer(Answer):
+    id: int
+    made_at: float
+    replayed: bool
+    num_points: int
+    compute: float
+    pass_rate: float
+    verdict: str
+    asymptote: Interval
+    headroom: Interval
+    end: PastEnd | None
+
+
+class HistoryAnswer(Answer):
+    run: str
+    forecasts: list[PastAnswer]
+
+
+class PastCurveAnswer(Answer):
+    """An earlier forecast with its bands: each list has one value for each compute."""
+
+    forecast: PastAnswer
+    compute: list[float]
+    q05: list[float]
+    q25: list[float]
+    q50: list[float]
+    q75: list[float]
+    q95: list[float]
+
+
+class Trace(Answer):
+    step: float
+    truncation_ratio: float | None
+    mean_staleness: float | None
+
+
+class StalenessBucket(Answer):
+    steps: float | None
+    """Staleness of the tokens, at most; null = more than the last bound."""
+    tokens: float
+
+
+class StatusAnswer(Answer):
+    run: str
+    step: float | None
+    incarnation: float | None
+    budget_steps: float | None
+    budget_device_hours: float | None
+    max_staleness: float | None
+    longest_group_ratio: float | None
+    truncation_ratio: float | None
+    interrupted_ratio: float | None
+    reward_mean: float | None
+    staleness: list[StalenessBucket]
+    trace: list[Trace]
+    """The last steps seen, oldest first."""
+
+
+class Source(Answer):
+    up: bool
+    message: str
+    read_at: float
+    """Unix seconds of the last answer; 0 = never."""
+
+
+class RunsAnswer(Answer):
+    source: Source
+    now: float
+    runs: list[ForecastAnswer]
+
+
+Compute = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+PassRate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class FitPoint(BaseModel):
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    compute: Compute
+    pass_rate: PassRate
+    standard_error: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+
+
+class FitRequest(BaseModel):
+    """A curve of one's own."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    points: Annotated[list[FitPoint], Field(min_length=1, max_length=2_000)]
+    initial: PassRate | None = None
+    """R_0, fixed; null = the evaluation at compute 0, else fitted."""
+    exclude_before: Compute | None = None
+    """Device-hours before which points are left out; null = found."""
+    num_prompts: Annotated[int, Field(ge=0, le=10**9)] = 0
+    """Held-out prompts, the same at every evaluation; 0 = unknown."""
+    predict: Annotated[list[Compute], Field(max_length=200)] = []
+    """Computes at which predictions are wanted."""
+
+
+class FitAnswer(Answer):
+    num_points: int
+    excluded: int
+    verdict: str
+    reason: str
+    initial: float
+    asymptote: Interval
+    exponent: Interval
+    midpoint: Interval
+    headroom: Interval
+    best: Law
+    predictions: list[Prediction]

@@ -1,0 +1,90 @@
+"""The forecaster's process.
+
+start: history loaded, last forecasts made again, HTTP and gRPC served
+loop:  run folder's file and source read every few seconds until SIGTERM or SIGINT; a source that is away is waited for
+stop:  watchers woken, servers stopped, history closed
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+from rollcast.config.run import RunConfig
+from rollcast.config.services import Rpc
+from rollcast.connections.grpc import start_server
+from rollcast.connections.http import HttpServer, listen, publish_port
+from rollcast.forecaster.api import build_application
+from rollcast.forecaster.board import Board, SourceState
+from rollcast.forecaster.engine import Engine
+from rollcast.forecaster.history import History
+from rollcast.forecaster.metrics import ForecastMetrics
+from rollcast.forecaster.rpc import ForecastService
+from rollcast.forecaster.run_forecast import Budget
+from rollcast.forecaster.sources import EvaluationsFile, Source, open_source
+from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.prometheus_reader import SourceAway
+from rollcast.wire.forecast_pb2_grpc import add_ForecastServicer_to_server
+
+MAX_CALLS = 96
+log = get_logger()
+
+
+def serve(config: RunConfig) -> int:
+    """Run until a signal; returns the exit code. Raises UserError where a port or the history cannot be had."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    settings, folder = config.forecaster, config.run_folder
+    board, metrics = Board(), ForecastMetrics(config.run)
+    listener = listen(settings.bind, settings.http_port, setting="forecaster.http_port")
+    rpc = Rpc(bind=settings.bind, port=settings.grpc_port, token=config.rpc.token, tls=config.rpc.tls)
+    rpc_server, rpc_port = start_server(
+        rpc,
+        lambda server: add_ForecastServicer_to_server(ForecastService(board), server),  # type: ignore[no-untyped-call]
+        max_calls=MAX_CALLS,
+    )
+    try:
+        history = History(settings.history or folder / "forecasts.sqlite")
+    except BaseException:
+        listener.close()
+        rpc_server.stop(grace=None)
+        raise
+    budget = Budget(config.budget.steps, config.budget.device_hours)
+    engine = Engine(board, history, metrics, {config.run: budget})
+    http = HttpServer(build_application(board, history, metrics, engine), listener)
+    http.start()
+    publish_port(folder, "forecaster", http.port)
+    publish_port(folder, "forecaster-grpc", rpc_port)
+    log.info("forecaster serves", page=f"http://{settings.bind}:{http.port}/", grpc=rpc_port)
+    source = open_source(settings.source, folder)
+    file = EvaluationsFile(folder / "evaluations.jsonl", config.run)
+    try:
+        while True:
+            engine.take(file.read())
+            board.note_source(_read(source, engine, metrics, board.source))
+            if stop.wait(settings.source.every_seconds):
+                return 0
+    finally:
+        board.close()
+        rpc_server.stop(grace=1.0).wait(2.0)
+        http.stop()
+        source.close()
+        history.close()
+
+
+def _read(source: Source, engine: Engine, metrics: ForecastMetrics, before: SourceState) -> SourceState:
+    """One look at the source; what changed is logged."""
+    try:
+        reading = source.read()
+    except SourceAway as error:
+        metrics.source_up(False)
+        if before.up or before.message != str(error):
+            log.warning("the source is away; what is known is served on", reason=str(error))
+        return SourceState(up=False, message=str(error), read_at=before.read_at)
+    if not before.up:
+        log.info("the source answers")
+    metrics.source_up(True)
+    engine.take(reading)
+    return SourceState(up=True, message="ok", read_at=time.time())

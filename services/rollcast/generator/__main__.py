@@ -1,0 +1,35 @@
+"""`python -m rollcast.generator --config FILE [--name NAME]`"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import sys
+from pathlib import Path
+
+from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.config.run import load_run_config
+
+
+def main() -> int:
+    """Parse, check, then import what is heavy."""
+    parser = argparse.ArgumentParser(prog="python -m rollcast.generator", description="Samples and grades rollouts.")
+    parser.add_argument("--config", type=Path, required=True, help="run file")
+    parser.add_argument("--name", default=socket.gethostname(), help="of this generator; default: the host's name")
+    arguments = parser.parse_args()
+    try:
+        config = load_run_config(arguments.config)
+
+        from rollcast.generator.service import serve
+        from rollcast.telemetry.logging import configure_logging
+
+        configure_logging(f"generator-{arguments.name}")
+        return asyncio.run(serve(config, arguments.name))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_USER_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,300 @@
+"""Claims tasks while there are slots, keeps them alive, hands in what is finished.
+
+    claim -> run -> publish                      refused: it has another owner by now; counted
+              |---> hand back (drain)            partial rollouts travel along, no failure
+              |---> fail (bad task)              attempt + 1
+              `---> drop (fenced, not the owner) another generator has it already
+
+Slots are rollouts: no more than the engine runs at once are ever claimed, so nothing waits inside it. Evaluation is
+claimed first, but takes at most its share of the slots while training prompts wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rollcast.config.errors import UserError
+from rollcast.generator.engine import BadRequestError, Engine
+from rollcast.generator.grading import Grader
+from rollcast.generator.groups import ActiveGroup
+from rollcast.rollouts.base import Claimed, GeneratorQueue
+from rollcast.rollouts.errors import OwnerFenced, QueueAway
+from rollcast.rollouts.records import Purpose
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.wire.version import PolicyVersion
+
+CLAIM_BLOCK_SECONDS = 0.5
+"""How long one claim waits for a training task; evaluation is looked at again after it."""
+QUEUE_RETRY_SECONDS = 1.0
+
+log = get_logger()
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Slots:
+    """What a generator may claim."""
+
+    total: int
+    """Rollouts at once."""
+    train_rollouts: int
+    """G of a training task."""
+    eval_rollouts: int
+    """G of an evaluation task."""
+    max_eval_share: float
+    """Of the slots, while training prompts wait."""
+
+    def __post_init__(self) -> None:
+        largest = max(self.train_rollouts, self.eval_rollouts)
+        if self.total < largest:
+            raise UserError(
+                f"generator.slots = {self.total}: fewer than the {largest} rollouts of one prompt; "
+                "raise it to at least that"
+            )
+
+    def eval_tasks(self, running: int, running_eval: int, *, training_waits: bool) -> int:
+        """How many evaluation tasks fit now. One always may, else a small share would stop evaluation."""
+        room = self.total - running
+        if training_waits:
+            share = max(self.total * self.max_eval_share, self.eval_rollouts)
+            room = min(room, int(share) - running_eval)
+        return max(room // self.eval_rollouts, 0)
+
+    def train_tasks(self, running: int) -> int:
+        return max((self.total - running) // self.train_rollouts, 0)
+
+
+class ClaimLoop:
+    """run() until `stop_claiming`; then `drain`. `fenced` begins again under a new owner name."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        grader: Grader,
+        open_queue: Callable[[str], GeneratorQueue],
+        owner: str,
+        slots: Slots,
+        renew_seconds: float,
+        fence_patience_seconds: float,
+        exporter: Exporter,
+    ) -> None:
+        self._engine = engine
+        self._grader = grader
+        self._open_queue = open_queue
+        self._queue = open_queue(owner)
+        self._slots = slots
+        self._renew_seconds = renew_seconds
+        self._fence_patience_seconds = fence_patience_seconds
+        self._exporter = exporter
+        self._groups: dict[int, ActiveGroup] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._fenced_since: float | None = None
+        self.draining = False
+
+    @property
+    def owner(self) -> str:
+        return self._queue.owner
+
+    @property
+    def num_running(self) -> int:
+        """Rollouts that take a slot."""
+        return sum(group.num_unfinished for group in self._groups.values())
+
+    async def run(self) -> None:
+        """Claim until `stop_claiming`. Raises what the engine raises, and OwnerFenced where no new name came."""
+        renewal = asyncio.create_task(self._renew())
+        idle_since = time.monotonic()
+        try:
+            while not self.draining:
+                if self._failure is not None:
+                    raise self._failure
+                if renewal.done():
+                    await renewal
+                now = time.monotonic()
+                if not self._groups:
+                    self._exporter.add(names.GENERATOR_IDLE, now - idle_since)
+                idle_since = now
+                self._exporter.set(names.RUNNING_ROLLOUTS, self.num_running)
+                self._changed.clear()
+                if self._engine.version is None or not await self._patiently(self._claim):
+                    await self._wait_for_change(CLAIM_BLOCK_SECONDS)
+        finally:
+            renewal.cancel()
+
+    def stop_claiming(self) -> None:
+        self.draining = True
+        self._changed.set()
+
+    async def drain(self, drain_seconds: float, hand_back_seconds: float) -> None:
+        """Let groups finish for `drain_seconds`, hand the rest back as partial rollouts. Claims stay renewed."""
+        assert self.draining
+        renewal = asyncio.create_task(self._renew())
+        try:
+            deadline = time.monotonic() + drain_seconds
+            while self._tasks and self._failure is None and time.monotonic() < deadline:
+                self._changed.clear()
+                await self._wait_for_change(min(0.2, drain_seconds))
+            for group in self._groups.values():
+                group.stop()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=hand_back_seconds)
+            if self._groups:
+                log.warning("tasks left to their deadline", tasks=len(self._groups))
+        finally:
+            renewal.cancel()
+
+    async def fenced(self, owner: str) -> None:
+        """Others have our tasks: forget them all and claim as `owner` from now on."""
+        await self._forget(list(self._groups.values()))
+        former, self._queue = self._queue, self._open_queue(owner)
+        self._fenced_since = None
+        await former.close()
+
+    async def restart_lost(self, lost: Callable[[PolicyVersion], bool]) -> int:
+        """Begin again the rollouts that hold tokens of lost versions; returns how many."""
+        count = sum(group.restart_if(lost) for group in self._groups.values())
+        if count:
+            self._exporter.add(names.ABORTED, count)
+        return count
+
+    async def recorded(self) -> None:
+        """Every claim that asked for a first version is on record."""
+        await self._queue.recorded()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self._queue.close()
+
+    async def _claim(self) -> bool:
+        """One round of claims: evaluation within its share, training, more evaluation if no training waits."""
+        claimed = await self._claim_evals(training_waits=True)
+        train = self._slots.train_tasks(self.num_running)
+        if train:
+            block_seconds = 0.0 if claimed else CLAIM_BLOCK_SECONDS
+            trained = await self._queue.claim(
+                train=train, evals=0, first_version=self._first_version, block_seconds=block_seconds
+            )
+            self._begin(trained)
+            claimed = claimed or bool(trained)
+            if len(trained) < train:
+                claimed = await self._claim_evals(training_waits=False) or claimed
+        return claimed or bool(train)
+
+    async def _claim_evals(self, *, training_waits: bool) -> bool:
+        running_eval = sum(
+            group.num_unfinished for group in self._groups.values() if group.claimed.task.purpose is Purpose.EVAL
+        )
+        evals = self._slots.eval_tasks(self.num_running, running_eval, training_waits=training_waits)
+        if not evals:
+            return False
+        claimed = await self._queue.claim(train=0, evals=evals, first_version=self._first_version, block_seconds=0.0)
+        self._begin(claimed)
+        return bool(claimed)
+
+    def _first_version(self) -> PolicyVersion:
+        # Withdrawn since: naming the lost version makes the trainer expect too little of this claim, never too much.
+        version = self._engine.newest_version
+        assert version is not None
+        return version
+
+    def _begin(self, claimed: list[Claimed]) -> None:
+        for one in claimed:
+            group = ActiveGroup(one, self._engine, self._grader)
+            self._groups[one.task.sequence] = group
+            task = asyncio.create_task(self._work(group, self._queue))
+            self._tasks.add(task)
+            task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = error
+        self._changed.set()
+
+    async def _work(self, group: ActiveGroup, queue: GeneratorQueue) -> None:
+        """Run one group to its end, whichever that is."""
+        sequence = group.claimed.task.sequence
+        reason = ""
+        try:
+            try:
+                await group.run()
+            except* (BadRequestError, UserError) as errors:
+                reason = str(errors.exceptions[0])
+            if self._groups.get(sequence) is not group:
+                return
+            if reason:
+                log.warning("task failed", sequence=sequence, reason=reason)
+                accepted = await self._patiently(lambda: queue.fail(group.claimed, reason))
+            elif group.finished:
+                record = await group.group(queue.owner)
+                accepted = await self._patiently(lambda: queue.publish(group.claimed, record))
+                self._exporter.add(names.TOKENS, record.num_tokens, role="generator")
+            else:
+                task = await group.unfinished_task()
+                accepted = await self._patiently(lambda: queue.hand_back(group.claimed, task))
+                self._exporter.add(names.HAND_BACKS)
+            if not accepted:
+                self._exporter.add(names.REFUSED)
+        finally:
+            if self._groups.get(sequence) is group:
+                del self._groups[sequence]
+
+    async def _forget(self, groups: list[ActiveGroup]) -> None:
+        for group in groups:
+            self._groups.pop(group.claimed.task.sequence, None)
+            group.stop()
+        self._changed.set()
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._renew_seconds)
+            mine = [group.claimed for group in self._groups.values()]
+            if not mine:
+                continue
+            lost = await self._patiently(functools.partial(self._queue.renew, mine))
+            gone = [self._groups[sequence] for sequence in lost or () if sequence in self._groups]
+            # One that is being handed in right now is released, not lost.
+            gone = [group for group in gone if not group.finished and not group.stopped]
+            if gone:
+                log.warning("tasks have another owner now", tasks=len(gone))
+                self._exporter.add(names.REFUSED, len(gone))
+                await self._forget(gone)
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T | None:
+        """Repeat a call while Redis is away; None where the tasks were given to others meanwhile."""
+        while True:
+            started = time.monotonic()
+            try:
+                result = await call()
+                self._fenced_since = None
+                return result
+            except QueueAway as error:
+                self._exporter.add(names.REDIS_AWAY, time.monotonic() - started + QUEUE_RETRY_SECONDS)
+                log.warning("redis is away", reason=str(error))
+                await asyncio.sleep(QUEUE_RETRY_SECONDS)
+            except OwnerFenced:
+                # The trainer tells the weight member too, which brings a new name.
+                self._fenced_since = self._fenced_since or time.monotonic()
+                await self._forget(list(self._groups.values()))
+                if time.monotonic() - self._fenced_since > self._fence_patience_seconds:
+                    raise
+                await asyncio.sleep(QUEUE_RETRY_SECONDS)
+                return None
+
+    async def _wait_for_change(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass

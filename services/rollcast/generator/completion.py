@@ -1,0 +1,155 @@
+"""A completion while it is sampled: legs, version spans, KV marks, and what is to be sampled next.
+
+    thinking ----(cut reached, no marker)----> phrase -> answer -> END or LENGTH
+        |  `----(marker written in time)----> more of the same leg ------^
+        `----(the model ends its text)-------------------------------> END
+
+Everything is a function of the task and the tokens so far, so that a partial rollout goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rollcast.recipe.length_control import interruption_position
+from rollcast.rollouts.records import KvMark, Leg, LegKind, PromptTask, Rollout, StopReason, VersionSpan
+from rollcast.wire.version import PolicyVersion
+
+
+class NextLeg(NamedTuple):
+    """What to ask the engine for."""
+
+    max_tokens: int
+    force_phrase: bool
+    """The phrase comes first, forced."""
+
+
+class Completion:
+    """Tokens of one rollout so far."""
+
+    def __init__(self, task: PromptTask, index: int, start: Rollout | None = None) -> None:
+        self.task = task
+        self.index = index
+        self.token_ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.version_spans: list[VersionSpan] = []
+        self.legs: list[Leg] = []
+        self.loss_masked: list[tuple[int, int]] = []
+        self.kv_marks: list[KvMark] = []
+        self.stop_reason = StopReason.RUNNING
+        self.interrupted = False
+        self.preemptions = 0
+        if start is not None:
+            self.token_ids = start.token_ids.tolist()
+            self.logprobs = start.logprobs.tolist()
+            self.version_spans = list(start.version_spans)
+            self.legs = list(start.legs)
+            self.loss_masked = list(start.loss_masked)
+            self.kv_marks = list(start.kv_marks)
+            self.stop_reason = start.stop_reason
+            self.interrupted = start.interrupted
+            self.preemptions = start.preemptions
+        self._cut = self._cut_position()
+
+    @property
+    def can_have_two_legs(self) -> bool:
+        """It may be cut, and then hits its own KV blocks."""
+        return self._cut is not None
+
+    @property
+    def versions(self) -> set[PolicyVersion]:
+        return {span.version for span in self.version_spans}
+
+    def next_leg(self) -> NextLeg | None:
+        """The next request, or None where the budget is used up."""
+        length, total = self.task.length, len(self.token_ids)
+        if self.interrupted:
+            answer_start = self.legs[-1].start if self.legs[-1].kind is LegKind.ANSWER else total
+            remaining = min(answer_start + length.answer_tokens, length.max_tokens) - total
+            return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
+        if self._cut is None or (total >= self._cut and self._ended_thinking()):
+            remaining = length.max_tokens - total
+            return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
+        if total < self._cut:
+            return NextLeg(self._cut - total, force_phrase=False)
+        answer_tokens = min(length.answer_tokens, length.max_tokens - total - len(length.phrase))
+        return NextLeg(answer_tokens, force_phrase=True) if answer_tokens > 0 else None
+
+    def force_phrase(self, version: PolicyVersion) -> None:
+        """Append the phrase that ends thinking: not sampled, so it carries no loss and log-prob 0."""
+        start = len(self.token_ids)
+        end = start + len(self.task.length.phrase)
+        self.token_ids += self.task.length.phrase
+        self.logprobs += [0.0] * (end - start)
+        self._extend_span(version, start, end)
+        self.legs.append(Leg(LegKind.PHRASE, start, end))
+        self.loss_masked.append((start, end))
+        self.interrupted = True
+
+    def append(self, token_ids: list[int], logprobs: list[float], spans: list[VersionSpan]) -> None:
+        """Add sampled tokens; `spans` count from the first of them."""
+        assert len(token_ids) == len(logprobs)
+        assert (spans[-1].end if spans else 0) == len(token_ids), (spans, len(token_ids))
+        if not token_ids:
+            return
+        start = len(self.token_ids)
+        self.token_ids += token_ids
+        self.logprobs += logprobs
+        for span in spans:
+            self._extend_span(span.version, start + span.start, start + span.end)
+        kind = LegKind.ANSWER if self.interrupted else LegKind.THINKING
+        if self.legs and self.legs[-1].kind is kind:
+            self.legs[-1] = Leg(kind, self.legs[-1].start, len(self.token_ids))
+        else:
+            self.legs.append(Leg(kind, start, len(self.token_ids)))
+
+    def mark_rebuild(self, position: int, kept: int) -> None:
+        """KV from `kept` on was rebuilt before the token at `position`, by the version that sampled it."""
+        if position < len(self.token_ids):
+            version = next(span.version for span in self.version_spans if span.start <= position < span.end)
+            self.kv_marks.append(KvMark(position, kept, version))
+            self.kv_marks.sort(key=lambda mark: mark.position)
+
+    def rollout(self) -> Rollout:
+        """The record: partial unless the completion has ended."""
+        return Rollout(
+            index=self.index,
+            token_ids=np.asarray(self.token_ids, dtype=np.int32),
+            logprobs=np.asarray(self.logprobs, dtype=np.float32),
+            version_spans=tuple(self.version_spans),
+            loss_masked=tuple(self.loss_masked),
+            legs=tuple(self.legs),
+            kv_marks=tuple(self.kv_marks),
+            partial=self.stop_reason is StopReason.RUNNING,
+            stop_reason=self.stop_reason,
+            interrupted=self.interrupted,
+            preemptions=self.preemptions,
+        )
+
+    def _cut_position(self) -> int | None:
+        length = self.task.length
+        if not length.interrupt_from:
+            return None
+        return interruption_position(
+            seed=length.seed,
+            sequence=self.task.sequence,
+            rollout=self.index,
+            low=length.interrupt_from,
+            high=length.interrupt_to,
+        )
+
+    def _ended_thinking(self) -> bool:
+        """The model wrote the end-of-thinking marker before the cut."""
+        marker = list(self.task.length.end_of_thinking)
+        thinking = self.token_ids[: self._cut]
+        return bool(marker) and any(
+            thinking[start : start + len(marker)] == marker for start in range(len(thinking) - len(marker) + 1)
+        )
+
+    def _extend_span(self, version: PolicyVersion, start: int, end: int) -> None:
+        if self.version_spans and self.version_spans[-1].version == version:
+            self.version_spans[-1] = VersionSpan(version, self.version_spans[-1].start, end)
+        else:
+            self.version_spans.append(VersionSpan(version, start, end))

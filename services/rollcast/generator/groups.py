@@ -1,0 +1,120 @@
+"""A claimed task at work: its G rollouts side by side, each graded as soon as it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable
+
+from rollcast.generator.engine import Engine
+from rollcast.generator.grading import Graded, Grader
+from rollcast.generator.sampling import RolloutSampler
+from rollcast.rollouts.base import Claimed
+from rollcast.rollouts.records import GradingStatus, PromptTask, Rollout, RolloutGroup, StopReason
+from rollcast.wire.version import PolicyVersion
+
+
+class ActiveGroup:
+    """run() -> finished (group()) or stopped (unfinished_task()). Rollouts handed back by a former owner go on."""
+
+    def __init__(self, claimed: Claimed, engine: Engine, grader: Grader) -> None:
+        self.claimed = claimed
+        self.stopped = False
+        self._engine = engine
+        self._grader = grader
+        self._started_at = time.time()
+        task = claimed.task
+        former = {rollout.index: rollout for rollout in task.rollouts}
+        self._samplers = [RolloutSampler(engine, task, index, former.get(index)) for index in range(task.num_rollouts)]
+        self._graded: dict[int, Graded] = {
+            index: Graded(rollout.reward, rollout.grading_status, rollout.grading_seconds)
+            for index, rollout in former.items()
+            if rollout.grading_status is not GradingStatus.UNGRADED
+        }
+
+    @property
+    def num_unfinished(self) -> int:
+        """Slots it takes."""
+        return sum(not sampler.finished for sampler in self._samplers)
+
+    @property
+    def finished(self) -> bool:
+        return len(self._graded) == len(self._samplers)
+
+    async def run(self) -> None:
+        """Until every rollout is graded, or `stop`. Raises what engine and grader raise."""
+        while not self.stopped and not self.finished:
+            async with asyncio.TaskGroup() as rollouts:
+                for index in range(len(self._samplers)):
+                    if index not in self._graded:
+                        rollouts.create_task(self._run_one(index))
+
+    def stop(self) -> None:
+        """End `run` soon; what is unfinished becomes partial."""
+        self.stopped = True
+        for sampler in self._samplers:
+            sampler.stop()
+
+    def restart_if(self, lost: Callable[[PolicyVersion], bool]) -> int:
+        """Begin rollouts again that hold tokens of lost versions; returns how many."""
+        count = 0
+        for index, sampler in enumerate(self._samplers):
+            if sampler.restart_if(lost):
+                self._graded.pop(index, None)
+                count += 1
+        return count
+
+    async def group(self, generator: str) -> RolloutGroup:
+        """The finished group as it is published."""
+        rollouts = await self._records()
+        task = self.claimed.task
+        return RolloutGroup(
+            sequence=task.sequence,
+            attempt=task.attempt,
+            incarnation=task.incarnation,
+            purpose=task.purpose,
+            dataset=task.dataset,
+            prompt_id=task.prompt_id,
+            prompt_token_ids=task.prompt_token_ids,
+            sampling=task.sampling,
+            length=task.length,
+            rollouts=rollouts,
+            first_version=_oldest(rollouts) or self.claimed.first_version,
+            generator=generator,
+            eval_step=task.eval_step,
+            started_at=self._started_at,
+            finished_at=time.time(),
+            hand_backs=task.hand_backs,
+        )
+
+    async def unfinished_task(self) -> PromptTask:
+        """The task with its rollouts so far, for the next owner."""
+        rollouts = [rollout for rollout in await self._records() if rollout.num_tokens]
+        return dataclasses.replace(self.claimed.task, rollouts=rollouts)
+
+    async def _run_one(self, index: int) -> None:
+        sampler = self._samplers[index]
+        await sampler.run()
+        if not sampler.finished:
+            return
+        completion = sampler.completion
+        # The end-of-text token is no part of the answer's text.
+        num_tokens = len(completion.token_ids) - (completion.stop_reason is StopReason.END)
+        graded = await self._grader.grade(self.claimed.task, completion.token_ids[:num_tokens])
+        if sampler.finished and sampler.completion is completion:
+            self._graded[index] = graded
+
+    async def _records(self) -> list[Rollout]:
+        rebuilds = await self._engine.observe()
+        rollouts = [sampler.rollout(rebuilds) for sampler in self._samplers]
+        for index, graded in self._graded.items():
+            rollouts[index].reward = graded.reward
+            rollouts[index].grading_status = graded.status
+            rollouts[index].grading_seconds = graded.seconds
+        return rollouts
+
+
+def _oldest(rollouts: list[Rollout]) -> PolicyVersion | None:
+    versions = [rollout.oldest_version for rollout in rollouts]
+    return min((version for version in versions if version is not None), default=None)

@@ -1,0 +1,78 @@
+"""What the engine's steps tell about the KV cache: read from the scheduler's decisions, inside the worker."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class KvRebuild(NamedTuple):
+    """A preempted request runs again: before its output token `num_output_tokens`, KV from `kept` on is rebuilt."""
+
+    request_id: str
+    num_output_tokens: int
+    kept: int
+
+
+class StepObserver:
+    """Sees every scheduler output before the model runs it.
+
+    waiting -> prefilling (one or more steps) -> decoding -> finished
+                    ^------- preempted <---------'
+    """
+
+    def __init__(self) -> None:
+        self.num_steps = 0
+        self.num_preemptions = 0
+        self.last_step_at = 0.0
+        """When the model last ran, in monotonic seconds."""
+        self._num_prompt_tokens: dict[str, int] = {}
+        self._prefilling: dict[str, int] = {}
+        self._decoding: set[str] = set()
+        self._rebuilds: list[KvRebuild] = []
+
+    def observe(self, scheduled: Any) -> None:
+        """Take in one vLLM SchedulerOutput."""
+        self.num_steps += scheduled.total_num_scheduled_tokens > 0
+        for request_id in scheduled.finished_req_ids:
+            self._num_prompt_tokens.pop(request_id, None)
+            self._prefilling.pop(request_id, None)
+            self._decoding.discard(request_id)
+        for request_id in scheduled.preempted_req_ids or ():
+            self.num_preemptions += 1
+            self._prefilling.pop(request_id, None)
+            self._decoding.discard(request_id)
+        for new in scheduled.scheduled_new_reqs:
+            # The second model runner of vLLM announces a resumed request like a new one.
+            num_prompt_tokens = len(new.prompt_token_ids)
+            num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
+            self._num_prompt_tokens[new.req_id] = num_prompt_tokens
+            if num_tokens > num_prompt_tokens:
+                self._rebuilds.append(KvRebuild(new.req_id, num_tokens - num_prompt_tokens, new.num_computed_tokens))
+            self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
+        cached = scheduled.scheduled_cached_reqs
+        if not cached.resumed_req_ids and not self._prefilling:
+            return
+        for request_id, computed, outputs in zip(
+            cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
+        ):
+            if request_id in cached.resumed_req_ids:
+                self._rebuilds.append(KvRebuild(request_id, outputs, computed))
+                self._advance(scheduled, request_id, computed, self._num_prompt_tokens[request_id] + outputs)
+            elif request_id in self._prefilling:
+                self._advance(scheduled, request_id, computed, self._prefilling[request_id])
+
+    def decoding(self) -> list[str]:
+        """Requests whose KV is complete: they sampled a token in their last step."""
+        return sorted(self._decoding)
+
+    def take_rebuilds(self) -> list[KvRebuild]:
+        """Rebuilds since the last call."""
+        rebuilds, self._rebuilds = self._rebuilds, []
+        return rebuilds
+
+    def _advance(self, scheduled: Any, request_id: str, computed: int, num_tokens: int) -> None:
+        if computed + scheduled.num_scheduled_tokens[request_id] < num_tokens:
+            self._prefilling[request_id] = num_tokens
+        else:
+            self._prefilling.pop(request_id, None)
+            self._decoding.add(request_id)

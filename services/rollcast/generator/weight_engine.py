@@ -1,0 +1,95 @@
+"""The engine as wire 2 sees it: receives in the background, pauses to apply, restarts what a new trainer lost."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+
+from rollcast.generator.claims import ClaimLoop
+from rollcast.generator.engine import Engine
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.member import EngineHeartbeat, Surviving
+from rollcast.weights.receive_state import ReceiveState, merge_states
+from rollcast.wire.version import PolicyVersion
+
+log = get_logger()
+
+
+def new_owner(name: str) -> str:
+    """A name that no process of this run had before: the trainer tells a restarted generator from its former self."""
+    return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
+class GeneratorWeights:
+    """Implements rollcast.weights.member.WeightEngine."""
+
+    def __init__(self, name: str, engine: Engine, claims: ClaimLoop, exporter: Exporter) -> None:
+        self._name = name
+        self._engine = engine
+        self._claims = claims
+        self._exporter = exporter
+        self._steps_at: tuple[int, float] | None = None
+        self._preemptions = 0
+        self._decode_rate = 0.0
+
+    async def begin_join(self, join: bytes) -> None:
+        await self._engine.call("begin_join", join)
+
+    async def begin_receive(self, publish: bytes) -> None:
+        await self._engine.call("begin_receive", publish)
+
+    async def poll(self) -> ReceiveState:
+        return merge_states([ReceiveState(*state) for state in await self._engine.call("poll_receiver")])
+
+    async def apply(self, version: PolicyVersion) -> float:
+        """Returns once every claim that was promised older weights is on record: the staleness gate relies on it."""
+        pause_seconds = await self._engine.update(version, "apply_received")
+        await self._claims.recorded()
+        return pause_seconds
+
+    async def skip(self) -> None:
+        await self._engine.call("skip_received")
+
+    async def abandon(self) -> None:
+        await self._engine.call("abandon_received")
+
+    async def heartbeat(self) -> EngineHeartbeat:
+        await self._engine.observe()
+        counts, now = self._engine.counts, time.monotonic()
+        running = self._engine.num_running
+        if self._steps_at is not None and running:
+            # A running rollout gains one token in every step.
+            steps, at = self._steps_at
+            self._decode_rate = (counts.steps - steps) / max(now - at, 1e-6)
+        self._steps_at = (counts.steps, now) if running else None
+        self._exporter.add(names.PREEMPTIONS, counts.preemptions - self._preemptions)
+        self._preemptions = counts.preemptions
+        return EngineHeartbeat(
+            engine_steps=counts.steps,
+            running_rollouts=running,
+            decode_tokens_per_second=self._decode_rate,
+            draining=self._claims.draining,
+        )
+
+    async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
+        """Where the held weights are lost too, nothing is sampled until the new trainer's first version came."""
+
+        def lost(version: PolicyVersion) -> bool:
+            return version.incarnation != incarnation and not any(
+                version.incarnation == survivor.incarnation and version.step <= survivor.last_step
+                for survivor in history
+            )
+
+        if self._engine.version is not None and lost(self._engine.version):
+            await self._engine.withdraw()
+        restarted = await self._claims.restart_lost(lost)
+        log.info("trainer has a new incarnation", incarnation=incarnation, restarted_rollouts=restarted)
+
+    async def fenced(self, reason: str) -> str:
+        owner = new_owner(self._name)
+        log.warning("fenced: coming back under a new name", reason=reason, owner=owner)
+        await self._claims.fenced(owner)
+        return owner

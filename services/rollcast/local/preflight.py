@@ -1,0 +1,112 @@
+"""What can be found wrong before anything is started."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
+from rollcast.connections.http import listen
+from rollcast.local.embedded_redis import find_server, wait_until_ready
+from rollcast.tasks.prompts import load
+
+SPARE_BYTES = 256 << 20
+"""For logs, the queue's append-only file and the forecaster's history."""
+_STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
+"""Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own weights."""
+
+
+def check(config: RunConfig) -> None:
+    """Raise UserError for the first thing that would stop the run: model, disk, ports, Redis, data."""
+    weights = _weight_bytes(config)
+    _check_disk(config, weights)
+    _check_ports(config)
+    if config.redis.port == 0:
+        find_server()
+    else:
+        wait_until_ready(config.redis, seconds=config.redis.timeout_seconds)
+    load(config.tasks, seed=config.seed)
+
+
+def resolve_ports(config: RunConfig) -> RunConfig:
+    """Give every port that other processes must know beforehand a number; services publish the rest themselves."""
+    return config.model_copy(
+        update={
+            "redis": config.redis.model_copy(update={"port": config.redis.port or free_port(config.redis.host)}),
+            "rpc": config.rpc.model_copy(update={"port": config.rpc.port or free_port(config.rpc.bind)}),
+        }
+    )
+
+
+def free_port(host: str) -> int:
+    listener = listen(host, 0, setting="port")
+    with listener:
+        return int(listener.getsockname()[1])
+
+
+def _weight_bytes(config: RunConfig) -> int:
+    """Size of the model's weights on disk; 0 for a name on the hub, which the trainer looks up itself."""
+    folder = Path(config.model.path)
+    if not folder.exists() and not folder.is_absolute() and not config.model.path.startswith("."):
+        return 0
+    try:
+        json.loads((folder / "config.json").read_bytes())
+        files = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+        for file in files:
+            with file.open("rb") as stream:
+                stream.read(1)
+        sizes = [file.stat().st_size for file in files]
+    except OSError as error:
+        raise UserError(
+            f"model.path = {config.model.path}: {Path(error.filename or folder).name} cannot be read "
+            f"({error.strerror}); give the folder of a Hugging Face model"
+        ) from error
+    except ValueError as error:
+        raise UserError(
+            f"model.path = {config.model.path}: its config.json is not JSON; download the model again"
+        ) from error
+    if not sum(sizes):
+        raise UserError(
+            f"model.path = {config.model.path}: holds no weights (*.safetensors); give the folder of a whole model"
+        )
+    return sum(sizes)
+
+
+def _check_disk(config: RunConfig, weight_bytes: int) -> None:
+    checkpoint = weight_bytes * _STATE_PER_WEIGHT[config.model.dtype]
+    needed = SPARE_BYTES + checkpoint * (config.trainer.keep_checkpoints + 1)
+    folder = config.run_folder.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise UserError(
+            f"folder = {config.folder}: {free >> 20} MiB are free and {needed >> 20} MiB are needed for "
+            f"{config.trainer.keep_checkpoints + 1} checkpoints; free space, or set folder or trainer.keep_checkpoints"
+        )
+
+
+def _check_ports(config: RunConfig) -> None:
+    if config.generator.http_port and config.local.generators > 1:
+        raise UserError(
+            f"generator.http_port = {config.generator.http_port}: {config.local.generators} generators cannot share "
+            "it; set 0, and each takes a free one"
+        )
+    wanted = {
+        "rpc.port": (config.rpc.bind, config.rpc.port),
+        "trainer.http_port": (config.http_bind, config.trainer.http_port),
+        "generator.http_port": (config.http_bind, config.generator.http_port),
+        "forecaster.http_port": (config.forecaster.bind, config.forecaster.http_port),
+        "forecaster.grpc_port": (config.forecaster.bind, config.forecaster.grpc_port),
+    }
+    taken: list[socket.socket] = []
+    try:
+        for setting, (bind, port) in wanted.items():
+            if port:
+                taken.append(listen(bind, port, setting=setting))
+    finally:
+        for listener in taken:
+            listener.close()

@@ -1,0 +1,193 @@
+"""Processes that live and die together, and never outlive their supervisor.
+
+    start -> running -> (all end with 0, or one fails and the rest is killed) -> ended -> start ...
+                     -> terminate (SIGTERM) -> deadline -> kill (SIGKILL) -> ended
+
+Every process is its own session, so that Ctrl-C at the terminal reaches the supervisor alone, which stops its services
+in the right order. The kernel kills them where the supervisor is killed. What a dead process leaves behind (an engine
+without its front end) becomes the supervisor's child and is killed as well.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MAX_LOG_BYTES = 64 << 20
+LAGGARD_SECONDS = 30.0
+"""After process 0 of a service ended well, the others have this long to follow."""
+ORPHAN_SECONDS = 3.0
+"""Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this time."""
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+# Runs between fork and the program itself: a preexec_fn would run Python in a fork of a threaded process.
+_GUARD = (
+    "import ctypes, os, sys\n"
+    f"ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGKILL)})\n"
+    "os.getppid() == int(sys.argv[1]) or os._exit(1)\n"
+    "os.execvp(sys.argv[2], sys.argv[2:])\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    arguments: tuple[str, ...]
+    log: Path
+    environment: Callable[[], Mapping[str, str]] = dict
+    """Added to the supervisor's own, asked at every start."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """What is started under one name."""
+
+    name: str
+    commands: tuple[Command, ...]
+    """One for each process; the first one's end is the service's."""
+    stop_order: int
+    """Services of a lower number are stopped, and waited for, first."""
+    stop_seconds: float
+    """From SIGTERM to SIGKILL."""
+    essential: bool = True
+    """Whether the run is given up when it cannot be kept alive."""
+    restart_arguments: tuple[str, ...] = ()
+    """Added when it is started again."""
+
+
+class Service:
+    """The processes of one spec."""
+
+    def __init__(self, spec: ServiceSpec) -> None:
+        self.spec = spec
+        self.starts = 0
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._first_ended_at: float | None = None
+
+    @property
+    def running(self) -> bool:
+        return any(process.poll() is None for process in self._processes)
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes if process.poll() is None]
+
+    def start(self) -> None:
+        assert not self.running
+        extra = self.spec.restart_arguments if self.starts else ()
+        self.starts += 1
+        self._first_ended_at = None
+        self._processes = [_start(command, extra) for command in self.spec.commands]
+
+    def poll(self) -> int | None:
+        """The exit code once the service has ended (negative = the signal that ended it), None while it runs."""
+        if not self._processes:
+            return None
+        codes = [process.poll() for process in self._processes]
+        failed = next((code for code in codes if code), None)
+        if failed is not None:
+            self.kill()
+            return failed
+        if codes[0] is None:
+            return None
+        if any(code is None for code in codes):
+            self._first_ended_at = self._first_ended_at or time.monotonic()
+            if time.monotonic() - self._first_ended_at < LAGGARD_SECONDS:
+                return None
+            self.kill()
+        return 0
+
+    def terminate(self) -> None:
+        """Ask every process to end."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.terminate()
+
+    def kill(self) -> None:
+        """End every process now."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+        for process in self._processes:
+            process.wait(timeout=30)
+
+    def last_words(self) -> str:
+        """The last line in the log of the first process."""
+        try:
+            with self.spec.commands[0].log.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+                lines = file.read().decode(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1].strip().removeprefix("error: ") if lines else "no message"
+
+
+def _start(command: Command, extra: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    command.log.parent.mkdir(parents=True, exist_ok=True)
+    if command.log.exists() and command.log.stat().st_size > MAX_LOG_BYTES:
+        command.log.replace(command.log.with_suffix(".old"))
+    guard = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid())]
+    with command.log.open("ab") as log:
+        return subprocess.Popen(  # noqa: S603  # our own services
+            [*guard, *command.arguments, *extra],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **command.environment()},
+            start_new_session=True,
+        )
+
+
+class Orphans:
+    """Descendants whose parent died: found because the kernel makes them our children."""
+
+    def __init__(self) -> None:
+        if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            raise OSError("the kernel refused PR_SET_CHILD_SUBREAPER")
+        self._mine = {child.pid for child in psutil.Process().children()}
+        self._seen_at: dict[int, float] = {}
+
+    def sweep(self, known: set[int], *, grace_seconds: float = ORPHAN_SECONDS) -> list[int]:
+        """Kill, with all below them, the children that are not `known` and had their grace; returns their ids."""
+        killed = []
+        now = time.monotonic()
+        strangers = [child for child in psutil.Process().children() if child.pid not in known | self._mine]
+        self._seen_at = {child.pid: self._seen_at.get(child.pid, now) for child in strangers}
+        for child in strangers:
+            if now - self._seen_at[child.pid] < grace_seconds:
+                continue
+            for process in [*_descendants(child), child]:
+                try:
+                    process.kill()
+                    killed.append(process.pid)
+                except psutil.NoSuchProcess:
+                    pass
+            _reap(child.pid)
+        return killed
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _reap(pid: int) -> None:
+    deadline = time.monotonic() + 5.0
+    while time.monotonic() < deadline:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                return
+        except ChildProcessError:
+            return
+        time.sleep(0.01)

@@ -1,0 +1,60 @@
+"""The folder of one run: whose it is, and whether it holds a run already."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+
+RUN_FILE = "run.json"
+"""The resolved run file that every process reads."""
+_HISTORY = ("checkpoints", "evaluations.jsonl", "steps.jsonl")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the run's folder for this process. Raises UserError where another one has it or it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("a+")
+    except OSError as error:
+        raise UserError(
+            f"folder = {folder}: cannot be written ({error.strerror}); set `folder` to one that can"
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read(32).strip()
+            raise UserError(
+                f"run folder {folder}: process {holder} is running it; stop that one or choose another name for `run`"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
+
+
+def has_history(folder: Path) -> bool:
+    """Whether a run has trained or evaluated there."""
+    return any((folder / name).exists() for name in _HISTORY)
+
+
+def prepare(folder: Path, *, resume: bool) -> None:
+    """Remove what a former start left that no process may read: ports, and the queue of a run without history.
+
+    Raises UserError where the folder holds a run and it is not resumed.
+    """
+    if has_history(folder) and not resume:
+        raise UserError(
+            f"run folder {folder}: holds a run already; continue it with --resume, or choose another name for `run`"
+        )
+    shutil.rmtree(folder / "ports", ignore_errors=True)
+    if not has_history(folder):
+        shutil.rmtree(folder / "redis", ignore_errors=True)

@@ -1,0 +1,93 @@
+"""The services of one run as processes of this machine."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from rollcast.config.run import RunConfig
+from rollcast.local.embedded_redis import find_server, write_server_config
+from rollcast.local.preflight import free_port
+from rollcast.local.process import Command, ServiceSpec
+
+TRAINER_STOP_SECONDS = 120.0
+"""The step under way ends and a checkpoint is written."""
+HAND_BACK_SECONDS = 15.0
+"""Beyond the drain: unfinished groups go back to the queue and the generator leaves the weight group."""
+
+
+def service_specs(config: RunConfig, run_file: Path, *, embed_redis: bool, resume: bool) -> list[ServiceSpec]:
+    """In the order of starting. `config` is the resolved one that `run_file` holds."""
+    specs = [_redis(config)] if embed_redis else []
+    specs.append(_forecaster(config, run_file))
+    specs.append(_trainer(config, run_file, resume=resume))
+    specs.extend(_generator(config, run_file, index) for index in range(config.local.generators))
+    return specs
+
+
+def _log(config: RunConfig, name: str) -> Path:
+    return config.run_folder / "logs" / f"{name}.log"
+
+
+def _module(name: str, run_file: Path, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", f"rollcast.{name}", "--config", str(run_file), *arguments)
+
+
+def _redis(config: RunConfig) -> ServiceSpec:
+    server = write_server_config(config.redis, config.run_folder / "redis")
+    command = Command((str(find_server()), str(server)), _log(config, "redis"))
+    return ServiceSpec("redis", (command,), stop_order=3, stop_seconds=20.0)
+
+
+def _forecaster(config: RunConfig, run_file: Path) -> ServiceSpec:
+    command = Command(
+        _module("forecaster", run_file),
+        _log(config, "forecaster"),
+        lambda: {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    return ServiceSpec("forecaster", (command,), stop_order=2, stop_seconds=10.0, essential=False)
+
+
+def _trainer(config: RunConfig, run_file: Path, *, resume: bool) -> ServiceSpec:
+    """Ranks get the environment that torchrun would give them: its agent would cost a process that imports torch, and
+    would hide the exit code that tells a user's mistake from a crash."""
+    world_size = config.local.trainer_ranks
+    rendezvous: dict[str, str] = {}
+
+    def environment(rank: int) -> Mapping[str, str]:
+        if world_size == 1:
+            return {}
+        if rank == 0:
+            rendezvous["MASTER_PORT"] = str(free_port("127.0.0.1"))
+        return {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(world_size),
+            "LOCAL_WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": "127.0.0.1",
+            **rendezvous,
+        }
+
+    commands = tuple(
+        Command(
+            _module("trainer", run_file, *(["--resume"] if resume else [])),
+            _log(config, "trainer" if rank == 0 else f"trainer-rank{rank}"),
+            functools.partial(environment, rank),
+        )
+        for rank in range(world_size)
+    )
+    return ServiceSpec(
+        "trainer",
+        commands,
+        stop_order=1,
+        stop_seconds=TRAINER_STOP_SECONDS,
+        restart_arguments=() if resume else ("--resume",),
+    )
+
+
+def _generator(config: RunConfig, run_file: Path, index: int) -> ServiceSpec:
+    name = f"generator-{index}"
+    command = Command(_module("generator", run_file, "--name", name), _log(config, name))
+    return ServiceSpec(name, (command,), stop_order=0, stop_seconds=config.generator.drain_seconds + HAND_BACK_SECONDS)

@@ -1,0 +1,233 @@
+"""What a run on this machine is doing: read from its folder and from the metrics pages of its services."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from rollcast.config.run import RunConfig
+from rollcast.connections import http
+from rollcast.telemetry import names
+from rollcast.telemetry.names import Metric
+
+MAX_PAGE_BYTES = 4 << 20
+MAX_READ_BYTES = 4 << 20
+PAGE_TIMEOUT_SECONDS = 1.0
+RATE_SECONDS = 10.0
+"""Tokens per second are counted over this time."""
+STALENESS_STEPS = 50
+"""The staleness histogram shows the last steps."""
+
+Page = dict[str, list[tuple[dict[str, str], float]]]
+"""Metric name -> (labels, value) of each series."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPoint:
+    incarnation: int
+    step: int
+    compute_device_hours: float
+    pass_rate: float
+    standard_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastReading:
+    """The forecaster's newest forecast; quantiles are (5 %, 50 %, 95 %)."""
+
+    verdict: str
+    asymptote: tuple[float, float, float]
+    headroom: tuple[float, float, float]
+    end: tuple[float, float, float] | None
+    """What an evaluation at the end of the budget will read."""
+    end_device_hours: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    step: int = 0
+    budget_share: float | None = None
+    """0 to 1; None without a budget."""
+    reward_mean: float | None = None
+    compute_device_hours: float = 0.0
+    evaluations: tuple[EvaluationPoint, ...] = ()
+    """Of the surviving history, by step."""
+    staleness: dict[int, int] = field(default_factory=dict)
+    """Tokens trained on in the last steps, by how many steps old they were."""
+    tokens_per_second: float | None = None
+    """Generated tokens that reached the trainer."""
+    generators_ready: int = 0
+    forecast: ForecastReading | None = None
+
+
+class StatusReader:
+    """Reads what is new at each call."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self._folder = config.run_folder
+        self._steps = JsonLines(self._folder / "steps.jsonl")
+        self._lines = JsonLines(self._folder / "evaluations.jsonl")
+        self._evaluations: list[EvaluationPoint] = []
+        self._recent: deque[dict[str, object]] = deque(maxlen=STALENESS_STEPS)
+        self._tokens: deque[tuple[float, float]] = deque()
+        self._client = http.client(timeout_seconds=PAGE_TIMEOUT_SECONDS)
+
+    def read(self) -> RunStatus:
+        for line in self._lines.read():
+            if (point := _evaluation(line)) is not None:
+                self._evaluations = surviving([*self._evaluations, point])
+        self._recent.extend(self._steps.read())
+        trainer = self._page("trainer")
+        newest: dict[str, object] = self._recent[-1] if self._recent else {}
+        step = int(_first(trainer, names.TRAINER_STEP) or _number(newest.get("step")) or 0)
+        compute = sum(value for _, value in trainer.get(names.COMPUTE_STATE.name, []))
+        compute = compute or (self._evaluations[-1].compute_device_hours if self._evaluations else 0.0)
+        return RunStatus(
+            step=step,
+            budget_share=self._budget_share(step, compute),
+            reward_mean=_number(newest.get("reward_mean")),
+            compute_device_hours=compute,
+            evaluations=tuple(self._evaluations),
+            staleness=self._staleness(),
+            tokens_per_second=self._token_rate(_first(trainer, names.TOKENS, role="generator")),
+            generators_ready=int(_first(trainer, names.GENERATORS, state="ready") or 0),
+            forecast=_forecast(self._page("forecaster")),
+        )
+
+    def url(self, service: str) -> str | None:
+        """Where the service serves HTTP; None until it does."""
+        try:
+            port = int((self._folder / "ports" / service).read_text())
+        except (OSError, ValueError):
+            return None
+        bind = self._config.forecaster.bind if service == "forecaster" else self._config.http_bind
+        return f"http://{'127.0.0.1' if bind in ('0.0.0.0', '::') else bind}:{port}"  # noqa: S104  # no bind here
+
+    def _page(self, service: str) -> Page:
+        url = self.url(service)
+        if url is None:
+            return {}
+        try:
+            text = self._client.get(f"{url}/metrics").raise_for_status().text
+            return parse_page(text) if len(text) <= MAX_PAGE_BYTES else {}
+        except (httpx.HTTPError, ValueError):
+            return {}
+
+    def _budget_share(self, step: int, compute: float) -> float | None:
+        budget = self._config.budget
+        shares = [step / budget.steps] if budget.steps is not None else []
+        if budget.device_hours is not None:
+            shares.append(compute / budget.device_hours)
+        return min(1.0, max(shares)) if shares else None
+
+    def _staleness(self) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        for record in self._recent:
+            tokens = record.get("staleness_tokens")
+            for steps, number in (tokens if isinstance(tokens, dict) else {}).items():
+                counts[int(steps)] = counts.get(int(steps), 0) + int(number)
+        return dict(sorted(counts.items()))
+
+    def _token_rate(self, total: float | None) -> float | None:
+        now = time.monotonic()
+        if total is None:
+            return None
+        if self._tokens and total < self._tokens[-1][1]:
+            self._tokens.clear()  # the trainer was started again
+        self._tokens.append((now, total))
+        while len(self._tokens) > 2 and now - self._tokens[0][0] > RATE_SECONDS:
+            self._tokens.popleft()
+        (start, first), (end, last) = self._tokens[0], self._tokens[-1]
+        return (last - first) / (end - start) if end > start else None
+
+
+class JsonLines:
+    """A growing file of JSON objects, read from where the last reading ended. A torn or foreign line is skipped."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read(self) -> Iterator[dict[str, object]]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read(MAX_READ_BYTES)
+        except OSError:
+            return
+        complete = data[: data.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        for line in complete.splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict):
+                yield record
+
+
+def surviving(points: list[EvaluationPoint]) -> list[EvaluationPoint]:
+    """Points of the surviving history: a later incarnation's replaces those of earlier ones from its step on."""
+    kept: list[EvaluationPoint] = []
+    for point in points:
+        kept = [old for old in kept if old.step < point.step or old.incarnation == point.incarnation]
+        kept = [old for old in kept if old.step != point.step]
+        kept.append(point)
+    return sorted(kept, key=lambda point: point.step)
+
+
+def parse_page(text: str) -> Page:
+    """Raises ValueError for a page that is not the text format of Prometheus."""
+    page: Page = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            page.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    return page
+
+
+def _first(page: Page, metric: Metric, **labels: str) -> float | None:
+    for found, value in page.get(metric.name, []):
+        if labels.items() <= found.items():
+            return value
+    return None
+
+
+def _quantiles(page: Page, metric: Metric) -> tuple[float, float, float] | None:
+    found = {float(labels.get("quantile", "nan")): value for labels, value in page.get(metric.name, [])}
+    wanted = (0.05, 0.5, 0.95)
+    return (found[0.05], found[0.5], found[0.95]) if all(quantile in found for quantile in wanted) else None
+
+
+def _forecast(page: Page) -> ForecastReading | None:
+    asymptote, headroom = _quantiles(page, names.FORECAST_ASYMPTOTE), _quantiles(page, names.FORECAST_HEADROOM)
+    if asymptote is None or headroom is None:
+        return None
+    verdicts = [labels.get("verdict", "") for labels, value in page.get(names.FORECAST_VERDICT.name, []) if value == 1]
+    return ForecastReading(
+        verdict=verdicts[0] if verdicts else "unknown",
+        asymptote=asymptote,
+        headroom=headroom,
+        end=_quantiles(page, names.FORECAST_END),
+        end_device_hours=_first(page, names.FORECAST_END_DEVICE_HOURS),
+    )
+
+
+def _evaluation(line: dict[str, object]) -> EvaluationPoint | None:
+    fields = ("incarnation", "step", "compute_device_hours", "pass_rate", "standard_error")
+    values = [_number(line.get(name)) for name in fields]
+    if any(value is None for value in values):
+        return None
+    incarnation, step, compute, rate, error = (value or 0.0 for value in values)
+    return EvaluationPoint(int(incarnation), int(step), compute, rate, error)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

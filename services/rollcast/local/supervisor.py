@@ -1,0 +1,166 @@
+"""Keeps the services of one run alive on this machine.
+
+start in order -> watch: a dead service is started again, after a back-off, up to a limit
+               -> the trainer ended with 0: the run is finished
+               -> a service ended with 2: the user must mend something; the run is given up with its last words
+               -> SIGINT or SIGTERM: interrupted (a second one kills at once)
+               -> stop in order, each with its deadline; nothing is left running
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import FrameType
+
+from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.local.process import Orphans, Service, ServiceSpec
+
+POLL_SECONDS = 0.2
+RESTART_WINDOW_SECONDS = 600.0
+MAX_BACKOFF_SECONDS = 30.0
+FINISHED_STOP_SECONDS = 5.0
+"""When the run is finished nobody waits for unfinished work."""
+
+Report = Callable[[str], None]
+"""Given one line for the user about something that happened."""
+
+
+class Ending(StrEnum):
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+    GIVEN_UP = "given up"
+
+
+@dataclass(slots=True)
+class _Watched:
+    service: Service
+    died_at: deque[float] = field(default_factory=deque)
+    start_again_at: float | None = None
+    abandoned: bool = False
+
+
+class Supervisor:
+    """Runs services until one named `finishing` ends well. Use from the main thread: it takes SIGINT and SIGTERM."""
+
+    def __init__(
+        self, specs: Sequence[ServiceSpec], *, restart_limit: int, report: Report, finishing: str = "trainer"
+    ) -> None:
+        self._watched = [_Watched(Service(spec)) for spec in specs]
+        self._restart_limit = restart_limit
+        self._report = report
+        self._finishing = finishing
+        self._signals = 0
+        self._orphans = Orphans()
+
+    def run(self, tick: Callable[[], None], ready: Callable[[Service], None] = lambda _: None) -> Ending:
+        """Start, watch and stop. `ready` waits for a service just started; `tick` is called some times a second.
+
+        Raises UserError where a service says that the user must mend something, or cannot be kept alive.
+        """
+        with self._signals_taken():
+            quickly = False
+            try:
+                for watched in self._watched:
+                    if self._signals:
+                        return Ending.INTERRUPTED
+                    watched.service.start()
+                    ready(watched.service)
+                ending = self._watch(tick)
+                quickly = ending is Ending.FINISHED
+                return ending
+            except UserError:
+                quickly = True
+                raise
+            finally:
+                self._stop(tick, quickly=quickly)
+
+    def _watch(self, tick: Callable[[], None]) -> Ending:
+        while not self._signals:
+            for watched in self._watched:
+                if self._look_at(watched):
+                    return Ending.FINISHED
+            self._orphans.sweep(self._known_pids())
+            tick()
+            time.sleep(POLL_SECONDS)
+        self._report("stopping: the generators hand back their work, then the trainer writes a checkpoint")
+        return Ending.INTERRUPTED
+
+    def _look_at(self, watched: _Watched) -> bool:
+        """Start it again where it died; True where the run is finished."""
+        service, now = watched.service, time.monotonic()
+        if watched.abandoned:
+            return False
+        if watched.start_again_at is not None:
+            if now >= watched.start_again_at:
+                watched.start_again_at = None
+                service.start()
+            return False
+        code = service.poll()
+        if code is None:
+            return False
+        if code == 0 and service.spec.name == self._finishing:
+            return True
+        self._handle_death(watched, code, now)
+        return False
+
+    def _handle_death(self, watched: _Watched, code: int, now: float) -> None:
+        spec = watched.service.spec
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        while watched.died_at and now - watched.died_at[0] > RESTART_WINDOW_SECONDS:
+            watched.died_at.popleft()
+        watched.died_at.append(now)
+        deaths = len(watched.died_at)
+        if code == EXIT_USER_ERROR or deaths > self._restart_limit:
+            message = f"{spec.name} {how}: {watched.service.last_words()}"
+            if spec.essential:
+                if code == EXIT_USER_ERROR:
+                    raise UserError(watched.service.last_words())
+                raise ServiceLostError(f"{message} (log: {spec.commands[0].log}; restarted {deaths - 1} times)")
+            watched.abandoned = True
+            self._report(f"{message}; the run goes on without it")
+            return
+        delay = 0.0 if deaths == 1 else min(MAX_BACKOFF_SECONDS, 2.0 ** (deaths - 2))
+        watched.start_again_at = now + delay
+        self._report(f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else ""))
+
+    def _stop(self, tick: Callable[[], None], *, quickly: bool) -> None:
+        asked = self._signals
+        for order in sorted({watched.service.spec.stop_order for watched in self._watched}):
+            services = [w.service for w in self._watched if w.service.spec.stop_order == order]
+            for service in services:
+                service.terminate()
+            began = time.monotonic()
+            for service in services:
+                limit = min(service.spec.stop_seconds, FINISHED_STOP_SECONDS) if quickly else service.spec.stop_seconds
+                while service.running and time.monotonic() - began < limit and self._signals <= max(asked, 1):
+                    tick()
+                    time.sleep(0.05)
+                if service.running:
+                    self._report(f"{service.spec.name} did not stop in time and was killed")
+                    service.kill()
+        self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
+
+    def _known_pids(self) -> set[int]:
+        return {pid for watched in self._watched for pid in watched.service.pids}
+
+    @contextmanager
+    def _signals_taken(self) -> Iterator[None]:
+        def count(_: int, __: FrameType | None) -> None:
+            self._signals += 1
+
+        previous = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+class ServiceLostError(RuntimeError):
+    """A service died again and again. Not a mistake of the user: the log says what happened."""

@@ -1,0 +1,52 @@
+"""`rollcast up`: one run on this machine, from its settings to its end."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rollcast.config.resolved import write_resolved
+from rollcast.config.run import RunConfig
+from rollcast.local import preflight, run_folder
+from rollcast.local.embedded_redis import wait_until_ready
+from rollcast.local.process import Service
+from rollcast.local.services import service_specs
+from rollcast.local.supervisor import Ending, Supervisor
+
+
+class View(Protocol):
+    """What shows the run while it goes on; no method may raise or take long."""
+
+    def begin(self, config: RunConfig) -> None:
+        """`config` is the resolved one; the run's folder is prepared."""
+
+    def report(self, line: str) -> None: ...
+    def tick(self) -> None: ...
+
+
+def run_locally(config: RunConfig, *, resume: bool, view: View) -> Ending:
+    """Check, start, supervise, stop.
+
+    Raises UserError for whatever the user can mend; nothing is left running then.
+    """
+    config = config.model_copy(update={"folder": config.folder.absolute()})
+    preflight.check(config)
+    embed_redis = config.redis.port == 0
+    with run_folder.locked(config.run_folder):
+        run_folder.prepare(config.run_folder, resume=resume)
+        config = preflight.resolve_ports(config)
+        run_file = config.run_folder / run_folder.RUN_FILE
+        write_resolved(config, run_file)
+        view.begin(config)
+        supervisor = Supervisor(
+            service_specs(config, run_file, embed_redis=embed_redis, resume=resume),
+            restart_limit=config.local.restart_limit,
+            report=view.report,
+        )
+
+        def ready(service: Service) -> None:
+            if service.spec.name == "redis":
+                wait_until_ready(config.redis, worth_waiting=lambda: service.running)
+
+        ending = supervisor.run(view.tick, ready)
+        view.tick()
+        return ending

@@ -1,0 +1,158 @@
+"""Curriculum: the order of the prompts (arXiv 2510.13786, section 3.2, no-positive-resampling).
+
+Epoch e is a permutation of all prompts, seeded by (seed, e). With `remove_at`, a prompt whose pass rate over every
+evaluation in training so far reaches that value is removed for good and passed over in later epochs; None is uniform
+sampling. Equal calls give equal draws, on every machine.
+
+    draw() --> task dispatched --> group used or filtered --> observe(...)
+      ^                                                           |
+      +------------------ later epochs, unless removed -----------+
+
+After a restart: restore(state of the checkpoint), then skip(prompts of the surviving tasks that were dispatched after
+that checkpoint), because their draws come again. Tasks dispatched before the checkpoint and lost since are not drawn
+again; the caller keeps them with the checkpoint and dispatches them anew. So no prompt is lost or repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from rollcast.config.errors import UserError
+
+
+class CurriculumState(TypedDict):
+    """What a checkpoint holds; plain JSON values."""
+
+    prompts: str
+    """SHA-256 of the prompt ids in order."""
+    seed: int
+    epoch: int
+    position: int
+    """Prompts of the epoch's permutation that were drawn or passed over."""
+    history: dict[str, list[int]]
+    """Prompt id -> [correct rollouts, graded rollouts, evaluations]."""
+    removed: list[str]
+    skipped: dict[str, int]
+    """Prompt id -> how many of its next draws are passed over."""
+
+
+@dataclass(slots=True)
+class History:
+    """All evaluations of one prompt in training."""
+
+    correct: int = 0
+    graded: int = 0
+    evaluations: int = 0
+
+
+class Curriculum:
+    """An endless, resumable sequence of prompt ids."""
+
+    def __init__(self, prompt_ids: Sequence[str], *, seed: int, remove_at: float | None = 0.9) -> None:
+        if len(set(prompt_ids)) != len(prompt_ids):
+            repeated = next(prompt_id for prompt_id, count in Counter(prompt_ids).items() if count > 1)
+            raise UserError(f"prompt id {repeated!r} occurs more than once in the training data; make the ids unique")
+        if not prompt_ids:
+            raise UserError("the training data holds no prompt; check the data set and its filters")
+        self._prompt_ids = list(prompt_ids)
+        self._fingerprint = hashlib.sha256("\0".join(prompt_ids).encode()).hexdigest()
+        self._seed = seed
+        self._remove_at = remove_at
+        self._history: dict[str, History] = {}
+        self._removed: set[str] = set()
+        self._skipped: Counter[str] = Counter()
+        self._start_epoch(0, 0)
+
+    def _start_epoch(self, epoch: int, position: int) -> None:
+        self._epoch, self._position = epoch, position
+        self._order = list(self._prompt_ids)
+        random.Random(f"curriculum/{self._seed}/{epoch}").shuffle(self._order)
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the latest draw, from 0."""
+        return self._epoch
+
+    @property
+    def num_removed(self) -> int:
+        """Prompts removed for good."""
+        return len(self._removed)
+
+    @property
+    def history(self) -> dict[str, History]:
+        """Evaluations by prompt id; its length is the number of unique prompts evaluated."""
+        return self._history
+
+    def pass_rate(self, prompt_id: str) -> float | None:
+        """Return the share of correct rollouts among all graded ones of the prompt; None before the first."""
+        history = self._history.get(prompt_id)
+        return history.correct / history.graded if history and history.graded else None
+
+    def draw(self) -> str | None:
+        """Return the next prompt id, or None when every prompt is removed."""
+        while len(self._removed) < len(self._prompt_ids):
+            if self._position == len(self._order):
+                self._start_epoch(self._epoch + 1, 0)
+            prompt_id = self._order[self._position]
+            self._position += 1
+            if prompt_id in self._removed:
+                continue
+            if self._skipped[prompt_id] > 0:
+                self._skipped[prompt_id] -= 1
+                continue
+            return prompt_id
+        return None
+
+    def observe(self, prompt_id: str, *, correct: int, graded: int) -> None:
+        """Record one group: `correct` of `graded` rollouts. Filtered groups count too, grader failures do not.
+
+        Removal is permanent: a later, worse evaluation does not bring the prompt back.
+        """
+        assert 0 <= correct <= graded, (correct, graded)
+        history = self._history.setdefault(prompt_id, History())
+        history.correct += correct
+        history.graded += graded
+        history.evaluations += 1
+        pass_rate = self.pass_rate(prompt_id)
+        if self._remove_at is not None and pass_rate is not None and pass_rate >= self._remove_at:
+            self._removed.add(prompt_id)
+
+    def skip(self, prompt_ids: Iterable[str]) -> None:
+        """Pass over the next draw of each of these prompts (as often as it occurs)."""
+        self._skipped.update(prompt_ids)
+
+    def state(self) -> CurriculumState:
+        """Return what a checkpoint must hold."""
+        return {
+            "prompts": self._fingerprint,
+            "seed": self._seed,
+            "epoch": self._epoch,
+            "position": self._position,
+            "history": {
+                prompt_id: [history.correct, history.graded, history.evaluations]
+                for prompt_id, history in self._history.items()
+            },
+            "removed": sorted(self._removed),
+            "skipped": dict(+self._skipped),
+        }
+
+    def restore(self, state: CurriculumState) -> None:
+        """Continue from `state`. Raises UserError if it was made with other prompts or another seed."""
+        if state["prompts"] != self._fingerprint:
+            raise UserError(
+                "the training prompts differ from those of the checkpoint; restore the data set or start a new run"
+            )
+        if state["seed"] != self._seed:
+            raise UserError(
+                f"the seed {self._seed} differs from the checkpoint's {state['seed']}; set seed: {state['seed']} "
+                "or start a new run"
+            )
+        self._history = {prompt_id: History(*counts) for prompt_id, counts in state["history"].items()}
+        self._removed = set(state["removed"])
+        self._skipped = Counter(state["skipped"])
+        self._start_epoch(state["epoch"], state["position"])

@@ -1,0 +1,57 @@
+"""The effective batch: which rollouts of a step are trained on, with what advantage and weight.
+
+Computed once per step where the whole batch is known; its numbers travel with the rollouts to ranks and micro-batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollcast.recipe.advantages import Normalisation, advantages
+from rollcast.recipe.aggregation import Aggregation, rollout_weights
+from rollcast.recipe.filters import varied
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EffectiveBatch:
+    """One entry per rollout of the batch, dropped ones included."""
+
+    kept: NDArray[np.bool_]
+    """[R] rollouts that are trained on; if none is, the step makes no update."""
+    advantages: NDArray[np.float64]
+    """[R]; 0 where not kept."""
+    weights: NDArray[np.float64]
+    """[R] weight of each loss token of the rollout; 0 where not kept."""
+    zero_variance: NDArray[np.bool_]
+    """[R] rollouts dropped by the zero-variance filter, among those that were not excluded."""
+
+
+def effective_batch(
+    *,
+    rewards: NDArray[np.float64],
+    group: NDArray[np.int64],
+    loss_tokens: NDArray[np.int64],
+    excluded: NDArray[np.bool_],
+    normalisation: Normalisation = "batch",
+    aggregation: Aggregation = "prompt",
+    zero_variance_filter: bool = True,
+) -> EffectiveBatch:
+    """Return the effective batch of R rollouts.
+
+    `rewards` [R]; `group` [R] index of the prompt; `loss_tokens` [R] tokens that carry loss; `excluded` [R] rollouts
+    that must not be trained on: truncated, or without a verdict because the grader failed. Excluded rollouts and those
+    without loss tokens are dropped first, prompts without variance second; advantages and weights see what is left.
+    """
+    usable = ~excluded & (loss_tokens > 0)
+    kept = varied(rewards, group, usable) if zero_variance_filter else usable
+    values = np.zeros(len(rewards))
+    values[kept] = advantages(normalisation, rewards[kept], group[kept])
+    return EffectiveBatch(
+        kept=kept,
+        advantages=values,
+        weights=rollout_weights(aggregation, group, np.where(kept, loss_tokens, 0)),
+        zero_variance=usable & ~kept,
+    )

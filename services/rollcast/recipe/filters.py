@@ -1,0 +1,25 @@
+"""Filters: which rollouts form the effective batch (arXiv 2510.13786, sections 3.2 and A.15).
+
+Filtered rollouts are dropped and not replaced: the batch becomes smaller, unlike in DAPO.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def varied(rewards: NDArray[np.float64], group: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which of the `kept` [R] rollouts stay: those of prompts whose kept rewards are not all equal.
+
+    The zero-variance filter: such a prompt has only zero advantages. The paper writes it for rewards 0 and 1,
+    0 < mean_j r_j < 1; equality says the same for every scale. A prompt with one kept rollout goes too.
+    """
+    if not len(rewards):
+        return kept.copy()
+    _, position = np.unique(group, return_inverse=True)
+    num_groups = int(position.max()) + 1
+    lowest, highest = np.full(num_groups, np.inf), np.full(num_groups, -np.inf)
+    np.minimum.at(lowest, position[kept], rewards[kept])
+    np.maximum.at(highest, position[kept], rewards[kept])
+    return kept & (lowest < highest)[position]

@@ -1,0 +1,23 @@
+"""Length control: forced interruption of thinking, or a length penalty (arXiv 2510.13786, section 4, A.10, Eq 9)."""
+
+from __future__ import annotations
+
+import random
+
+
+def interruption_position(*, seed: int, sequence: int, rollout: int, low: int, high: int) -> int:
+    """Return after how many thinking tokens the phrase is forced, uniform in [low, high] (the paper: 10k to 12k).
+
+    A function of the run's `seed`, the task's dispatch `sequence` and the `rollout` index alone: a rollout that is
+    repeated or continued elsewhere is cut at the same position.
+    """
+    assert 0 <= low <= high, (low, high)
+    return random.Random(f"interruption/{seed}/{sequence}/{rollout}").randint(low, high)
+
+
+def length_penalty(length: int, *, max_tokens: int, cache_tokens: int) -> float:
+    """Return Eq (9), clip((L_max - |y|) / L_cache - 1, -1, 0); it is added to the reward of correct rollouts only.
+
+    `length` is |y| in completion tokens. 0 up to L_max - L_cache, -1 from L_max on.
+    """
+    return min(max((max_tokens - length) / cache_tokens - 1.0, -1.0), 0.0)

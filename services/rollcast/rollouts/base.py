@@ -1,0 +1,233 @@
+"""Wire 1 as its two ends see it. Redis (`redis_streams`) and memory (`memory`) behave alike: one test suite holds both.
+
+Life of a task; every arrow is one atomic script, so a snapshot never sees a task twice or not at all:
+
+    dispatch --> waiting --claim--> claimed --publish--> finished --settle--> gone
+                  ^  ^                | |
+                  |  +---hand_back----+ |            same attempt, partial rollouts travel along
+                  +--fail, fence, redo, sweep        attempt + 1
+                                        |
+                                        +--> dead --retire--> gone          third failure, or unreadable
+
+A generator owns a task as long as its entry is pending under its name. Whatever it sends after the task was taken from
+it is refused and counted. All calls may be repeated: a repeated one finds that its work is done and changes nothing.
+
+What Redis loses (a second of AOF, a stream, everything) is missing from `outstanding()`; the trainer dispatches again
+what it dispatched, has not settled, does not hold and does not find there. Redis may also forget a settlement and
+deliver a group again: the trainer's ledger of settled sequences knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from rollcast.rollouts.records import Claim, PromptTask, Purpose, RolloutGroup
+from rollcast.wire.version import PolicyVersion
+
+MAX_FAILURES = 3
+"""A task that failed this often is dead. A hand-back is no failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A task nobody has claimed."""
+
+    attempt: int
+    purpose: Purpose
+    stream_id: str
+    first_version: PolicyVersion | None
+    """Of the partial rollouts it carries; None = no token yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A group on the queue that is not settled, whether or not the trainer has read it."""
+
+    attempt: int
+    purpose: Purpose
+    stream_id: str
+    """On the rollout stream."""
+    first_version: PolicyVersion
+    owner: str
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A task given up. It stays in the snapshot until it is retired, so that its credit is returned once."""
+
+    attempt: int
+    purpose: Purpose
+    stream_id: str
+    """On the dead stream."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """Every task that was dispatched and not settled, by sequence: one consistent moment."""
+
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+    claims: dict[int, Claim] = field(default_factory=dict)
+    finished: dict[int, Finished] = field(default_factory=dict)
+    dead: dict[int, Dead] = field(default_factory=dict)
+
+    def of(self, purpose: Purpose) -> Outstanding:
+        """Only the tasks of one purpose."""
+        return Outstanding(
+            {sequence: item for sequence, item in self.waiting.items() if item.purpose is purpose},
+            {sequence: item for sequence, item in self.claims.items() if item.purpose is purpose},
+            {sequence: item for sequence, item in self.finished.items() if item.purpose is purpose},
+            {sequence: item for sequence, item in self.dead.items() if item.purpose is purpose},
+        )
+
+    @property
+    def sequences(self) -> frozenset[int]:
+        return frozenset(self.waiting) | frozenset(self.claims) | frozenset(self.finished) | frozenset(self.dead)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A group as read from the queue; it stays there until its `stream_id` is settled."""
+
+    stream_id: str
+    group: RolloutGroup
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redispatch:
+    """What became of tasks taken from their owners: waiting again, or dead after too many failures."""
+
+    redone: tuple[int, ...] = ()
+    dead: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """Finished groups that are not settled."""
+
+    groups: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A task this generator owns. `task.attempt` counts its failures so far."""
+
+    task: PromptTask
+    stream_id: str
+    first_version: PolicyVersion
+    """As recorded: of the rollouts handed back, else of the weights at the claim."""
+
+    def handed_back(self, task: PromptTask) -> PromptTask:
+        """Return `task` as its next owner gets it: same attempt, one more hand-back, first version of its tokens."""
+        has_tokens = any(rollout.num_tokens for rollout in task.rollouts)
+        return replace(
+            task,
+            attempt=self.task.attempt,
+            hand_backs=self.task.hand_backs + 1,
+            first_version=self.first_version if has_tokens else None,
+        )
+
+
+class TrainerQueue(Protocol):
+    """Trainer rank 0's end. Blocking; one thread, but `fence` may come from another. Raises QueueAway."""
+
+    @property
+    def away_seconds(self) -> float:
+        """Seconds without Redis so far."""
+
+    def start_incarnation(self, at_least: int) -> int:
+        """Begin the next incarnation and return it: one more than the last, and never below `at_least`."""
+
+    def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
+        """Queue tasks by purpose; returns the sequences added. One that is outstanding already is left alone."""
+
+    def read(self, max_groups: int, block_seconds: float) -> list[Delivery]:
+        """Return up to `max_groups` groups not returned before by this object, waiting up to `block_seconds` for one.
+
+        What a former trainer read and did not settle comes too. An unreadable entry becomes dead and is counted.
+        """
+
+    def settle(self, stream_ids: Sequence[str]) -> None:
+        """Take groups off the queue for good."""
+
+    def outstanding(self) -> Outstanding:
+        """Return every task that was dispatched and not settled."""
+
+    def fence(self, owner: str, reason: str) -> Redispatch:
+        """Remove a generator: its tasks go on with attempt + 1, its answers and claims are refused from now on."""
+
+    def sweep(self, idle_seconds: float) -> Redispatch:
+        """Take the tasks whose owners did not renew them for `idle_seconds`."""
+
+    def redo(self, sequences: Sequence[int], reason: str) -> Redispatch:
+        """Take single tasks from their owners. Those not claimed are left alone."""
+
+    def retire(self, sequences: Sequence[int]) -> None:
+        """Take tasks off wire 1 wherever they are; an answer that still comes is refused."""
+
+    def depth(self) -> QueueDepth:
+        """Return what lies on the queue."""
+
+    def refused(self) -> int:
+        """Return how many late answers were refused since the run began."""
+
+    def unreadable(self) -> int:
+        """Return how many entries nobody could decode since the run began."""
+
+    def get_state(self, name: str) -> bytes | None:
+        """Return what `set_state` stored under `name`."""
+
+    def set_state(self, name: str, value: bytes) -> None:
+        """Store a value with the run."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class GeneratorQueue(Protocol):
+    """A generator's end, for asyncio. Raises QueueAway where Redis stays away."""
+
+    owner: str
+
+    @property
+    def away_seconds(self) -> float:
+        """Seconds without Redis so far."""
+
+    @property
+    def unknown_fields(self) -> int:
+        """Fields seen so far that a newer program wrote and this one does not know."""
+
+    async def claim(
+        self, *, train: int, evals: int, first_version: Callable[[], PolicyVersion], block_seconds: float
+    ) -> list[Claimed]:
+        """Claim up to `evals` tasks of evaluation and `train` of training, waiting up to `block_seconds` for the first.
+
+        The claim and its first version are on record, atomically, before a task is returned. `first_version` is called
+        right before that, never across the wait; see `recorded`. Raises OwnerFenced.
+        """
+
+    async def recorded(self) -> None:
+        """Return once no claim is under way whose first version was asked for and is not yet on record.
+
+        To be awaited after new weights were applied and before they are acknowledged: the staleness gate relies on it.
+        """
+
+    async def renew(self, claimed: Sequence[Claimed]) -> list[int]:
+        """Say that these tasks are being worked on; returns the sequences this generator does not own any more."""
+
+    async def publish(self, claimed: Claimed, group: RolloutGroup) -> bool:
+        """Hand the finished group to the trainer and let go of the task; False = refused, it has another owner."""
+
+    async def hand_back(self, claimed: Claimed, task: PromptTask) -> bool:
+        """Return the task, with the rollouts so far, to be continued by another; False = refused. No failure."""
+
+    async def fail(self, claimed: Claimed, reason: str) -> bool:
+        """Count a failure: the task goes on with attempt + 1 or is dead; False = refused."""
+
+    async def close(self) -> None:
+        """Let go of connections. Claimed tasks stay claimed."""

@@ -1,0 +1,15 @@
+"""What can go wrong on wire 1."""
+
+from __future__ import annotations
+
+
+class CodecError(ValueError):
+    """A message that is not what it claims to be: damaged, hostile, or of an incompatible program."""
+
+
+class QueueAway(ConnectionError):  # noqa: N818
+    """Redis did not take a command within the patience that was configured; the command may be tried again."""
+
+
+class OwnerFenced(RuntimeError):  # noqa: N818
+    """This generator was removed from the run: its tasks went to others. It has to come back under a new name."""

@@ -1,0 +1,34 @@
+"""Every key of wire 1, for one run."""
+
+from __future__ import annotations
+
+GENERATORS = "generators"
+"""Consumer group on the task streams; a consumer is a generator's name."""
+TRAINER = "trainer"
+"""Consumer group on the rollout stream, and its only consumer."""
+
+
+class Keys:
+    """Key names. The braces are literal: a Redis cluster then keeps a run on one node, as the scripts need.
+
+    tasks     stream   tasks for training that are waiting or claimed (group `generators`)
+    evals     stream   the same for evaluation, apart so that generators can prefer them
+    rollouts  stream   finished groups that are not settled (group `trainer`)
+    inflight  hash     task sequence -> where it is (rollcast.rollouts.index); gone once it is settled
+    dead      stream   tasks given up and entries nobody could read, each with the reason
+    state     hash     incarnation, counters, fenced generators, and what the trainer stores
+    """
+
+    def __init__(self, run: str) -> None:
+        prefix = f"rollcast:{{{run}}}:"
+        self.tasks = prefix + "tasks"
+        self.evals = prefix + "evals"
+        self.rollouts = prefix + "rollouts"
+        self.inflight = prefix + "inflight"
+        self.dead = prefix + "dead"
+        self.state = prefix + "state"
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """In the order in which every script takes them."""
+        return (self.tasks, self.evals, self.rollouts, self.inflight, self.dead, self.state)

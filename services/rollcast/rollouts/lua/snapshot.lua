@@ -1,0 +1,3 @@
+-- -> every task's record, as one moment saw them
+ensure_index()
+return redis.call('HGETALL', INFLIGHT)

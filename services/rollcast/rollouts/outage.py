@@ -1,0 +1,145 @@
+"""Redis that is away, full, loading or failing over: every command is repeated with growing pauses, then given up.
+
+command --ok--------------------------------> result
+   ^  |--NOGROUP (streams were lost)--> make the groups, once more
+   |  |--away--> report, pause ---+            after `PATIENCE_SECONDS`: QueueAway
+   +------------------------------+
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from redis.exceptions import (
+    AuthenticationError,
+    ClusterDownError,
+    MasterDownError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from rollcast.config.errors import UserError
+from rollcast.connections.redis import RedisAway
+from rollcast.rollouts.errors import QueueAway
+from rollcast.telemetry.logging import get_logger
+
+PATIENCE_SECONDS = 30.0
+"""How long one call waits for Redis before it raises QueueAway. Callers come back for as long as they like."""
+
+_PASSING = (OutOfMemoryError, ReadOnlyError, TryAgainError, ClusterDownError, MasterDownError)
+_PASSING_IN_TEXT = re.compile(r"\b(OOM|MISCONF|READONLY|LOADING|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN)\b")
+"""What has no exception of its own, or comes wrapped in the error of a script."""
+_Result = TypeVar("_Result")
+log = get_logger()
+
+
+def _is_away(error: BaseException) -> bool:
+    if isinstance(error, (AuthenticationError, NoPermissionError)):
+        return False
+    if isinstance(error, (*RedisAway, *_PASSING)):
+        return True
+    return isinstance(error, ResponseError) and bool(_PASSING_IN_TEXT.search(str(error)))
+
+
+def _is_group_missing(error: ResponseError) -> bool:
+    return "NOGROUP" in str(error)
+
+
+class Outage:
+    """Repeats commands while Redis is away, and measures for how long it was."""
+
+    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._patience = patience_seconds
+        self._since: float | None = None
+        self._seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds without Redis so far, the present outage included."""
+        return self._seconds + (time.monotonic() - self._since if self._since is not None else 0.0)
+
+    def call(self, command: Callable[[], _Result], make_groups: Callable[[], Any]) -> _Result:
+        """Run a command until it gets through. Raises QueueAway, and UserError where Redis refuses the user."""
+
+        def once() -> _Result:
+            try:
+                return command()
+            except ResponseError as error:
+                if not _is_group_missing(error):
+                    raise
+                make_groups()
+                return command()
+
+        try:
+            result: _Result = Retrying(**self._policy())(once)
+        except Exception as error:
+            raise self._translate(error) from error
+        self._end()
+        return result
+
+    async def call_async(
+        self, command: Callable[[], Awaitable[_Result]], make_groups: Callable[[], Awaitable[Any]]
+    ) -> _Result:
+        """The same for asyncio."""
+
+        async def once() -> _Result:
+            try:
+                return await command()
+            except ResponseError as error:
+                if not _is_group_missing(error):
+                    raise
+                await make_groups()
+                return await command()
+
+        try:
+            result: _Result = await AsyncRetrying(**self._policy())(once)
+        except Exception as error:
+            raise self._translate(error) from error
+        self._end()
+        return result
+
+    def _policy(self) -> dict[str, Any]:
+        return {
+            "retry": retry_if_exception(_is_away),
+            "stop": stop_after_delay(self._patience),
+            "wait": wait_random_exponential(multiplier=0.05, max=1.0),
+            "after": self._begin,
+            "reraise": True,
+        }
+
+    def _begin(self, state: RetryCallState) -> None:
+        if self._since is None:
+            self._since = state.start_time
+            error = state.outcome.exception() if state.outcome else None
+            log.warning("redis is away; waiting for it", error=str(error))
+
+    def _end(self) -> None:
+        if self._since is not None:
+            self._seconds = self.seconds
+            log.info("redis is back", away_seconds=round(time.monotonic() - self._since, 1))
+            self._since = None
+
+    def _translate(self, error: Exception) -> Exception:
+        if isinstance(error, AuthenticationError):
+            return UserError(
+                f"redis.password: the server refuses it ({error}); set redis.password or ROLLCAST_REDIS_PASSWORD"
+            )
+        if isinstance(error, NoPermissionError):
+            return UserError(f"redis.username: it may not do what is needed ({error}); widen its ACL")
+        if _is_away(error):
+            return QueueAway(f"Redis took no command for {self._patience:.0f} s: {error}")
+        return error

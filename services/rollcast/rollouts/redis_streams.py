@@ -1,0 +1,332 @@
+"""Wire 1 over Redis streams. What the calls mean is in `base`; the atomic parts are the scripts in lua/.
+
+A claim, its record in :inflight and everything that happens to a task later are one script each, so `:inflight` is true
+at every moment. A reply that got lost on the way is found again: whoever reads compares how many entries are pending
+under its name with how many it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from redis.exceptions import ResponseError
+
+from rollcast.config.services import Redis as RedisSettings
+from rollcast.connections.redis import connect, connect_async
+from rollcast.rollouts import index, scripts
+from rollcast.rollouts.base import MAX_FAILURES, Claimed, Delivery, Outstanding, QueueDepth, Redispatch
+from rollcast.rollouts.codec import decode_group, decode_task, encode_group, encode_task
+from rollcast.rollouts.errors import CodecError, OwnerFenced
+from rollcast.rollouts.keys import GENERATORS, TRAINER, Keys
+from rollcast.rollouts.outage import PATIENCE_SECONDS, Outage
+from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
+from rollcast.telemetry.logging import get_logger
+from rollcast.wire.version import PolicyVersion
+
+_TASKS_PER_CALL = 64
+_PENDING_PER_CALL = 10_000
+_Result = TypeVar("_Result")
+log = get_logger()
+
+
+class RedisTrainerQueue:
+    """Trainer rank 0's end. See `base.TrainerQueue`."""
+
+    def __init__(self, settings: RedisSettings, run: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._client = connect(settings)
+        self._keys = Keys(run)
+        self._longest_block = settings.timeout_seconds / 2
+        self._outage = Outage(patience_seconds)
+        self._held: set[str] = set()
+        """Entries on :rollouts that were delivered and not settled."""
+        self._look_back = True
+        """Whether entries may be pending that this object never saw: a former trainer's, or of a lost reply."""
+        self._unknown_fields = 0
+
+    @property
+    def away_seconds(self) -> float:
+        return self._outage.seconds
+
+    @property
+    def unknown_fields(self) -> int:
+        return self._unknown_fields
+
+    def start_incarnation(self, at_least: int) -> int:
+        return int(self._run("incarnation", at_least))
+
+    def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
+        added: list[int] = []
+        for start in range(0, len(tasks), _TASKS_PER_CALL):
+            arguments: list[Any] = []
+            for task in tasks[start : start + _TASKS_PER_CALL]:
+                version = index.version_text(task.first_version)
+                arguments += [task.sequence, task.attempt, task.purpose.value, version, encode_task(task)]
+            added += map(int, self._run("dispatch", *arguments))
+        return added
+
+    def read(self, max_groups: int, block_seconds: float) -> list[Delivery]:
+        rows = self._left_behind(max_groups) if self._look_back else []
+        self._look_back = bool(rows)
+        if not rows:
+            rows = self._new(max_groups, block_seconds)
+            self._look_back = not rows
+        return [delivery for entry_id, fields in rows if (delivery := self._deliver(entry_id, fields))]
+
+    def settle(self, stream_ids: Sequence[str]) -> None:
+        if stream_ids:
+            self._run("settle", *stream_ids)
+            self._held.difference_update(stream_ids)
+
+    def outstanding(self) -> Outstanding:
+        flat = self._run("snapshot")
+        return index.outstanding(zip(flat[::2], flat[1::2], strict=True))
+
+    def fence(self, owner: str, reason: str) -> Redispatch:
+        return _redispatch(self._run("fence", owner, reason, MAX_FAILURES))
+
+    def sweep(self, idle_seconds: float) -> Redispatch:
+        reason = f"its owner was silent for {idle_seconds:g} s"
+        return _redispatch(self._run("sweep", int(idle_seconds * 1000), reason, MAX_FAILURES))
+
+    def redo(self, sequences: Sequence[int], reason: str) -> Redispatch:
+        return _redispatch(self._run("redo", reason, MAX_FAILURES, *sequences))
+
+    def retire(self, sequences: Sequence[int]) -> None:
+        if sequences:
+            self._run("retire", *sequences)
+
+    def depth(self) -> QueueDepth:
+        finished = self.outstanding().finished.values()
+        return QueueDepth(len(finished), sum(group.num_bytes for group in finished))
+
+    def refused(self) -> int:
+        return int(self._call(lambda: self._client.hget(self._keys.state, "refused")) or 0)
+
+    def unreadable(self) -> int:
+        return int(self._call(lambda: self._client.hget(self._keys.state, "unreadable")) or 0)
+
+    def get_state(self, name: str) -> bytes | None:
+        value: bytes | None = self._call(lambda: self._client.hget(self._keys.state, f"trainer:{name}"))
+        return value
+
+    def set_state(self, name: str, value: bytes) -> None:
+        self._call(lambda: self._client.hset(self._keys.state, f"trainer:{name}", value))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _new(self, max_groups: int, block_seconds: float) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        block = int(min(block_seconds, self._longest_block) * 1000)
+        reply = self._call(
+            lambda: self._client.xreadgroup(
+                TRAINER, TRAINER, {self._keys.rollouts: ">"}, count=max_groups, block=block or None
+            )
+        )
+        return reply[0][1] if reply else []
+
+    def _left_behind(self, max_groups: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        summary = self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))
+        if summary["pending"] == len(self._held):
+            return []
+        pending = self._call(
+            lambda: self._client.xpending_range(self._keys.rollouts, TRAINER, "-", "+", _PENDING_PER_CALL)
+        )
+        rows: list[tuple[bytes, dict[bytes, bytes]]] = []
+        for entry_id in (row["message_id"] for row in pending):
+            if len(rows) < max_groups and entry_id.decode() not in self._held:
+                found = self._call(partial(self._client.xrange, self._keys.rollouts, entry_id, entry_id))
+                rows += found
+                if not found:
+                    self._call(partial(self._client.xack, self._keys.rollouts, TRAINER, entry_id))
+        return rows
+
+    def _deliver(self, entry_id: bytes, fields: dict[bytes, bytes]) -> Delivery | None:
+        stream_id = entry_id.decode()
+        if stream_id in self._held:
+            return None
+        try:
+            payload = _field(fields, b"d")
+            group = decode_group(payload, self._count_unknown)
+            if _field(fields, b"s") != str(group.sequence).encode():
+                raise CodecError("the entry's sequence is not the group's")
+        except CodecError as error:
+            log.warning("unreadable rollout group", stream_id=stream_id, error=str(error))
+            self._run("unreadable", "rollouts", stream_id, f"unreadable group: {error}")
+            return None
+        self._held.add(stream_id)
+        return Delivery(stream_id, group, len(payload))
+
+    def _count_unknown(self, count: int) -> None:
+        self._unknown_fields += count
+
+    def _run(self, name: str, *arguments: Any) -> Any:
+        script = self._client.register_script(scripts.source(name))
+        return self._call(lambda: script(keys=self._keys.all, args=arguments))
+
+    def _call(self, command: Callable[[], Any]) -> Any:
+        return self._outage.call(command, self._make_groups)
+
+    def _make_groups(self) -> None:
+        for stream, group in _groups(self._keys):
+            try:
+                self._client.xgroup_create(stream, group, id="0", mkstream=True)
+            except ResponseError as error:
+                _expect_existing(error)
+
+
+class RedisGeneratorQueue:
+    """One generator's end. See `base.GeneratorQueue`."""
+
+    def __init__(
+        self, settings: RedisSettings, run: str, owner: str, *, patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        assert owner, "a generator needs a name"
+        assert not any(character.isspace() for character in owner), owner
+        self.owner = owner
+        self._client = connect_async(settings)
+        self._keys = Keys(run)
+        self._longest_block = settings.timeout_seconds / 2
+        self._outage = Outage(patience_seconds)
+        self._recording = asyncio.Lock()
+        self._held: set[tuple[Purpose, str]] = set()
+        """Entries claimed and not let go of."""
+        self._unknown_fields = 0
+
+    @property
+    def away_seconds(self) -> float:
+        return self._outage.seconds
+
+    @property
+    def unknown_fields(self) -> int:
+        return self._unknown_fields
+
+    async def claim(
+        self, *, train: int, evals: int, first_version: Callable[[], PolicyVersion], block_seconds: float
+    ) -> list[Claimed]:
+        if train <= 0 and evals <= 0:
+            return []
+        deadline = time.monotonic() + block_seconds
+        while True:
+            claimed, delivered = await self._claim_now(max(train, 0), max(evals, 0), first_version)
+            left = min(deadline - time.monotonic(), self._longest_block)
+            if claimed or left < 0.001:
+                return claimed
+            places = dict(zip((self._keys.evals, self._keys.tasks), delivered, strict=True))
+            watched: dict[Any, Any] = {
+                stream: places[stream]
+                for stream, count in ((self._keys.evals, evals), (self._keys.tasks, train))
+                if count > 0
+            }
+            # Only wakes: the entry itself is claimed by the script, together with its record.
+            await self._call(partial(self._client.xread, watched, count=1, block=int(left * 1000)))
+
+    async def recorded(self) -> None:
+        async with self._recording:
+            return
+
+    async def renew(self, claimed: Sequence[Claimed]) -> list[int]:
+        if not claimed:
+            return []
+        places = [word for item in claimed for word in (item.task.purpose.value, item.stream_id)]
+        lost = [claimed[position] for position in await self._run("renew", self.owner, *places)]
+        self._held.difference_update((item.task.purpose, item.stream_id) for item in lost)
+        return [item.task.sequence for item in lost]
+
+    async def publish(self, claimed: Claimed, group: RolloutGroup) -> bool:
+        assert group.sequence == claimed.task.sequence, (group.sequence, claimed.task.sequence)
+        version = index.version_text(group.first_version)
+        return await self._let_go("publish", claimed, version, encode_group(group))
+
+    async def hand_back(self, claimed: Claimed, task: PromptTask) -> bool:
+        assert task.sequence == claimed.task.sequence, (task.sequence, claimed.task.sequence)
+        returned = claimed.handed_back(task)
+        version = index.version_text(returned.first_version)
+        return await self._let_go("hand_back", claimed, version, encode_task(returned))
+
+    async def fail(self, claimed: Claimed, reason: str) -> bool:
+        purpose, stream_id = claimed.task.purpose, claimed.stream_id
+        accepted = bool(await self._run("fail", self.owner, purpose.value, stream_id, reason, MAX_FAILURES))
+        self._held.discard((purpose, stream_id))
+        return accepted
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _let_go(self, script: str, claimed: Claimed, version: str, payload: bytes) -> bool:
+        task, stream_id = claimed.task, claimed.stream_id
+        place = (task.purpose.value, stream_id, task.sequence, task.attempt)
+        accepted = bool(await self._run(script, self.owner, *place, version, payload))
+        self._held.discard((task.purpose, stream_id))
+        return accepted
+
+    async def _claim_now(
+        self, train: int, evals: int, first_version: Callable[[], PolicyVersion]
+    ) -> tuple[list[Claimed], list[bytes]]:
+        async with self._recording:
+            version = str(first_version())
+            fenced, rows, num_pending, delivered = await self._run("claim", self.owner, evals, train, version)
+            if fenced is not None:
+                raise OwnerFenced(f"{self.owner} was removed from the run: {fenced.decode(errors='replace')}")
+            claimed = await self._take(rows)
+            if num_pending != len(self._held):
+                known = [f"{purpose.value} {stream_id}" for purpose, stream_id in self._held]
+                claimed += await self._take(await self._run("recover", self.owner, version, *known))
+            return claimed, delivered
+
+    async def _take(self, rows: list[list[bytes]]) -> list[Claimed]:
+        claimed = []
+        for entry_id, sequence, attempt, purpose_text, version, payload in rows:
+            stream_id, purpose = entry_id.decode(), Purpose(purpose_text.decode())
+            try:
+                task = decode_task(payload, self._count_unknown)
+                if (task.sequence, task.purpose) != (int(sequence), purpose):
+                    raise CodecError("the entry's sequence or purpose is not the task's")
+            except CodecError as error:
+                log.warning("unreadable prompt task", stream_id=stream_id, error=str(error))
+                await self._run("unreadable", purpose.value, stream_id, f"unreadable task: {error}")
+                continue
+            task.attempt = int(attempt)
+            self._held.add((purpose, stream_id))
+            claimed.append(Claimed(task, stream_id, PolicyVersion.parse(version.decode())))
+        return claimed
+
+    def _count_unknown(self, count: int) -> None:
+        self._unknown_fields += count
+
+    async def _run(self, name: str, *arguments: Any) -> Any:
+        script = self._client.register_script(scripts.source(name))
+        return await self._call(lambda: script(keys=self._keys.all, args=arguments))
+
+    async def _call(self, command: Callable[[], Awaitable[_Result]]) -> _Result:
+        return await self._outage.call_async(command, self._make_groups)
+
+    async def _make_groups(self) -> None:
+        for stream, group in _groups(self._keys):
+            try:
+                await self._client.xgroup_create(stream, group, id="0", mkstream=True)
+            except ResponseError as error:
+                _expect_existing(error)
+
+
+def _groups(keys: Keys) -> tuple[tuple[str, str], ...]:
+    return ((keys.tasks, GENERATORS), (keys.evals, GENERATORS), (keys.rollouts, TRAINER))
+
+
+def _expect_existing(error: ResponseError) -> None:
+    if not str(error).startswith("BUSYGROUP"):
+        raise error
+
+
+def _field(fields: dict[bytes, bytes] | None, name: bytes) -> bytes:
+    value = (fields or {}).get(name)
+    if value is None:
+        raise CodecError(f"the entry has no field {name.decode()}")
+    return value
+
+
+def _redispatch(reply: list[list[bytes]]) -> Redispatch:
+    return Redispatch(tuple(map(int, reply[0])), tuple(map(int, reply[1])))

@@ -1,0 +1,166 @@
+"""The curve of a run and the law that describes it.
+
+Eq (1) of arXiv 2510.13786, for a fixed model and fixed training data:
+
+    R(C) = R_0 + (A - R_0) / (1 + (C_mid / C)^B)
+
+C is the training compute in device-hours (generators and trainers together), R the pass rate on held-out prompts, R_0
+the pass rate at zero compute, A the asymptote, B > 0 the scaling exponent and C_mid the compute at which half of the
+gain A - R_0 is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SigmoidParameters:
+    """One setting of the law: pass rates in [0, 1], the midpoint in device-hours."""
+
+    initial: float
+    asymptote: float
+    exponent: float
+    midpoint: float
+
+    def pass_rate(self, compute: ArrayLike) -> Array:
+        """The law at `compute` (m,) device-hours -> (m,)."""
+        return sigmoid(compute, self.initial, self.asymptote, self.exponent, self.midpoint)
+
+    def rise(self, compute: ArrayLike) -> Array:
+        """Share of the gain A - R_0 that is reached at `compute` (m,) -> (m,)."""
+        return sigmoid(compute, 0.0, 1.0, self.exponent, self.midpoint)
+
+
+def sigmoid(
+    compute: ArrayLike, initial: ArrayLike, asymptote: ArrayLike, exponent: ArrayLike, midpoint: ArrayLike
+) -> Array:
+    """Eq (1); the arguments broadcast. R_0 at compute 0, and no overflow at any compute."""
+    with np.errstate(divide="ignore"):
+        log_ratio = np.log(np.asarray(compute, dtype=float)) - np.log(np.asarray(midpoint, dtype=float))
+    rise = expit(np.asarray(exponent, dtype=float) * log_ratio)
+    start = np.asarray(initial, dtype=float)
+    return np.asarray(start + (np.asarray(asymptote, dtype=float) - start) * rise)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Evaluations of one run, in order of compute. Build it with `from_points`.
+
+    Attributes:
+        compute: (n,) device-hours, positive, ascending.
+        pass_rate: (n,) in [0, 1].
+        standard_error: (n,) of each pass rate as an estimate over prompts and completions, or None if unknown.
+        num_prompts: held-out prompts of each evaluation; given, they are taken to be the same ones every time, so that
+            the choice of prompts shifts the whole curve and only the rest of the standard error varies from point to
+            point.
+        initial: pass rate measured at compute 0, or None.
+        initial_standard_error: of `initial`, or None.
+        dropped: points left out by `from_points` because a value was not finite.
+    """
+
+    compute: Array
+    pass_rate: Array
+    standard_error: Array | None = None
+    num_prompts: int | None = None
+    name: str = ""
+    initial: float | None = None
+    initial_standard_error: float | None = None
+    dropped: int = 0
+
+    def __len__(self) -> int:
+        return int(self.compute.size)
+
+    @classmethod
+    def from_points(
+        cls,
+        compute: Sequence[float] | Array,
+        pass_rate: Sequence[float] | Array,
+        standard_error: Sequence[float] | Array | None = None,
+        *,
+        num_prompts: int | None = None,
+        name: str = "",
+        initial: float | None = None,
+        initial_standard_error: float | None = None,
+    ) -> Curve:
+        """Sort the points by compute; drop and count those that are not finite.
+
+        Points at compute 0 are no part of the curve: their mean becomes `initial` unless that is given. A standard
+        error of 0 or below, or one that is not finite, counts as unknown for that point and is replaced by the median
+        of the others.
+
+        Raises:
+            ValueError: lengths differ, no point is left, a pass rate lies outside [0, 1], compute is negative.
+        """
+        x = np.asarray(compute, dtype=float).ravel()
+        y = np.asarray(pass_rate, dtype=float).ravel()
+        if x.size != y.size:
+            raise ValueError(f"curve {name!r}: {x.size} compute values but {y.size} pass rates; give one for each.")
+        error = None if standard_error is None else np.asarray(standard_error, dtype=float).ravel()
+        if error is not None and error.size != x.size:
+            raise ValueError(f"curve {name!r}: {x.size} points but {error.size} standard errors; give one for each.")
+        finite = np.isfinite(x) & np.isfinite(y)
+        dropped = int(x.size - finite.sum())
+        x, y = x[finite], y[finite]
+        error = None if error is None else error[finite]
+        if np.any(x < 0):
+            raise ValueError(f"curve {name!r}: compute {x.min():g} is negative; give device-hours since the start.")
+        if np.any((y < 0) | (y > 1)):
+            worst = y[np.argmax(np.abs(y - 0.5))]
+            raise ValueError(f"curve {name!r}: pass rate {worst:g} lies outside [0, 1]; divide percentages by 100.")
+        at_zero = x == 0
+        if np.any(at_zero) and initial is None:
+            initial = float(np.mean(y[at_zero]))
+            if error is not None and initial_standard_error is None:
+                first = float(np.mean(error[at_zero]))
+                initial_standard_error = first if np.isfinite(first) and first > 0 else None
+        order = np.argsort(x[~at_zero], kind="stable")
+        if order.size == 0:
+            raise ValueError(f"curve {name!r}: no finite point at compute > 0; give at least one evaluation.")
+        return cls(
+            compute=x[~at_zero][order],
+            pass_rate=y[~at_zero][order],
+            standard_error=None if error is None else _complete(error[~at_zero][order]),
+            num_prompts=num_prompts,
+            name=name,
+            initial=initial,
+            initial_standard_error=initial_standard_error,
+            dropped=dropped,
+        )
+
+    def window(self, start: float = 0.0, stop: float = np.inf) -> Curve:
+        """The part with start <= compute <= stop, the measured start kept.
+
+        Raises:
+            ValueError: no point lies in the window.
+        """
+        inside = (self.compute >= start) & (self.compute <= stop)
+        if not np.any(inside):
+            raise ValueError(
+                f"curve {self.name!r}: no point between {start:g} and {stop:g} device-hours "
+                f"(it spans {self.compute[0]:g} to {self.compute[-1]:g})."
+            )
+        return Curve(
+            compute=self.compute[inside],
+            pass_rate=self.pass_rate[inside],
+            standard_error=None if self.standard_error is None else self.standard_error[inside],
+            num_prompts=self.num_prompts,
+            name=self.name,
+            initial=self.initial,
+            initial_standard_error=self.initial_standard_error,
+            dropped=self.dropped,
+        )
+
+
+def _complete(error: Array) -> Array | None:
+    known = np.isfinite(error) & (error > 0)
+    if not np.any(known):
+        return None
+    return np.where(known, error, np.median(error[known]))

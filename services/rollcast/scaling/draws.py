@@ -1,0 +1,80 @@
+"""Draws from the grid posterior: equally likely settings of law and noise.
+
+Deterministic: nodes by systematic resampling, the linear part by a fixed low-discrepancy sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, ndtr, ndtri
+
+from rollcast.scaling.curve import Array
+from rollcast.scaling.grid import Grid
+
+NUM_DRAWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Each (d,): the law's parameters, s, rho and the index of the departure in the grid's axes."""
+
+    initial: Array
+    asymptote: Array
+    exponent: Array
+    log_midpoint: Array
+    noise: Array
+    drift: Array
+    departure: NDArray[np.intp]
+
+    def law(self, compute: ArrayLike) -> Array:
+        """The law at `compute` (m,) device-hours -> (m, d)."""
+        with np.errstate(divide="ignore"):
+            log_compute = np.log(np.atleast_1d(np.asarray(compute, dtype=float)))[:, None]
+        rise = expit(self.exponent * (log_compute - self.log_midpoint))
+        return np.asarray(self.initial + (self.asymptote - self.initial) * rise)
+
+
+def draw(grid: Grid) -> Draws:
+    """Draws with 0 <= R_0 <= A <= 1 exactly."""
+    node = _resample(grid.weight.ravel())
+    uniform = _uniform()
+    mean, spread = grid.asymptote.ravel()[node], np.sqrt(grid.asymptote_variance.ravel()[node])
+    asymptote, _ = _truncated_normal(uniform[0], mean, spread, np.ones(NUM_DRAWS))
+    gain = grid.covariance.ravel()[node] / spread**2
+    initial_mean = grid.initial.ravel()[node] + gain * (asymptote - mean)
+    initial_spread = np.sqrt(np.maximum(grid.initial_variance.ravel()[node] - gain**2 * spread**2, 1e-18))
+    initial, inside = _truncated_normal(uniform[1], initial_mean, initial_spread, asymptote)
+    # The grid's weights hold A to its bounds; those of R_0 given A are made good here.
+    keep = _resample(inside) if np.any(inside < 0.999) else np.arange(NUM_DRAWS)
+    departure, noise, exponent, midpoint = np.unravel_index(node[keep], grid.weight.shape)
+    return Draws(
+        initial=initial[keep],
+        asymptote=asymptote[keep],
+        exponent=np.exp(grid.axes.log_exponent[exponent]),
+        log_midpoint=grid.axes.log_midpoint[exponent, midpoint],
+        noise=np.exp(grid.axes.noise[noise]),
+        drift=grid.axes.drift[noise],
+        departure=departure,
+    )
+
+
+def _truncated_normal(uniform: Array, mean: Array, spread: Array, upper: Array) -> tuple[Array, Array]:
+    """Normal draws cut to [0, upper], and the probability of that interval."""
+    low, high = ndtr(-mean / spread), ndtr((upper - mean) / spread)
+    return np.clip(mean + spread * ndtri(low + uniform * (high - low)), 0.0, upper), np.maximum(high - low, 1e-12)
+
+
+def _resample(weight: Array) -> NDArray[np.intp]:
+    cumulative = np.cumsum(weight)
+    position = (np.arange(NUM_DRAWS) + 0.5) / NUM_DRAWS * cumulative[-1]
+    return np.minimum(np.searchsorted(cumulative, position), weight.size - 1)
+
+
+def _uniform() -> Array:
+    """(2, NUM_DRAWS) of the R2 sequence, in (0, 1)."""
+    plastic = 1.324717957244746
+    index = np.arange(1, NUM_DRAWS + 1)
+    return np.mod(0.5 + np.outer([1 / plastic, 1 / plastic**2], index), 1.0).clip(1e-9, 1 - 1e-9)

@@ -1,0 +1,159 @@
+"""The posterior of one curve and every question asked of it.
+
+A forecast is a set of equally likely settings of law and noise. Each answer is a quantile over them, so that an
+interval is as wide as what the curve leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rollcast.scaling.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.draws import Draws
+from rollcast.scaling.grid import Grid
+from rollcast.scaling.observations import Observations
+from rollcast.scaling.verdict import Verdict, VerdictKind
+
+if TYPE_CHECKING:
+    from rollcast.scaling.posterior import FitOptions
+
+__all__ = ["Forecast", "Verdict", "VerdictKind"]
+
+Quantiles = Sequence[float] | Array
+MEDIAN_AND_90 = (0.05, 0.5, 0.95)
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Posterior and verdict. Compute is in device-hours, pass rates in [0, 1].
+
+    Attributes:
+        excluded: number of points before the fitted part.
+        grid: posterior over departure, noise, B and C_mid with the linear part in closed form.
+        draws: the same posterior as settings.
+    """
+
+    curve: Curve
+    options: FitOptions
+    excluded: int
+    grid: Grid
+    draws: Draws
+    observations: Observations
+    verdict: Verdict
+
+    @property
+    def best(self) -> SigmoidParameters:
+        """The setting of maximum posterior."""
+        return self.grid.best()
+
+    def initial(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """R_0 (q,)."""
+        return _quantile(self.draws.initial, quantiles)
+
+    def asymptote(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """A (q,)."""
+        return _quantile(self.draws.asymptote, quantiles)
+
+    def exponent(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """B (q,)."""
+        return _quantile(self.draws.exponent, quantiles)
+
+    def midpoint(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """C_mid (q,) in device-hours."""
+        return np.exp(_quantile(self.draws.log_midpoint, quantiles))
+
+    def pass_rate(self, compute: ArrayLike, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """The law's pass rate at `compute` (m,) -> (q, m)."""
+        return _quantile(self.draws.law(compute), quantiles)
+
+    def predictive(
+        self, compute: ArrayLike, quantiles: Quantiles = MEDIAN_AND_90, standard_error: float | None = None
+    ) -> Array:
+        """What a new evaluation at `compute` (m,) will read -> (q, m).
+
+        Law, drift (which carries on from the last points and fades) and white noise. `standard_error` is that of the
+        new reading; unset, it is as noisy as the curve's own points; 0 asks for the mean of many readings.
+        """
+        at = np.atleast_1d(np.asarray(compute, dtype=float))
+        drift_mean, drift_variance = self._drift(at)
+        draws = self.draws
+        normal = np.random.default_rng(0).standard_normal((2, draws.initial.size))
+        if standard_error is None:
+            noise = draws.noise * self.observations.spread[-1]
+        else:
+            noise = np.full_like(draws.noise, standard_error)
+        reading = draws.law(at) + drift_mean + np.sqrt(drift_variance) * normal[0] + noise * normal[1]
+        return _quantile(np.clip(reading, 0.0, 1.0), quantiles)
+
+    def compute_to_target(self, target: float, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """Device-hours until the law reaches `target` -> (q,), inf where it never does.
+
+        Raises:
+            ValueError: target is no pass rate.
+        """
+        if not 0 <= target <= 1:
+            raise ValueError(f"target: {target:g} is no pass rate; give a value in [0, 1].")
+        draws = self.draws
+        reached, open_ = target <= draws.initial, target >= draws.asymptote
+        odds = np.where(reached | open_, 1.0, target - draws.initial) / np.where(
+            reached | open_, 1.0, draws.asymptote - target
+        )
+        log_compute = np.minimum(draws.log_midpoint + np.log(odds) / draws.exponent, 600.0)
+        compute = np.where(reached, 0.0, np.where(open_, np.inf, np.exp(log_compute)))
+        return _quantile(compute, quantiles)
+
+    def expected_gain(self, start: float, stop: float) -> tuple[float, float, float]:
+        """R(stop) - R(start) of the law: mean, 5 % and 95 % quantile."""
+        values = self.draws.law([start, stop])
+        gain = values[1] - values[0]
+        low, high = _quantile(gain, (0.05, 0.95))
+        return float(np.mean(gain)), float(low), float(high)
+
+    def headroom(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
+        """A - R at the last compute of the curve -> (q,)."""
+        return _quantile(self.draws.asymptote - self.draws.law([self.curve.compute[-1]])[0], quantiles)
+
+    def asymptote_profile(self, num_points: int = 201) -> tuple[Array, Array]:
+        """Posterior density of A: nodes (num_points,) over [0, 1] and density (num_points,), integral 1."""
+        nodes = np.linspace(0.0, 1.0, num_points)
+        spread = max(float(np.std(self.draws.asymptote)), 1e-4)
+        bandwidth = max(1.06 * spread * self.draws.asymptote.size ** (-0.2), 1.0 / num_points)
+        counts, edges = np.histogram(self.draws.asymptote, bins=4 * num_points, range=(0.0, 1.0))
+        centres = 0.5 * (edges[:-1] + edges[1:])
+        kernel = sum(
+            np.exp(-0.5 * ((nodes[:, None] - mirrored) / bandwidth) ** 2)
+            for mirrored in (centres, -centres, 2 - centres)
+        )
+        density = np.asarray(kernel) @ counts
+        return nodes, density / np.trapezoid(density, nodes)
+
+    def _drift(self, compute: Array) -> tuple[Array, Array]:
+        """Mean and variance of the drift at `compute` (m,) given the points: each (m, d)."""
+        points, draws = self.observations, self.draws
+        residual = points.rotation @ (points.pass_rate[:, None] - draws.law(np.exp(points.log_compute)))
+        precision = 1.0 / (draws.noise**2 * (1.0 + draws.drift**2 * points.eigenvalues[:, None]))
+        for index, departure in enumerate(self.grid.axes.departures):
+            mine = draws.departure == index
+            if departure.shape is None or not np.any(mine):
+                continue
+            phi = (points.rotation @ departure.shape)[:, None]
+            weighted = phi * precision[:, mine]
+            scale = 1.0 / departure.scale**2 + np.sum(weighted * phi, axis=0)
+            residual[:, mine] -= phi * (np.sum(weighted * residual[:, mine], axis=0) / scale)
+        near = points.near(np.log(compute), self.options.prior.drift_length, float(points.spread[-1]))
+        amplitude = (draws.noise * draws.drift) ** 2
+        mean = amplitude * (near @ (precision * residual))
+        variance = amplitude * points.spread[-1] ** 2 - amplitude**2 * (near**2 @ precision)
+        return mean, np.maximum(variance, 0.0)
+
+
+def _quantile(values: Array, quantiles: Quantiles) -> Array:
+    """Quantiles over the last axis (..., d) -> (q, ...); an order statistic, so that inf stays inf."""
+    ordered = np.sort(values, axis=-1)
+    index = np.rint(np.asarray(quantiles, dtype=float) * (ordered.shape[-1] - 1)).astype(int)
+    return np.moveaxis(ordered[..., index], -1, 0)

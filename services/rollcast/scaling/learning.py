@@ -1,0 +1,54 @@
+"""A prior learned from finished runs of the same family (model, data, task), by empirical Bayes.
+
+Each round fits every run under the present prior and moves the prior's centres and widths to the moments of all
+posteriors together. A run that is to be forecast, and every other reading of it, must not be among the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.prior import Prior
+
+NUM_ROUNDS = 4
+LEAST_RUNS = 3
+
+
+def learn_prior(curves: Sequence[Curve], options: FitOptions | None = None) -> Prior:
+    """The prior of a further run of the family of `curves`.
+
+    Raises:
+        ValueError: fewer than 3 curves.
+    """
+    if len(curves) < LEAST_RUNS:
+        raise ValueError(f"curves: {len(curves)} given; a prior is learned from {LEAST_RUNS} or more.")
+    options = options or FitOptions()
+    for _ in range(NUM_ROUNDS):
+        draws = [fit(curve, options).draws for curve in curves]
+        prior = options.prior
+        log_midpoint = _moments([draw.log_midpoint for draw in draws], 0.1)
+        options = replace(
+            options,
+            prior=replace(
+                prior,
+                asymptote=_moments([draw.asymptote for draw in draws], 0.01),
+                initial=_moments([draw.initial for draw in draws], 0.01),
+                log_exponent=_moments([np.log(draw.exponent) for draw in draws], 0.1),
+                log_midpoint=(0.0, log_midpoint[1]),
+                midpoint_reference=float(np.exp(log_midpoint[0])),
+            ),
+        )
+    return options.prior
+
+
+def _moments(draws: list[Array], floor: float) -> tuple[float, float]:
+    """Mean over runs and standard deviation of a further run: within runs, between runs, and of the mean itself."""
+    means = np.array([draw.mean() for draw in draws])
+    within = float(np.mean([draw.var() for draw in draws]))
+    between = float(means.var(ddof=1)) * (1 + 1 / means.size)
+    return float(means.mean()), max(float(np.sqrt(within + between)), floor)

@@ -1,0 +1,102 @@
+"""The points of a curve, merged and rotated so that every candidate noise is diagonal.
+
+Points closer than a few per cent in compute carry the same law: they are merged into one with the mean of their values
+(a 5 % bin moves the law by less than 1e-5). A measured start is a point at compute 0. The covariance of the residuals
+is
+
+    s^2 (D + rho^2 K),   K_ij = g_i g_j exp(-|ln C_i - ln C_j| / length)
+
+with D the relative variances, g^2 those of a single evaluation. With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the
+rotated data U^T D^(-1/2) y have independent entries of variance s^2 (1 + rho^2 lambda_k), whatever s and rho: one
+decomposition serves all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from rollcast.scaling.curve import Array, Curve
+
+MAX_BINS = 48
+BIN_WIDTH = 0.03
+"""Narrowest bin, in ln compute."""
+LEAST_VARIANCE = 0.02
+"""Floor of R (1 - R) where the noise is taken to be binomial: near 0 and 1 runs are noisier than coins."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Merged points and their rotation; n of them, a measured start first.
+
+    Attributes:
+        log_compute: (n,) ln device-hours, -inf for the start.
+        pass_rate: (n,)
+        spread: (n,) standard deviation of a single evaluation there, at s = 1.
+        precision: (n,) inverse of D.
+        eigenvalues: (n,) lambda.
+        rotation: (n, n) U^T D^(-1/2).
+    """
+
+    log_compute: Array
+    pass_rate: Array
+    spread: Array
+    precision: Array
+    eigenvalues: Array
+    rotation: Array
+
+    @classmethod
+    def of(cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool) -> Observations:
+        """`weight` (points,): relative precision of each point, 1 unless it is an outlier."""
+        variance = unit_variance(curve)
+        precision = 1.0 / variance if weight is None else weight / variance
+        label = _bins(np.log(curve.compute))
+        total = np.bincount(label, precision)
+        log_compute = np.bincount(label, precision * np.log(curve.compute)) / total
+        pass_rate = np.bincount(label, precision * curve.pass_rate) / total
+        spread = np.sqrt(np.bincount(label) / np.bincount(label, 1.0 / variance))
+        if with_start:
+            assert curve.initial is not None
+            error = curve.initial_standard_error
+            start = error**2 if error is not None and curve.standard_error is not None else variance[0]
+            log_compute = np.concatenate([[-np.inf], log_compute])
+            pass_rate = np.concatenate([[curve.initial], pass_rate])
+            spread = np.concatenate([[np.sqrt(start)], spread])
+            total = np.concatenate([[1.0 / start], total])
+        root = np.sqrt(total)
+        finite = np.where(np.isfinite(log_compute), log_compute, -1e6)
+        correlation = np.exp(-np.abs(finite[:, None] - finite) / drift_length)
+        scaled = root * spread
+        eigenvalues, vectors = scipy.linalg.eigh(
+            correlation * scaled[:, None] * scaled, driver="evd", check_finite=False
+        )
+        return cls(log_compute, pass_rate, spread, total, np.maximum(eigenvalues, 0.0), vectors.T * root)
+
+    def near(self, log_compute: Array, drift_length: float, spread: float) -> Array:
+        """Rotated correlation of the drift at `log_compute` (m,) with the points -> (m, n)."""
+        distance = np.abs(log_compute[:, None] - np.where(np.isfinite(self.log_compute), self.log_compute, -1e6))
+        return np.asarray((spread * self.spread * np.exp(-distance / drift_length)) @ self.rotation.T)
+
+
+def unit_variance(curve: Curve) -> Array:
+    """(n,) variance of each point at s = 1: its squared standard error, or 4 R (1 - R) of the smoothed curve."""
+    if curve.standard_error is not None:
+        return curve.standard_error**2
+    width = min(5, len(curve))
+    padded = np.pad(curve.pass_rate, (width // 2, width - 1 - width // 2), mode="edge")
+    smooth = np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
+    return np.asarray(4.0 * np.maximum(smooth * (1.0 - smooth), LEAST_VARIANCE))
+
+
+def _bins(log_compute: Array) -> NDArray[np.intp]:
+    """(n,) ascending -> (n,) bin of each point, 0.. without gaps, at most MAX_BINS of them."""
+    width = BIN_WIDTH
+    while True:
+        raw = np.floor((log_compute - log_compute[0]) / width)
+        label = np.cumsum(np.diff(raw, prepend=raw[0]) > 0, dtype=np.intp)
+        if label[-1] < MAX_BINS:
+            return label
+        width *= 1.3

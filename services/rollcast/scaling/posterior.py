@@ -1,0 +1,119 @@
+"""Fit the law to a curve: points chosen, noise and outliers dealt with, posterior drawn, verdict given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rollcast.scaling.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.departure import transients
+from rollcast.scaling.draws import draw
+from rollcast.scaling.forecast import Forecast
+from rollcast.scaling.grid import Grid, LinearPrior, solve
+from rollcast.scaling.observations import Observations, unit_variance
+from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
+from rollcast.scaling.verdict import judge, judge_break, suspected_breaks
+
+OUTLIER = 4.0
+"""Standardised residual beyond which a point loses weight."""
+
+
+LEAST_ROBUST = 8
+"""Fewer points than these cannot tell an outlier from the curve."""
+FIXED = 1e-4
+"""Standard deviation of an R_0 that is given."""
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How to fit one curve."""
+
+    initial: Literal["measured", "fitted"] | float = "measured"
+    """R_0: the evaluation at compute 0 within the prior's slack (fitted where there is none), free, or fixed."""
+    exclude_before: float | Literal["auto"] = "auto"
+    """Device-hours before which points are left out (0: none); auto finds an early phase that the law does not fit."""
+    robust: bool = True
+    """Give points beyond 4 standard deviations less weight."""
+    prior: Prior = DEFAULT_PRIOR
+
+    def __post_init__(self) -> None:
+        if isinstance(self.initial, float | int) and not 0 <= self.initial <= 1:
+            raise ValueError(f"initial: {self.initial:g} is no pass rate; give a value in [0, 1].")
+        if not isinstance(self.exclude_before, str) and not self.exclude_before >= 0:
+            raise ValueError(f"exclude_before: {self.exclude_before:g} is negative; give device-hours.")
+
+
+def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
+    """The posterior of the law given `curve`.
+
+    Raises:
+        ValueError: no point is left after `exclude_before`.
+    """
+    options = options or FitOptions()
+    prior = options.prior
+    cut = 0.0 if isinstance(options.exclude_before, str) else float(options.exclude_before)
+    kept = curve.window(cut) if cut > 0 else curve
+    with_start = options.initial == "measured" and curve.initial is not None
+    ends = _transient_ends(kept, options, with_start)
+    noise_prior = prior.log_noise if kept.standard_error is None else prior.log_error_scale
+    linear = _linear_prior(options)
+
+    def posterior(weight: Array | None) -> tuple[Observations, Grid]:
+        points = Observations.of(kept, prior.drift_length, weight, with_start)
+        return points, solve(points, prior, linear, noise_prior, transients(points, prior, ends))
+
+    observations, grid = posterior(None)
+    if options.robust and len(kept) >= LEAST_ROBUST:
+        weight = _outlier_weight(kept, grid.best())
+        if weight is not None:
+            observations, grid = posterior(weight)
+    draws = draw(grid)
+    verdict = None
+    suspects = suspected_breaks(observations, grid.best(), prior)
+    if suspects:
+        broken = solve(observations, prior, linear, noise_prior, suspects)
+        verdict = judge_break(grid, broken, observations)
+    end = grid.axes.departures[int(np.argmax(grid.weight.sum(axis=(1, 2, 3))))].at
+    return Forecast(
+        curve=curve,
+        options=options,
+        excluded=int(np.sum(curve.compute < max(cut, end))),
+        grid=grid,
+        draws=draws,
+        observations=observations,
+        verdict=verdict or judge(kept, draws),
+    )
+
+
+def _transient_ends(curve: Curve, options: FitOptions, with_start: bool) -> list[float]:
+    """Candidates for the end of the first phase, in device-hours; one before the first point concerns the start alone."""
+    first, last = float(curve.compute[0]), float(curve.compute[-1])
+    automatic = options.exclude_before == "auto"
+    ends = [0.5 * first] if with_start and options.exclude_before != 0 else []
+    if automatic:
+        ends.extend(share * last for share in options.prior.transient if share * last > first)
+    return ends
+
+
+def _linear_prior(options: FitOptions) -> LinearPrior:
+    (initial, initial_spread), (asymptote, asymptote_spread) = options.prior.initial, options.prior.asymptote
+    if isinstance(options.initial, float | int):
+        initial, initial_spread = float(options.initial), FIXED
+    return LinearPrior(mean=np.array([initial, asymptote]), variance=np.array([initial_spread**2, asymptote_spread**2]))
+
+
+def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
+    """(n,) weights below 1 for points far from the law and from their neighbours, or None if there is none."""
+    residual = curve.pass_rate - best.pass_rate(curve.compute)
+    padded = np.pad(residual, 2, mode="reflect")
+    local = np.median(np.stack([padded[i : i + residual.size] for i in (0, 1, 3, 4)]), axis=0)
+    deviation = (residual - local) / np.sqrt(unit_variance(curve))
+    scale = 1.4826 * float(np.median(np.abs(deviation)))
+    standardised = np.abs(deviation) / max(scale, 1e-9)
+    if not np.any(standardised > OUTLIER):
+        return None
+    return np.minimum(
+        1.0, (OUTLIER / np.maximum(standardised, OUTLIER)) ** 2 * np.where(standardised > OUTLIER, 0.25, 1)
+    )

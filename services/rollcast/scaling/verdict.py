@@ -1,0 +1,165 @@
+"""What kind of curve this is, in one word and one sentence.
+
+    too_early       the curve has not bent: the asymptote is not known to any use
+    forecastable    the law fits and its asymptote is known well enough to decide on
+    saturated       what is left to gain is within the margin on A
+    not_sigmoid     the pass rate fell for good: a collapse or a decline
+    regime_change   the curve jumped up, or began to climb anew
+
+The last two are a comparison of evidences: the law with a break against the law without, both under every noise of the
+grid, drift included, so that a run that merely wanders is not accused. Where a break could lie is found first by plain
+least squares; most curves show none and cost nothing more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from scipy.special import expit
+
+from rollcast.scaling.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.departure import FIRST_BREAK, Departure, break_shapes
+from rollcast.scaling.draws import Draws
+from rollcast.scaling.grid import Grid
+from rollcast.scaling.observations import Observations
+from rollcast.scaling.prior import Prior
+
+MARGIN = 0.02
+"""The paper's margin on A: a headroom below it cannot be told from none."""
+LEAST_BREAK = 0.03
+"""Breaks smaller than this are left to the drift."""
+MAX_WIDTH = 0.15
+"""Widest 90 % interval of A that is called known."""
+LEAST_POINTS = 5
+LEAST_LOG_ODDS = 4.0
+"""ln of the evidence ratio at which a break is called."""
+LEAST_IMPROVEMENT = 10.0
+"""Gain in n ln(sum of squares) from which a break is looked into."""
+LN_2 = 0.6931471805599453
+
+
+class VerdictKind(StrEnum):
+    """The five kinds."""
+
+    TOO_EARLY = "too_early"
+    FORECASTABLE = "forecastable"
+    SATURATED = "saturated"
+    NOT_SIGMOID = "not_sigmoid"
+    REGIME_CHANGE = "regime_change"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A kind and the reason in words."""
+
+    kind: VerdictKind
+    reason: str
+
+
+def judge(curve: Curve, draws: Draws) -> Verdict:
+    """The verdict on a curve that does not break."""
+    count = len(curve)
+    low, high = (float(v) for v in np.quantile(draws.asymptote, [0.05, 0.95]))
+    left = float(np.quantile(draws.asymptote - draws.law([curve.compute[-1]])[0], 0.95))
+    if count < LEAST_POINTS:
+        return Verdict(VerdictKind.TOO_EARLY, f"Only {count} evaluations; the law needs {LEAST_POINTS} or more.")
+    if left < MARGIN:
+        return Verdict(
+            VerdictKind.SATURATED,
+            f"At most {left:.3f} is left to gain (95 % bound), less than the margin of {MARGIN:g} on the asymptote.",
+        )
+    if high - low > MAX_WIDTH:
+        return Verdict(
+            VerdictKind.TOO_EARLY,
+            f"The curve has not bent enough: the asymptote could be anywhere from {low:.2f} to {high:.2f} (90 %).",
+        )
+    return Verdict(
+        VerdictKind.FORECASTABLE,
+        f"The law fits; the asymptote lies between {low:.3f} and {high:.3f} (90 %).",
+    )
+
+
+def judge_break(plain: Grid, broken: Grid, observations: Observations) -> Verdict | None:
+    """The verdict that the run broke, or None if the law alone explains it as well."""
+    if broken.log_evidence - plain.log_evidence < LEAST_LOG_ODDS:
+        return None
+    departure, amplitude = _amplitude(broken, observations)
+    if abs(amplitude) < LEAST_BREAK:
+        return None
+    where = f"from {departure.at:.4g} device-hours on"
+    if amplitude < 0:
+        return Verdict(
+            VerdictKind.NOT_SIGMOID,
+            f"The pass rate lies {-amplitude:.3f} below the law {where}; the law only rises.",
+        )
+    return Verdict(
+        VerdictKind.REGIME_CHANGE,
+        f"The pass rate lies {amplitude:.3f} above the law {where}; no one sigmoid fits both parts.",
+    )
+
+
+def suspected_breaks(observations: Observations, best: SigmoidParameters, prior: Prior) -> list[Departure]:
+    """The jump and the slide that least squares wants most on top of the best law, if it wants them at all.
+
+    Residuals of the best law are projected on each break after removing what a small change of the law's four
+    parameters could explain (Frisch-Waugh).
+    """
+    count = observations.log_compute.size
+    compute = np.exp(observations.log_compute)
+    measured = np.isfinite(observations.log_compute)
+    if count < LEAST_POINTS + 2:
+        return []
+    root = np.sqrt(observations.precision)
+    rise = best.rise(compute)
+    bend = rise * (1.0 - rise)
+    distance = np.where(measured, observations.log_compute - np.log(best.midpoint), 0.0)
+    tangent, _ = np.linalg.qr(root[:, None] * np.stack([1.0 - rise, rise, bend, bend * distance], axis=1))
+    residual = root * (observations.pass_rate - best.pass_rate(compute))
+    residual = residual - tangent @ (tangent.T @ residual)
+    total = float(residual @ residual)
+    top = _peak(observations)
+    found = []
+    for shapes in break_shapes(compute):
+        phi = root * shapes
+        phi = phi - (phi @ tangent) @ tangent.T
+        free = np.sum(phi * phi, axis=1)
+        along = np.where(free > 1e-9, phi @ residual, 0.0)
+        explained = along**2 / np.maximum(free, 1e-9)
+        index = int(np.argmax(explained))
+        improvement = -count * float(np.log1p(-min(float(explained[index]) / max(total, 1e-12), 1.0 - 1e-9)))
+        if improvement > LEAST_IMPROVEMENT and abs(along[index]) > 0.5 * MARGIN * free[index]:
+            found.append(Departure(shapes[index], prior.jump_scale, -LN_2, float(compute[FIRST_BREAK + index])))
+        if top is not None:
+            found.append(Departure(shapes[top], prior.jump_scale, -LN_2, float(compute[FIRST_BREAK + top])))
+    return found
+
+
+def _peak(observations: Observations) -> int | None:
+    """The break that follows the highest stretch, if the last points lie clearly below that; as in `break_shapes`."""
+    y = observations.pass_rate
+    count = y.size
+    width = max(2, count // 10)
+    smooth = np.convolve(y, np.full(width, 1.0 / width), mode="valid")
+    top = int(np.argmax(smooth))
+    noise = 1.4826 * float(np.median(np.abs(np.diff(y)))) / np.sqrt(2.0)
+    if smooth[top] - smooth[-1] < max(MARGIN, 2.0 * noise * np.sqrt(2.0 / width)):
+        return None
+    return min(max(top + width - FIRST_BREAK, 0), count - 2 - FIRST_BREAK)
+
+
+def _amplitude(grid: Grid, observations: Observations) -> tuple[Departure, float]:
+    """The likeliest departure and the mean of its amplitude at the likeliest node."""
+    index, noise, row, column = np.unravel_index(int(np.argmax(grid.weight)), grid.weight.shape)
+    departure = grid.axes.departures[index]
+    assert departure.shape is not None
+    node = (index, noise, row, column)
+    exponent, midpoint = np.exp(grid.axes.log_exponent[row]), grid.axes.log_midpoint[row, column]
+    rise = expit(exponent * (observations.log_compute - midpoint))
+    law = grid.initial[node] + (grid.asymptote[node] - grid.initial[node]) * rise
+    phi: Array = observations.rotation @ departure.shape
+    residual = observations.rotation @ (observations.pass_rate - law)
+    precision = np.exp(-2.0 * grid.axes.noise[noise]) / (1.0 + grid.axes.drift[noise] ** 2 * observations.eigenvalues)
+    weighted = phi * precision
+    return departure, float(weighted @ residual / (1.0 / departure.scale**2 + weighted @ phi))

@@ -1,0 +1,35 @@
+"""Simulated time: events in order of time, ties in order of creation."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+
+class Events:
+    """A clock that jumps from event to event."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        """Seconds since the start."""
+        self._heap: list[tuple[float, int, Callable[[], object]]] = []
+        self._created = 0
+
+    def at(self, time: float, action: Callable[[], object]) -> None:
+        """Call `action` at `time` (now, if that has passed)."""
+        self._created += 1
+        heapq.heappush(self._heap, (max(time, self.now), self._created, action))
+
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
+        """Call `action` in `seconds`."""
+        self.at(self.now + seconds, action)
+
+    @property
+    def next_time(self) -> float | None:
+        """When the next event is due; None if there is none."""
+        return self._heap[0][0] if self._heap else None
+
+    def step(self) -> None:
+        """Go to the next event and let it happen."""
+        self.now, _, action = heapq.heappop(self._heap)
+        action()

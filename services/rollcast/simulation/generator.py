@@ -1,0 +1,145 @@
+"""A generator: rollouts share its engine, which decodes one token of each per engine step.
+
+The engine step gets longer with the number of running rollouts. Progress is kept as one number, the tokens that a
+rollout running since the beginning would have sampled: all running rollouts advance alike, so one that starts at
+progress p with n tokens ends at progress p + n, whatever joins or leaves in between.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+from rollcast.recipe.staleness import Group
+from rollcast.simulation.workload import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """Speed of one generator."""
+
+    slots: int
+    """Rollouts that run at the same time; a task is claimed when all its rollouts fit."""
+    seconds_per_token: float
+    """Duration of an engine step with one rollout running."""
+    seconds_per_token_per_rollout: float = 0.0
+    """What each further running rollout adds to it."""
+
+    def step_seconds(self, running: int) -> float:
+        """Return the duration of an engine step with `running` rollouts, in seconds."""
+        return self.seconds_per_token + (running - 1) * self.seconds_per_token_per_rollout
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One dispatch of a task, from its place in the queue to its settlement."""
+
+    sequence: int
+    task: Task
+    remaining: list[float]
+    """[unfinished rollouts] tokens still to sample."""
+    oldest: int | None = None
+    """Oldest step among its tokens."""
+    newest: int | None = None
+    """Newest step among its tokens; while it runs, when its owner last took or left it."""
+    recorded: int | None = None
+    """`oldest` as far as the trainer knows."""
+    ready: bool = False
+    owner: Generator | None = None
+    started_at: float | None = None
+    _group: Group | None = None
+
+    def group(self) -> Group:
+        """Return what the trainer knows of it."""
+        known = self._group
+        if known is None or known.first_step != self.recorded or known.ready != self.ready:
+            known = self._group = Group(self.sequence, self.recorded, self.ready)
+        return known
+
+
+@dataclass(slots=True, eq=False)
+class Generator:
+    """A pod: its engine, the weights it samples with and the rollouts it runs."""
+
+    name: int
+    engine: Engine
+    step: int
+    """Step of the weights in use."""
+    member: bool = False
+    """Belongs to the weight epoch, and may claim tasks."""
+    alive: bool = True
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    """By sequence."""
+    busy_seconds: float = 0.0
+    """Time with at least one rollout running."""
+    tokens: float = 0.0
+    """Tokens sampled."""
+    changes: int = 0
+    """Rises whenever `next_end` changes."""
+    _progress: float = 0.0
+    _updated_at: float = 0.0
+    _ends: list[tuple[float, int]] = field(default_factory=list)
+    """Heap of (progress at its end, sequence), one entry per running rollout."""
+
+    @property
+    def running(self) -> int:
+        """Rollouts running now."""
+        return len(self._ends)
+
+    def has_room(self, attempt: Attempt) -> bool:
+        """Return whether all rollouts of `attempt` fit; an idle generator takes a group of any size."""
+        return not self._ends or self.running + len(attempt.remaining) <= self.engine.slots
+
+    def advance(self, now: float) -> None:
+        """Let the running rollouts sample until `now`."""
+        if self._ends and self.alive:
+            elapsed = now - self._updated_at
+            gained = elapsed / self.engine.step_seconds(self.running)
+            self._progress += gained
+            self.tokens += gained * self.running
+            self.busy_seconds += elapsed
+        self._updated_at = now
+
+    def start(self, attempt: Attempt, now: float) -> None:
+        """Sample what remains of `attempt` from `now` on."""
+        self.advance(now)
+        self.changes += 1
+        attempt.owner = self
+        attempt.started_at = now if attempt.started_at is None else attempt.started_at
+        attempt.oldest = self.step if attempt.oldest is None else min(attempt.oldest, self.step)
+        self.attempts[attempt.sequence] = attempt
+        for tokens in attempt.remaining:
+            heapq.heappush(self._ends, (self._progress + tokens, attempt.sequence))
+
+    def next_end(self) -> float | None:
+        """Return when the next rollout ends if none joins or leaves before; None when idle."""
+        if not self._ends:
+            return None
+        return self._updated_at + (self._ends[0][0] - self._progress) * self.engine.step_seconds(self.running)
+
+    def finish_next(self, now: float) -> Attempt | None:
+        """End the rollout that is due at `now`; return its attempt if that was the last one."""
+        self.advance(now)
+        self.changes += 1
+        self._progress, sequence = heapq.heappop(self._ends)
+        attempt = self.attempts[sequence]
+        attempt.remaining.pop()
+        if attempt.remaining:
+            return None
+        self._release(attempt)
+        return attempt
+
+    def stop(self, attempt: Attempt, now: float) -> None:
+        """Stop sampling `attempt`; its unfinished rollouts keep what they have."""
+        self.advance(now)
+        self.changes += 1
+        mine = [end for end, sequence in self._ends if sequence == attempt.sequence]
+        attempt.remaining = [max(0.0, end - self._progress) for end in mine]
+        self._ends = [entry for entry in self._ends if entry[1] != attempt.sequence]
+        heapq.heapify(self._ends)
+        self._release(attempt)
+
+    def _release(self, attempt: Attempt) -> None:
+        del self.attempts[attempt.sequence]
+        attempt.owner = None
+        attempt.newest = self.step if attempt.newest is None else max(attempt.newest, self.step)

@@ -1,0 +1,264 @@
+"""A discrete-event model of the whole pipeline around the real gate and schedule.
+
+Nothing of `rollcast.recipe.schedule` is imitated: the model builds its `State` and obeys. The life of one dispatch:
+
+    queue --> running --> ready --> in training --> settled: used | filtered --> held until a checkpoint has it
+      ^          | hand-back |                                                            | restart: ready again
+      +----------+           +-- killed, or of lost weights: settled as lost; the task is dispatched again
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rollcast.recipe.schedule import Schedule, State, Wait
+from rollcast.simulation.events import Events
+from rollcast.simulation.fleet import Delays, Fleet
+from rollcast.simulation.generator import Attempt, Engine
+from rollcast.simulation.report import Report
+from rollcast.simulation.workload import Workload
+
+
+class DeadlockError(RuntimeError):
+    """The run cannot finish."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """The trainer's speed; times in seconds."""
+
+    step: float = 1.0
+    """One optimizer step."""
+    spread: float = 0.0
+    """Relative spread of it, uniform in [1 - spread, 1 + spread]."""
+    restart: float = 5.0
+    """From its death until it is back."""
+    checkpoint_every: int = 1
+    """Optimizer steps."""
+
+
+class Pipeline:
+    """The model. Schedule faults with `at`, then `run`; both may be repeated."""
+
+    def __init__(
+        self,
+        *,
+        schedule: Schedule,
+        workload: Workload,
+        engines: Sequence[Engine],
+        trainer: Trainer | None = None,
+        delays: Delays | None = None,
+        claims_seen_late: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """`seed` draws what is not the workload's: delays and step durations. `claims_seen_late`: see Fleet."""
+        self.step = 0
+        """t, in the surviving history."""
+        self.report = Report()
+        self._schedule = schedule
+        self._workload = workload
+        self._trainer = trainer or Trainer()
+        self._events = Events()
+        self._rng = random.Random(seed)
+        self.fleet = Fleet(
+            self._events,
+            delays or Delays(),
+            seed=seed + 1,
+            claims_seen_late=claims_seen_late,
+            finished=self._finished,
+            lost=self._lost,
+            changed=self._decide,
+        )
+        self._incarnation = 0
+        self._steps_since_start = 0
+        self._checkpoint = 0
+        self._outstanding: dict[int, Attempt] = {}
+        self._training: list[Attempt] = []
+        self._held: list[Attempt] = []
+        self._redo: deque[int] = deque()
+        self._num_tasks = 0
+        self._down = False
+        self._waiting: str | None = None
+        self._booked_until = 0.0
+        for engine in engines:
+            self.fleet.join(engine)
+        self._decide()
+
+    @property
+    def outstanding(self) -> list[Attempt]:
+        """Dispatched and not settled."""
+        return list(self._outstanding.values())
+
+    @property
+    def redo(self) -> list[int]:
+        """Numbers of the tasks that will be dispatched again."""
+        return list(self._redo)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self._events.now
+
+    def at(self, time: float, change: Callable[[], object]) -> None:
+        """Call `change`, a fault or a change of the fleet, at `time`."""
+        self._events.at(time, change)
+
+    def run(self, *, steps: int, max_events: int = 1_000_000) -> Report:
+        """Go on until the trainer is at step `steps`.
+
+        Raises DeadlockError when nothing can happen any more, or after `max_events` events.
+        """
+        for _ in range(max_events):
+            if self.step >= steps:
+                return self.report
+            if self._events.next_time is None:
+                raise DeadlockError(f"nothing can happen any more at step {self.step}, waiting for {self._waiting}")
+            self._events.step()
+        raise DeadlockError(f"at step {self.step} after {max_events} events, waiting for {self._waiting}")
+
+    def run_until(self, time: float) -> Report:
+        """Go on until `time`."""
+        self._events.at(time, self._book)
+        while (due := self._events.next_time) is not None and due <= time:
+            self._events.step()
+        for generator in self.fleet.generators.values():
+            if generator.alive:
+                generator.advance(self.now)
+        return self.report
+
+    def restart_trainer(self) -> None:
+        """Kill the trainer; it comes back at its last checkpoint."""
+        if self._down:
+            return
+        self._book()
+        self._down, self._waiting = True, "restart"
+        self._incarnation += 1
+        self._training = []
+        self._events.after(self._trainer.restart, self._resume)
+
+    def _resume(self) -> None:
+        self._down = False
+        self.step, self._steps_since_start = self._checkpoint, 0
+        undone = [number for step, number in self.report.history if step > self._checkpoint]
+        self.report.history = self.report.history[: len(self.report.history) - len(undone)]
+        for attempt in self._held:
+            self._outstanding[attempt.sequence] = attempt
+            undone.remove(attempt.task.number)
+        self._held.clear()
+        self._redo.extend(undone)
+        for attempt in list(self._outstanding.values()):
+            newest = attempt.newest if attempt.owner is None else attempt.owner.step
+            if newest is not None and newest > self.step:
+                self._abandon(attempt, "lost")
+        self.fleet.restart(self.step)
+        self._decide()
+
+    def _decide(self) -> None:
+        """Do what the schedule says: dispatch, then make the next step or wait."""
+        self._book()
+        while not self._down:
+            state = self._state()
+            if not self._training and (unusable := self._schedule.unusable(state)):
+                for sequence in unusable:
+                    self._abandon(self._outstanding[sequence], "given_up")
+                state = self._state()
+            if missing := self._schedule.dispatch(state):
+                for _ in range(missing):
+                    self._dispatch()
+                self.fleet.claim()
+                state = self._state()
+            if self._training:
+                return
+            decision = self._schedule.next_batch(state)
+            if isinstance(decision, Wait):
+                self._waiting = decision.reason
+                return
+            batch = [self._outstanding[sequence] for sequence in decision.sequences]
+            if all(attempt.task.filtered for attempt in batch):
+                self._settle(batch)
+            else:
+                self._train(batch)
+
+    def _state(self) -> State:
+        return State(
+            step=self.step,
+            steps_since_start=self._steps_since_start,
+            acknowledged=self.fleet.acknowledged(),
+            groups=tuple([attempt.group() for attempt in self._outstanding.values()]),
+        )
+
+    def _dispatch(self) -> None:
+        if self._redo:
+            number = self._redo.popleft()
+        else:
+            number, self._num_tasks = self._num_tasks, self._num_tasks + 1
+        task = self._workload.task(number)
+        attempt = Attempt(sequence=self.report.dispatched, task=task, remaining=list(task.lengths))
+        self._outstanding[attempt.sequence] = attempt
+        self.fleet.queue.append(attempt)
+        self.report.dispatched += 1
+        self.report.most_outstanding = max(self.report.most_outstanding, len(self._outstanding))
+
+    def _train(self, batch: list[Attempt]) -> None:
+        self._training, self._waiting = batch, None
+        for attempt in batch:
+            assert attempt.oldest is not None
+            self.report.staleness[self.step - attempt.oldest] += 1
+        incarnation = self._incarnation
+        duration = self._trainer.step * self._rng.uniform(1 - self._trainer.spread, 1 + self._trainer.spread)
+        self._events.after(duration, lambda: self._trained() if incarnation == self._incarnation else None)
+
+    def _trained(self) -> None:
+        batch, self._training = self._training, []
+        self._settle(batch)
+        self.step += 1
+        self._steps_since_start += 1
+        self.report.updates += 1
+        self.report.step_times.append(self.now)
+        if self.step % self._trainer.checkpoint_every == 0:
+            self._checkpoint = self.step
+            self._held.clear()
+        if self._schedule.publishes(self.step):
+            self.fleet.publish(self.step)
+        self._decide()
+
+    def _settle(self, batch: list[Attempt]) -> None:
+        """Return the credit of a batch; keep what would be worth something again after a restart."""
+        for attempt in batch:
+            del self._outstanding[attempt.sequence]
+            self.report.groups["filtered" if attempt.task.filtered else "used"] += 1
+            self.report.history.append((self.step + 1, attempt.task.number))
+            if attempt.newest is not None and attempt.newest <= self._checkpoint:
+                self._held.append(attempt)
+
+    def _abandon(self, attempt: Attempt, outcome: str) -> None:
+        """Return the credit of a group that will never be used; its task is dispatched again."""
+        del self._outstanding[attempt.sequence]
+        if not attempt.ready:
+            self.fleet.stop(attempt)
+        self.report.groups[outcome] += 1
+        self._redo.append(attempt.task.number)
+
+    def _finished(self, attempt: Attempt) -> None:
+        assert attempt.started_at is not None
+        self.report.lifetimes.append((max(attempt.task.lengths), self.now - attempt.started_at))
+        if not self._training:
+            self._decide()
+
+    def _lost(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            del self._outstanding[attempt.sequence]
+            self.report.groups["lost"] += 1
+            self._redo.append(attempt.task.number)
+        self._decide()
+
+    def _book(self) -> None:
+        """Book the time since the last call under what the trainer did in it."""
+        elapsed, self._booked_until = self.now - self._booked_until, self.now
+        if self._waiting is None:
+            self.report.train_seconds += elapsed
+        else:
+            self.report.wait_seconds[self._waiting] += elapsed

@@ -1,0 +1,1 @@
+"""Prompts, data sets and verifiers."""

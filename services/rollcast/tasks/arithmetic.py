@@ -1,0 +1,71 @@
+"""The built-in task: additions answered digit by digit, from the right, with carries.
+
+    95+7=570=12;901=10;|102
+
+Each worked step `xyc=uv;` adds the digits x and y and the carry c to the two-digit sum uv; the answer follows `|`.
+"""
+
+from __future__ import annotations
+
+import random
+
+from rollcast.config.errors import UserError
+from rollcast.config.tasks import ArithmeticDataset
+
+CHARACTERS = "0123456789+-*=?;|. "
+"""What prompts and answers are written with: the vocabulary of the demo's tokenizer."""
+
+_DRAWS_PER_PROMPT = 200
+
+
+def draw_operands(rng: random.Random, max_digits: int) -> tuple[int, int]:
+    """Two operands whose numbers of digits are drawn from 1..max_digits, the middle ones oftener."""
+    digits = range(1, max_digits + 1)
+    weights = [min(d, max_digits + 1 - d) for d in digits]
+    a, b = rng.choices(digits, weights, k=2)
+    return _draw_number(rng, a), _draw_number(rng, b)
+
+
+def _draw_number(rng: random.Random, digits: int) -> int:
+    return rng.randrange(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
+
+
+def prompt_text(a: int, b: int) -> str:
+    return f"{a}+{b}="
+
+
+def worked_answer(a: int, b: int, rng: random.Random, noise: float) -> str:
+    """The steps and the answer they lead to; each step's sum is replaced by a random one with probability `noise`."""
+    left, right = str(a)[::-1], str(b)[::-1]
+    carry, steps, answer = 0, "", ""
+    for i in range(max(len(left), len(right))):
+        x = int(left[i]) if i < len(left) else 0
+        y = int(right[i]) if i < len(right) else 0
+        total = x + y + carry
+        if rng.random() < noise:
+            total = rng.randrange(20)
+        steps += f"{x}{y}{carry}={total // 10}{total % 10};"
+        carry = total // 10
+        answer += str(total % 10)
+    if carry:
+        answer += "1"
+    return f"{steps}|{int(answer[::-1])}"
+
+
+def distinct_additions(dataset: ArithmeticDataset, count: int) -> list[tuple[int, int]]:
+    """`count` different pairs of operands, the same ones for the same seed.
+
+    Raises UserError where operands of so few digits do not give that many.
+    """
+    rng = random.Random(f"arithmetic/{dataset.seed}")
+    pairs: dict[tuple[int, int], None] = {}
+    for _ in range(_DRAWS_PER_PROMPT * count):
+        if len(pairs) == count:
+            return list(pairs)
+        pairs[draw_operands(rng, dataset.max_digits)] = None
+    if len(pairs) == count:
+        return list(pairs)
+    raise UserError(
+        f"tasks.dataset.size = {dataset.size}: only {len(pairs)} different additions with evaluation included were "
+        f"found for max_digits = {dataset.max_digits}, {count} are needed; lower size or raise max_digits"
+    )

@@ -1,0 +1,90 @@
+"""What rank 0 tells the other ranks to do next, over a key-value store on CPU.
+
+    rank 0                              rank r                        keys, n = 0, 1, 2, ...
+    send(kind, bodies) -- chunks, then header -->  receive()          r/n/0 .. r/n/c-1   chunks of the body
+      own part of the collective         <-->      its part           r/n                kind, chunks, bytes
+    send(...)                                      receive()          deleted by their reader
+
+A rank waits for its next command on the store, a few seconds at a time and for as long as it takes: rank 0 may wait for
+rollouts for hours, and a collective must not. If rank 0's store is gone the wait raises and the process ends.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum
+
+from torch.distributed import DistStoreError, Store  # type: ignore[attr-defined]
+
+CHUNK_BYTES = 4 << 20
+"""Stays below the largest value that the store accepts (8 MiB)."""
+WAIT = timedelta(seconds=2)
+HEADER = struct.Struct("<BIQ")
+
+
+class CommandKind(IntEnum):
+    STOP = 0
+    UPDATE = 1
+    GATHER = 2
+    SAVE = 3
+    RESTORE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    kind: CommandKind
+    body: bytes = b""
+
+
+class CommandSender:
+    """Rank 0's end."""
+
+    def __init__(self, store: Store, world_size: int) -> None:
+        self.store = store
+        self.followers = range(1, world_size)
+        self.sent = 0
+
+    def send(self, kind: CommandKind, body: bytes | Mapping[int, bytes] = b"") -> None:
+        """Queue a command for every other rank, with one body for all or one for each; does not wait."""
+        for rank in self.followers:
+            data = body if isinstance(body, bytes) else body[rank]
+            chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+            for index, chunk in enumerate(chunks):
+                self.store.set(f"{rank}/{self.sent}/{index}", chunk)  # type: ignore[arg-type]
+            self.store.set(f"{rank}/{self.sent}", HEADER.pack(kind, len(chunks), len(data)))  # type: ignore[arg-type]
+        self.sent += 1
+
+
+class CommandReceiver:
+    """The end of one other rank."""
+
+    def __init__(self, store: Store, rank: int) -> None:
+        self.store = store
+        self.rank = rank
+        self.received = 0
+
+    def receive(self) -> Command:
+        """Wait for the next command, without deadline. Raises what torch raises when the store is gone."""
+        key = f"{self.rank}/{self.received}"
+        while not self._arrived(key):
+            pass
+        kind, num_chunks, num_bytes = HEADER.unpack(self._take(key))
+        body = b"".join(self._take(f"{key}/{index}") for index in range(num_chunks))
+        assert len(body) == num_bytes
+        self.received += 1
+        return Command(CommandKind(kind), body)
+
+    def _arrived(self, key: str) -> bool:
+        try:
+            self.store.wait([key], WAIT)
+        except DistStoreError:  # nothing within WAIT; a lost connection is a DistNetworkError
+            return False
+        return True
+
+    def _take(self, key: str) -> bytes:
+        value = bytes(self.store.get(key))
+        self.store.delete_key(key)
+        return value

@@ -1,0 +1,197 @@
+"""One optimizer step on one batch: forward, loss, backward, clip, AdamW.
+
+The objective of the batch is J = sum_t w_t J_t / D with D = sum_t w_t over all micro-batches of all ranks. D is known
+before the first forward pass, so each micro-batch contributes -sum_t w_t J_t / D to the gradient; FSDP averages over
+the W ranks, which the factor W undoes. The gradient therefore depends neither on W nor on the cut into micro-batches.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from rollcast.config.recipe import Optimizer
+from rollcast.recipe.losses import Loss, LossInputs, objective
+from rollcast.trainer.batch import MicroBatch, padded_tokens
+from rollcast.trainer.model import Policy
+from rollcast.trainer.ranks import Ranks
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStats:
+    """What one update did; means are over the loss tokens of the batch."""
+
+    applied: bool
+    """False: the gradient was not finite, so the weights and the optimizer were left as they were."""
+    loss: float
+    grad_norm: float
+    """Before clipping."""
+    learning_rate: float
+    logprob_gap_mean: float
+    """|log pi_train - log pi_gen|: numerical mismatch and off-policyness together."""
+    logprob_gap_max: float
+    entropy: float
+    """Nats per token."""
+    loss_tokens: int
+    tokens: int
+    """Prompts and completions, without padding."""
+    padding_ratio: float
+    """Share of padding in what was computed."""
+    micro_batches: int
+    """Per rank."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedBatch:
+    """One micro-batch on the device: B sequences padded to S, T loss tokens."""
+
+    input_ids: Tensor
+    """[B, S]"""
+    positions: Tensor
+    """[T] index into [B * S] of the token before each loss token."""
+    targets: Tensor
+    """[T]"""
+    generator_logprobs: Tensor
+    """[T]"""
+    advantages: Tensor
+    """[T]"""
+    weights: Tensor
+    """[T]"""
+    rollout: Tensor
+    """[T] index of the sequence."""
+
+
+class Learner:
+    """Holds the sharded policy and its optimizer on one rank. Every method is collective."""
+
+    def __init__(self, policy: Policy, *, settings: Optimizer, loss: Loss, ranks: Ranks) -> None:
+        self.policy = policy
+        self.settings = settings
+        self.loss = loss
+        self.ranks = ranks
+        self.updates = 0
+        """Optimizer steps made: the position in the warm-up."""
+        self.weights = [weight for _, weight in policy.named_weights()]
+        self.optimizer = torch.optim.AdamW(
+            self.weights,
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            eps=settings.epsilon,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
+
+    def update(self, micro_batches: Sequence[MicroBatch], denominator: float) -> UpdateStats:
+        """Make one optimizer step.
+
+        `micro_batches`: this rank's, as many as every other rank has. `denominator`: D, of the whole batch.
+        """
+        started = time.perf_counter()
+        sums = torch.zeros(7, dtype=torch.float64, device=self.ranks.device)
+        largest_gap = torch.zeros((), dtype=torch.float64, device=self.ranks.device)
+        for micro_batch in micro_batches:
+            tensors = pad_micro_batch(micro_batch, self.ranks.device)
+            logprobs, entropy = self.policy(tensors.input_ids, tensors.positions, tensors.targets)
+            inputs = LossInputs(
+                logprobs=logprobs,
+                generator_logprobs=tensors.generator_logprobs.to(logprobs.dtype),
+                advantages=tensors.advantages.to(logprobs.dtype),
+                weights=tensors.weights.to(logprobs.dtype),
+                rollout=tensors.rollout,
+            )
+            total, weight = objective(self.loss, inputs)
+            (total * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
+            gap = (logprobs.detach() - inputs.generator_logprobs).abs().double()
+            counts = [
+                float(len(tensors.targets)),
+                float(sum(s.num_tokens for s in micro_batch)),
+                padded_tokens(micro_batch),
+            ]
+            sums += torch.stack(
+                [total.detach().double(), weight.double(), gap.sum(), entropy.double().sum(), *sums.new_tensor(counts)]
+            )
+            if gap.numel():
+                largest_gap = torch.maximum(largest_gap, gap.max())
+        dist.all_reduce(sums)
+        dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
+        grad_norm = self._clip()
+        learning_rate = self._learning_rate()
+        applied = math.isfinite(grad_norm)
+        if applied:
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate
+            self.optimizer.step()
+            self.updates += 1
+        self.optimizer.zero_grad()
+        objective_sum, weight_sum, gap_sum, entropy_sum, loss_tokens, tokens, padded = sums.tolist()
+        assert math.isclose(weight_sum, denominator, rel_tol=1e-4), (weight_sum, denominator)
+        return UpdateStats(
+            applied=applied,
+            loss=-objective_sum / denominator,
+            grad_norm=grad_norm,
+            learning_rate=learning_rate,
+            logprob_gap_mean=gap_sum / loss_tokens,
+            logprob_gap_max=largest_gap.item(),
+            entropy=entropy_sum / loss_tokens,
+            loss_tokens=int(loss_tokens),
+            tokens=int(tokens),
+            padding_ratio=1 - tokens / padded,
+            micro_batches=len(micro_batches),
+            seconds=time.perf_counter() - started,
+        )
+
+    def _learning_rate(self) -> float:
+        """Constant after a linear warm-up; the first update already moves."""
+        warmup = self.settings.warmup_steps
+        return self.settings.learning_rate * min(1.0, (self.updates + 1) / warmup if warmup else 1.0)
+
+    def _clip(self) -> float:
+        """Scale the gradients to the greatest allowed global norm; return the norm before."""
+        gradients = [weight.grad.to_local() for weight in self.weights if isinstance(weight.grad, DTensor)]
+        norms = torch._foreach_norm(gradients)
+        squares = torch.stack(norms).double().square().sum()
+        dist.all_reduce(squares)
+        norm = math.sqrt(squares.item()) if squares.isfinite() else math.inf
+        if math.isfinite(norm) and norm > self.settings.max_grad_norm:
+            torch._foreach_mul_(gradients, self.settings.max_grad_norm / norm)
+        return norm
+
+
+def pad_micro_batch(micro_batch: MicroBatch, device: torch.device) -> PaddedBatch:
+    """Pad on the right. An empty micro-batch becomes one token without a target: its collectives still take place."""
+    length = max((sequence.num_tokens for sequence in micro_batch), default=1)
+    input_ids = np.zeros((max(len(micro_batch), 1), length), dtype=np.int64)
+    positions, counts = [], []
+    for row, sequence in enumerate(micro_batch):
+        num_prompt = len(sequence.prompt_token_ids)
+        input_ids[row, :num_prompt] = sequence.prompt_token_ids
+        input_ids[row, num_prompt : sequence.num_tokens] = sequence.token_ids
+        offsets = np.flatnonzero(sequence.loss_mask)
+        positions.append(row * length + num_prompt - 1 + offsets)
+        counts.append(len(offsets))
+    flat = np.concatenate(positions) if positions else np.zeros(0, dtype=np.int64)
+    logprobs = [sequence.generator_logprobs[sequence.loss_mask] for sequence in micro_batch]
+
+    def per_token(values: list[float] | list[int], dtype: type) -> Tensor:
+        return torch.from_numpy(np.repeat(np.asarray(values, dtype=dtype), counts)).to(device)
+
+    return PaddedBatch(
+        input_ids=torch.from_numpy(input_ids).to(device),
+        positions=torch.from_numpy(flat).to(device),
+        targets=torch.from_numpy(input_ids.reshape(-1)[flat + 1] if len(flat) else flat).to(device),
+        generator_logprobs=torch.from_numpy(np.concatenate(logprobs) if logprobs else np.zeros(0, dtype=np.float32)).to(
+            device
+        ),
+        advantages=per_token([s.advantage for s in micro_batch], np.float64),
+        weights=per_token([s.weight for s in micro_batch], np.float64),
+        rollout=per_token(list(range(len(micro_batch))), np.int64),
+    )

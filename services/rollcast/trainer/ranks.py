@@ -1,0 +1,61 @@
+"""The ranks of the learner: one process per device, joined once, with or without torchrun."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed import HashStore, PrefixStore, Store  # type: ignore[attr-defined]
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.rendezvous import rendezvous
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """This process among the learner's processes."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+    mesh: DeviceMesh
+    """[world_size], what parameters are sharded over."""
+    store: Store
+    """Key-value store on CPU that all ranks reach; it has its own connection, apart from the collectives'."""
+
+    def leave(self) -> None:
+        """Give up the process group; no collective may follow."""
+        dist.destroy_process_group()
+
+
+def join_ranks(*, timeout_seconds: float, threads: int | None = None) -> Ranks:
+    """Join the ranks that torchrun's environment names; without that environment this process is the only rank.
+
+    `timeout_seconds` is the deadline of every collective. A single rank opens no port for its store.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    store: Store
+    if "RANK" in os.environ:
+        store, rank, world_size = next(rendezvous("env://", timeout=timedelta(seconds=timeout_seconds)))
+    else:
+        store, rank, world_size = HashStore(), 0, 1
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+        backend = "cpu:gloo,cuda:nccl"
+    else:
+        device = torch.device("cpu")
+        backend = "gloo"
+    dist.init_process_group(
+        backend,
+        store=PrefixStore("collectives", store),
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=timeout_seconds),
+    )
+    mesh = init_device_mesh(device.type, (world_size,), mesh_dim_names=("data",))
+    commands = store if world_size == 1 else store.clone()  # type: ignore[attr-defined]
+    return Ranks(rank, world_size, device, mesh, PrefixStore("learner", commands))

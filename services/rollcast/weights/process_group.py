@@ -1,0 +1,115 @@
+"""A process group that touches none of torch.distributed's global state, with a deadline on every wait.
+
+The trainer's own collectives and vLLM's stay untouched: groups are made, used and dropped one by one, each under its
+own prefix of one TCPStore that lives at trainer rank 0. gloo serves CPU, NCCL serves GPU; the code is the same but for
+how a wait is bounded. gloo bounds it itself (`abort` does not wake it). An NCCL wait only blocks a stream, so there
+completion is polled and an overdue group is aborted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+import torch
+from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
+
+from rollcast.weights.manifest import PIECE_BYTES
+
+Backend = Literal["gloo", "nccl"]
+_NCCL_OWN_TIMEOUT = timedelta(days=1)
+"""NCCL's watchdog kills the process when it fires: ours must always be first."""
+
+
+class GroupError(RuntimeError):
+    """The group is broken: a member died, froze, or does not belong to it."""
+
+
+@dataclass(frozen=True)
+class GroupAddress:
+    """Where and as whom to enter a group. `timeout_seconds` bounds the rendezvous and every piece."""
+
+    epoch: int
+    backend: Backend
+    store_host: str
+    store_port: int
+    rank: int  # 0 is the trainer
+    world_size: int
+    timeout_seconds: float
+
+
+def backend_for(device: torch.device) -> Backend:
+    return "nccl" if device.type == "cuda" else "gloo"
+
+
+def start_store() -> Any:
+    """The TCPStore that groups meet at, listening on a free port (`.port`) for as long as it is referenced."""
+    return TCPStore("localhost", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=30))
+
+
+class WeightGroup:
+    """One group. Blocking calls, made from one thread; `abort` from any."""
+
+    def __init__(self, address: GroupAddress, device: torch.device) -> None:
+        """Meet the others. Raises GroupError when they do not come in time."""
+        self.address = address
+        self._timeout = timedelta(seconds=address.timeout_seconds)
+        try:
+            # Own connection: a store serialises its callers, and a rendezvous may wait in it.
+            store = TCPStore(
+                address.store_host, address.store_port, is_master=False, wait_for_workers=False, timeout=self._timeout
+            )
+            self._group = _make(address, PrefixStore(f"epoch/{address.epoch}", store), self._timeout)
+            greeting = torch.tensor([address.epoch], dtype=torch.int64, device=device)
+            self._broadcast(greeting)  # NCCL connects at its first collective
+        except (RuntimeError, ValueError) as error:
+            raise GroupError(f"epoch {address.epoch}: rendezvous failed: {_first_line(error)}") from error
+        if greeting.item() != address.epoch:
+            raise GroupError(f"epoch {address.epoch}: met the group of epoch {greeting.item()}")
+
+    def broadcast(self, buffers: Sequence[torch.Tensor]) -> None:
+        """Send (rank 0) or fill (others) uint8 buffers, in order. Raises GroupError.
+
+        At rank 0 the return proves nothing about delivery: bytes may still be in socket buffers.
+        """
+        try:
+            for buffer in buffers:
+                for start in range(0, buffer.numel(), PIECE_BYTES):
+                    self._broadcast(buffer[start : start + PIECE_BYTES])
+        except RuntimeError as error:
+            raise GroupError(f"epoch {self.address.epoch}: broadcast failed: {_first_line(error)}") from error
+
+    def abort(self) -> None:
+        """Break the group at once where the backend can (NCCL); gloo's waits end at their own deadline."""
+        if self.address.backend == "nccl":
+            self._group.abort()
+
+    def _broadcast(self, tensor: torch.Tensor) -> None:
+        work = self._group.broadcast(tensor, 0, timeout=self._timeout)
+        if self.address.backend == "gloo":
+            work.wait(self._timeout)
+            return
+        deadline = time.monotonic() + self.address.timeout_seconds
+        while not work.is_completed():
+            if time.monotonic() > deadline:
+                self._group.abort()
+                raise GroupError(f"no progress for {self.address.timeout_seconds} s")
+            time.sleep(0.0002)
+        work.wait()
+
+
+def _make(address: GroupAddress, store: Any, timeout: timedelta) -> Any:
+    if address.backend == "gloo":
+        return ProcessGroupGloo(store, address.rank, address.world_size, timeout)
+    from torch.distributed import ProcessGroupNCCL  # absent from CPU builds of torch
+
+    options = ProcessGroupNCCL.Options()
+    options._timeout = _NCCL_OWN_TIMEOUT
+    return ProcessGroupNCCL(store, address.rank, address.world_size, options)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

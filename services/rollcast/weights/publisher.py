@@ -1,0 +1,401 @@
+"""Publishing of weights at trainer rank 0: membership, epochs and broadcasts are decided here and nowhere else.
+
+    main thread      stage() -> fill -> publish(snapshot, version)           never waits for a generator
+    control thread   the only one that changes members, epochs and `current`; each turn, in this order:
+                       1. a published version waits      -> it becomes `current` (an older one that waited is skipped)
+                       2. leavers                        -> confirm
+                       3. members != those of the epoch  -> make the next epoch
+                       4. a member is behind `current`   -> broadcast, await acknowledgements; on failure drop the
+                                                            epoch: the next turn makes a new one and sends again
+                       5. joiners waited long enough     -> `current` through private groups, then they are members
+    group workers    one thread for each group, the only ones inside a collective
+    stream threads   two for each generator: they note what it says and wake the control thread
+    removal thread   tells `on_removed`, which may wait for Redis
+
+The turn looks only at the state, so it does not matter how a publish was interrupted: whoever is behind is served
+again. A frozen generator fails the broadcast after one bucket's deadline, is silent by then, and is fenced. A frozen
+trainer finds everybody silent when it wakes: it forgives them instead.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+import grpc
+import torch
+
+from rollcast.config.services import Rpc, Weights
+from rollcast.connections.grpc import start_server
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.epoch import Epoch
+from rollcast.weights.manifest import Manifest, TensorSpec, num_pieces, plan_buckets, total_bytes
+from rollcast.weights.process_group import start_store
+from rollcast.weights.roster import Answer, Member, Outgoing, Roster, Seat
+from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.staging import Staging
+from rollcast.weights.sync_server import WeightSyncService
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion
+from rollcast.wire.weights_pb2_grpc import add_WeightSyncServicer_to_server
+
+TICK_SECONDS = 0.1
+"""How often faults are looked for."""
+MISSED_HEARTBEATS = 3
+"""Silence, in heartbeats, that convicts a generator whose stream or group broke."""
+
+log = get_logger()
+
+
+class Publisher:
+    """See the module. All methods but `publish` and `stage` may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        weights: Weights,
+        rpc: Rpc,
+        incarnation: int,
+        history: Sequence[tuple[int, int]],
+        lm_head: str,
+        specs: Sequence[TensorSpec],
+        device: torch.device,
+        exporter: Exporter,
+        on_removed: Callable[[str, str], None],
+    ) -> None:
+        """history: surviving (incarnation, last_step) of older incarnations. device: of the staging buffers.
+
+        on_removed(generator, reason): called once, from a thread of its own, when a generator was fenced or has left.
+        """
+        self._settings = weights
+        self._rpc = rpc
+        self._incarnation = incarnation
+        self._welcome = weights_pb2.Welcome(
+            incarnation=incarnation,
+            surviving_step=max((last_step for _, last_step in history), default=0),
+            history=[weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step) for i, last_step in history],
+        )
+        self._lm_head = lm_head
+        self._device = device
+        self._exporter = exporter
+        self._on_removed = on_removed
+        self._buckets = plan_buckets(specs, weights.bucket_bytes)
+        pieces = num_pieces(bucket.num_bytes for bucket in self._buckets)
+        self._transfer_seconds = pieces * weights.bucket_timeout_seconds
+        self._suspicion_seconds = min(weights.heartbeat_timeout_seconds, MISSED_HEARTBEATS * weights.heartbeat_seconds)
+
+        self._staging = Staging(self._buckets, device)
+        self._changed = threading.Condition()  # guards everything below
+        self._roster = Roster(incarnation, lm_head)
+        self._current: Manifest | None = None
+        self._epoch: Epoch | None = None
+        self._epochs_made = 0
+        self._looked_at = time.monotonic()
+        self._news = False  # something happened since the control thread began its turn
+        self._stopping = False
+        self._removed: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
+
+    # Life cycle
+
+    def start(self) -> int:
+        """Serve; returns the gRPC port. Raises UserError where it is taken."""
+        self._store = start_store()
+        service = WeightSyncService(self)
+
+        def register(server: grpc.Server) -> None:
+            add_WeightSyncServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+
+        self._server, port = start_server(self._rpc, register)
+        self._threads = [
+            threading.Thread(target=self._control, name="weight-control", daemon=True),
+            threading.Thread(target=self._tell_removals, name="weight-removals", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+        log.info("weight sync listens", port=port, megabytes=round(total_bytes(self._buckets) / 1e6, 1))
+        return port
+
+    def stop(self, deadline_seconds: float) -> None:
+        """End; generators keep their weights and wait for the next incarnation."""
+        with self._changed:
+            self._stopping = True
+            self._notify()
+        self._removed.put(None)
+        self._server.stop(grace=0).wait(deadline_seconds)
+        for thread in self._threads:
+            thread.join(deadline_seconds)
+        self._drop_epoch()
+
+    # The learner's side
+
+    def stage(self) -> Snapshot:
+        """A snapshot that is not being broadcast, to be filled by the learner (blocks at most one deadline).
+
+        If a version was published and its broadcast has not begun, it is withdrawn: the next one takes its place.
+        """
+        return self._staging.stage(self._settings.bucket_timeout_seconds)
+
+    def publish(self, snapshot: Snapshot, version: PolicyVersion) -> None:
+        """Hand over a filled snapshot; returns at once. The first call makes joining possible."""
+        assert version.incarnation == self._incarnation, version
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()  # other streams read it from here on
+        self._staging.offer(snapshot, version)
+        self._notify()
+
+    # What the trainer may ask
+
+    def members(self) -> list[Member]:
+        """Every generator that has a place, joined or not yet."""
+        newest = self._staging.newest()
+        with self._changed:
+            return [seat.member(newest) for seat in self._roster]
+
+    def lowest_step(self) -> int | None:
+        """Smallest acknowledged step of all joined members; None without members."""
+        with self._changed:
+            return self._lowest_step()
+
+    def wait_acknowledged(self, step: int, timeout_seconds: float) -> bool:
+        """Wait until every joined member acknowledged >= step or was fenced; True at once without members."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._acknowledged(step), timeout_seconds)
+
+    def _acknowledged(self, step: int) -> bool:
+        lowest = self._lowest_step()
+        return lowest is None or lowest >= step
+
+    def _lowest_step(self) -> int | None:
+        return min((seat.version.step for seat in self._roster.joined() if seat.version), default=None)
+
+    # What the streams tell (SyncEvents)
+
+    def announced(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None:
+        with self._changed:
+            seat = self._roster.admit(announce, outgoing, time.monotonic())
+            if isinstance(seat, Seat):
+                seat.send(weights_pb2.FromTrainer(welcome=self._welcome))
+                log.info("a generator announced itself", generator=seat.name, holds=str(seat.version))
+                self._notify()
+                return seat
+            if seat is not None:
+                log.warning("a generator was refused", generator=announce.generator, reason=seat.reason)
+                outgoing.put(seat)
+            return None
+
+    def received(self, seat: Seat, message: weights_pb2.FromGenerator) -> None:
+        with self._changed:
+            if seat not in self._roster:
+                return  # fenced; it has been told
+            seat.heard_at = time.monotonic()
+            match message.WhichOneof("kind"):
+                case "heartbeat":
+                    seat.beat(message.heartbeat, seat.heard_at)
+                    return
+                case "joined":
+                    seat.respond(message.joined.epoch, Answer(good=True))
+                case "acknowledge":
+                    version = PolicyVersion.from_proto(message.acknowledge.version)
+                    if self._current is not None and version == self._current.version:
+                        seat.acknowledge(message.acknowledge.epoch, version)
+                case "failed":
+                    seat.respond(message.failed.epoch, Answer(good=False, reason=message.failed.reason[:500]))
+                case "leaving":
+                    seat.leaving = True
+            self._notify()
+
+    def disconnected(self, seat: Seat) -> None:
+        with self._changed:
+            seat.connected = False
+            self._notify()
+
+    # The control thread
+
+    def _control(self) -> None:
+        while not self._stopping:
+            with self._changed:
+                self._news = False
+            try:
+                idle = not self._turn()
+            except Exception:
+                # Losing this thread would stop the run in silence; a turn starts from the state, so it can be repeated.
+                log.exception("a turn of weight sync failed")
+                self._exporter.add(names.WEIGHT_FAILURES, reason="control")
+                idle = True
+            with self._changed:
+                if idle and not self._news:
+                    self._changed.wait(TICK_SECONDS)
+
+    def _turn(self) -> bool:
+        """Do everything that is due; False = nothing was."""
+        version = self._staging.take()
+        if version is not None:
+            self._current = Manifest(version, self._buckets, self._staging.current.checksum(), self._lm_head)
+        with self._changed:
+            self._look_for_faults()
+            left = self._confirm_leavers()
+            joined, joiners = self._roster.joined(), self._due_joiners()
+            if self._epoch is not None and set(self._epoch.seats) != set(joined):
+                self._drop_epoch()
+        if self._current is None:
+            return left
+        behind = any(seat.version != self._current.version for seat in joined)
+        if joined and self._epoch is None:
+            self._epoch = self._open([joined])[0]
+        if behind and self._epoch is not None:
+            self._serve(self._epoch, self._current)
+        if joiners:
+            self._admit(joiners, self._current)
+        return left or behind or bool(joiners)
+
+    def _confirm_leavers(self) -> bool:
+        leavers = [seat for seat in self._roster if seat.leaving]
+        for seat in leavers:
+            self._roster.release(seat)
+            self._removed.put((seat.name, "left"))
+            log.info("a generator left", generator=seat.name)
+        return bool(leavers)
+
+    def _serve(self, epoch: Epoch, current: Manifest) -> None:
+        """Send `current` to all members."""
+        self._send([epoch], current, "publish")
+        if epoch.failed:
+            self._drop_epoch()
+        else:
+            self._exporter.observe(names.WEIGHT_SYNC_SECONDS, time.monotonic() - self._staging.current_offered_at)
+
+    def _due_joiners(self) -> list[Seat]:
+        """Those that wait, once the first of them has waited for others to join in."""
+        waiting = [seat for seat in self._roster if not seat.joined and not seat.leaving and seat.connected]
+        first = min((seat.arrived_at for seat in waiting), default=float("inf"))
+        return waiting if time.monotonic() - first >= self._settings.coalesce_seconds else []
+
+    def _admit(self, joiners: list[Seat], current: Manifest) -> None:
+        """Bring joiners to `current`, each through a private group, side by side; then they are members."""
+        behind = [seat for seat in joiners if seat.version != current.version]
+        groups = [epoch for epoch in self._open([[seat] for seat in behind]) if epoch is not None]
+        self._send(groups, current, "catch_up")
+        for epoch in groups:
+            self._staging.let_go(epoch.worker)
+        with self._changed:
+            for seat in joiners:
+                seat.joined = seat in self._roster and seat.version == current.version
+            self._notify()
+
+    def _open(self, groups: list[list[Seat]]) -> list[Epoch | None]:
+        """Make one epoch for each group of seats; None where it failed or lost a seat."""
+        epochs = []
+        with self._changed:
+            for seats in groups:
+                self._epochs_made += 1
+                epoch = Epoch(
+                    self._epochs_made,
+                    seats,
+                    device=self._device,
+                    host=self._rpc.host,
+                    port=self._store.port,
+                    timeout_seconds=self._settings.bucket_timeout_seconds,
+                )
+                epochs.append(epoch)
+            self._exporter.set(names.WEIGHT_EPOCH, self._epochs_made)
+        self._settle(epochs, self._settings.bucket_timeout_seconds, "join")
+        whole: list[Epoch | None] = []
+        for epoch in epochs:
+            complete = not epoch.failed and all(seat in self._roster for seat in epoch.seats)
+            if not complete:
+                self._staging.let_go(epoch.worker)
+            whole.append(epoch if complete else None)
+        return whole
+
+    def _send(self, epochs: list[Epoch], manifest: Manifest, phase: str) -> None:
+        """Broadcast `current` in each epoch, and wait for the acknowledgements."""
+        snapshot = self._staging.current
+        assert snapshot.version == manifest.version
+        with self._changed:
+            for epoch in epochs:
+                epoch.broadcast(snapshot, manifest)
+        self._settle(epochs, self._transfer_seconds, phase)
+
+    def _settle(self, epochs: list[Epoch], own_seconds: float, phase: str) -> None:
+        """Wait until rank 0's part is over and every seat has answered or was removed.
+
+        own_seconds bounds rank 0's part; acknowledge_timeout_seconds runs from its end, and whoever has not answered by
+        then is fenced: others that take part have reported failure or success long before.
+        """
+        started = time.monotonic()
+        for epoch in epochs:
+            epoch.work.add_done_callback(lambda _: self._notify())
+        with self._changed:
+            own_deadline = started + own_seconds + self._settings.bucket_timeout_seconds
+            answers_deadline = None
+            while not self._stopping:
+                self._look_for_faults(epochs)
+                working = [epoch for epoch in epochs if epoch.working]
+                owing = [seat for epoch in epochs for seat in epoch.unanswered() if seat in self._roster]
+                now = time.monotonic()
+                if not working and answers_deadline is None:
+                    answers_deadline = now + self._settings.acknowledge_timeout_seconds
+                if not working and not owing:
+                    break
+                if working and now > own_deadline:
+                    for epoch in working:
+                        epoch.give_up()
+                elif answers_deadline is not None and now > answers_deadline:
+                    for seat in owing:
+                        self._fence(seat, "unacknowledged")
+                else:
+                    self._changed.wait(TICK_SECONDS)
+            for epoch in epochs:
+                if epoch.failed:
+                    log.warning("a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons())
+                    self._exporter.add(names.WEIGHT_FAILURES, reason=phase)
+            if any(epoch.failed for epoch in epochs):
+                self._changed.wait(TICK_SECONDS)  # the next attempt is not made in a hot loop
+
+    # Faults
+
+    def _look_for_faults(self, epochs: Sequence[Epoch] = ()) -> None:
+        """Fence whoever is silent, disconnected, hung or keeps failing. Called with the lock held."""
+        now = time.monotonic()
+        if now - self._looked_at > self._settings.heartbeat_timeout_seconds / 2:
+            for seat in self._roster:  # this process slept: what it did not hear proves nothing
+                seat.heard_at = seat.stepped_at = now
+        self._looked_at = now
+        suspects = {seat for epoch in epochs if epoch.failed for seat in epoch.unanswered()}
+        for seat in self._roster:
+            fault = seat.fault(now, self._settings.heartbeat_timeout_seconds, self._suspicion_seconds, seat in suspects)
+            if fault is not None:
+                self._fence(seat, fault)
+        newest = self._staging.newest()
+        members = [seat.member(newest) for seat in self._roster]
+        self._exporter.set(names.GENERATORS, sum(member.joined for member in members), state="joined")
+        self._exporter.set(names.GENERATORS, sum(member.ready for member in members), state="ready")
+
+    def _fence(self, seat: Seat, fault: str) -> None:
+        self._roster.fence(seat, fault)
+        self._removed.put((seat.name, fault))
+        self._exporter.add(names.GENERATORS_FENCED, reason=fault)
+        log.warning("a generator was fenced", generator=seat.name, reason=fault)
+        self._notify()
+
+    def _drop_epoch(self) -> None:
+        if self._epoch is not None:
+            epoch, self._epoch = self._epoch, None
+            self._staging.let_go(epoch.worker)
+
+    def _notify(self) -> None:
+        """Wake the control thread, and whoever waits for acknowledgements."""
+        with self._changed:
+            self._news = True
+            self._changed.notify_all()
+
+    def _tell_removals(self) -> None:
+        while (removed := self._removed.get()) is not None:
+            try:
+                self._on_removed(*removed)
+            except Exception:
+                log.exception("on_removed failed; the sweep of idle claims will find its tasks", generator=removed[0])

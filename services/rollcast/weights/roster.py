@@ -1,0 +1,206 @@
+"""Who the generators are and what is known of each. No thread and no clock of its own: the publisher locks and dates.
+
+announce --> waiting --(caught up by a private group)--> joined --(asks to leave, confirmed)--> gone
+                |  ^                                       |
+                |  +-------- its stream broke, came back --+
+                +--- silent | disconnected | hung | unacknowledged | failed ---> fenced: its name never returns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Literal
+
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion
+
+Fault = Literal["silent", "disconnected", "hung", "unacknowledged", "failed"]
+MAX_FAILURES = 3
+"""Groups in a row that a generator may report broken before it is itself held to be the cause."""
+MAX_NAME_BYTES = 256
+MAX_WORKERS = 1024
+
+
+@dataclass(frozen=True)
+class Member:
+    """One generator as the trainer sees it."""
+
+    name: str
+    version: PolicyVersion | None  # newest that it acknowledged
+    joined: bool  # takes part in the publishing group
+    ready: bool  # joined, at most one step behind the newest version, not draining
+    draining: bool
+    running_rollouts: int
+    decode_tokens_per_second: float  # of one rollout, recent; 0 = unknown
+    slots: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that ends with an error which names a mistake of configuration."""
+
+    reason: str
+
+
+Outgoing = SimpleQueue["weights_pb2.FromTrainer | Refusal | None"]
+"""What one stream still has to send; None ends the stream."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a seat said of the group that it was last asked to join."""
+
+    good: bool
+    reason: str = ""
+
+
+@dataclass(eq=False)
+class Seat:
+    """A generator's place, kept over a broken stream as long as it comes back in time."""
+
+    name: str
+    num_workers: int
+    slots: int
+    outgoing: Outgoing
+    version: PolicyVersion | None
+    arrived_at: float
+    heard_at: float
+    stepped_at: float  # when the engine last moved, or had nothing to do
+    connected: bool = True
+    joined: bool = False
+    leaving: bool = False
+    epoch: int = 0  # of the group it was last asked to join; answers for others are stale
+    answer: Answer | None = None
+    failures: int = 0  # groups it reported broken since it last acknowledged
+    heartbeat: weights_pb2.Heartbeat = field(default_factory=weights_pb2.Heartbeat)
+
+    def send(self, message: weights_pb2.FromTrainer) -> None:
+        self.outgoing.put(message)
+
+    def beat(self, heartbeat: weights_pb2.Heartbeat, now: float) -> None:
+        """Take note of a heartbeat; an engine with work must have stepped."""
+        if heartbeat.engine_steps != self.heartbeat.engine_steps or not heartbeat.running_rollouts:
+            self.stepped_at = now
+        self.heartbeat = heartbeat
+
+    def respond(self, epoch: int, answer: Answer) -> None:
+        """Take note of the outcome in `epoch`; of a group that is history it is ignored."""
+        if epoch == self.epoch:
+            self.answer = answer
+            self.failures += not answer.good
+
+    def acknowledge(self, epoch: int, version: PolicyVersion) -> None:
+        """It applied `version`; that is a fact even where the group is history."""
+        self.version = version
+        self.failures = 0
+        self.respond(epoch, Answer(good=True))
+
+    def fault(self, now: float, patience_seconds: float, suspicion_seconds: float, suspected: bool) -> Fault | None:
+        """Why it must be fenced, if it must.
+
+        patience_seconds: of silence, or of an engine with work standing still. suspicion_seconds: the shorter time that
+        applies while its stream is broken, or while a group failed and it has not said so (`suspected`); both together
+        leave no doubt.
+        """
+        silent = now - self.heard_at
+        if not self.connected and (suspected or silent > suspicion_seconds):
+            return "disconnected"
+        if silent > (suspicion_seconds if suspected else patience_seconds):
+            return "silent"
+        if now - self.stepped_at > patience_seconds:
+            return "hung"
+        if self.failures >= MAX_FAILURES:
+            return "failed"
+        return None
+
+    def member(self, newest: PolicyVersion | None) -> Member:
+        current = (
+            self.version is not None
+            and newest is not None
+            and self.version.incarnation == newest.incarnation
+            and self.version.step >= newest.step - 1
+        )
+        draining = self.heartbeat.draining or self.leaving
+        return Member(
+            name=self.name,
+            version=self.version,
+            joined=self.joined,
+            ready=self.joined and current and self.connected and not draining,
+            draining=draining,
+            running_rollouts=self.heartbeat.running_rollouts,
+            decode_tokens_per_second=self.heartbeat.decode_tokens_per_second,
+            slots=self.slots,
+        )
+
+
+class Roster:
+    """All seats, and the names that were fenced."""
+
+    def __init__(self, incarnation: int, lm_head: str) -> None:
+        self._incarnation = incarnation
+        self._lm_head = lm_head
+        self._seats: dict[str, Seat] = {}
+        self._fenced: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[Seat]:
+        return iter(list(self._seats.values()))
+
+    def __contains__(self, seat: Seat) -> bool:
+        return self._seats.get(seat.name) is seat
+
+    def joined(self) -> list[Seat]:
+        return [seat for seat in self if seat.joined]
+
+    def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | Refusal | None:
+        """Give a place. None = fenced before: it was told to come back as a new one."""
+        if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
+            return Refusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
+        if announce.lm_head != self._lm_head:
+            return Refusal(
+                f"model.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
+                "give both the same run file"
+            )
+        name = announce.generator
+        if name in self._fenced:
+            outgoing.put(leave_message(self._fenced[name]))
+            outgoing.put(None)
+            return None
+        held = PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
+        version = held if held is not None and held.incarnation == self._incarnation else None
+        old = self._seats.get(name)
+        seat = Seat(
+            name=name,
+            num_workers=announce.num_workers,
+            slots=announce.slots,
+            outgoing=outgoing,
+            version=version,
+            arrived_at=now,
+            heard_at=now,
+            stepped_at=now,
+        )
+        if old is not None:
+            seat.leaving = old.leaving
+            seat.failures = old.failures
+            old.outgoing.put(None)
+        self._seats[name] = seat
+        return seat
+
+    def release(self, seat: Seat) -> None:
+        """It leaves in good order; the name is not held against it."""
+        self._drop(seat, "left")
+
+    def fence(self, seat: Seat, reason: str) -> None:
+        """It is removed for good; whoever comes under this name again is told so."""
+        self._fenced[seat.name] = reason
+        self._drop(seat, reason)
+
+    def _drop(self, seat: Seat, reason: str) -> None:
+        del self._seats[seat.name]
+        seat.send(leave_message(reason))
+        seat.outgoing.put(None)
+
+
+def leave_message(reason: str) -> weights_pb2.FromTrainer:
+    return weights_pb2.FromTrainer(leave=weights_pb2.Leave(reason=reason))

@@ -1,0 +1,90 @@
+"""A recorded run and a real metrics page that replays it, as the trainer would export it."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rollcast.connections.http import HttpServer, listen, service_routes
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+
+KEPT = 16
+
+
+@dataclass(frozen=True)
+class Reading:
+    incarnation: int
+    step: int
+    pass_rate: float
+    standard_error: float
+    compute: float
+    trained_tokens: float
+
+
+def record(num_points: int = 30, *, asymptote: float = 0.85, seed: int = 0, incarnation: int = 1) -> list[Reading]:
+    """A run of one device-hour: the law with R_0 = 0.2, B = 1.8, C_mid = 0.25 and 1 % noise."""
+    rng = np.random.default_rng(seed)
+    compute = np.linspace(0.0, 1.0, num_points)
+    with np.errstate(divide="ignore"):
+        rise = 1 / (1 + (0.25 / compute) ** 1.8)
+    pass_rate = np.clip(0.2 + (asymptote - 0.2) * rise + 0.01 * rng.standard_normal(num_points), 0, 1)
+    return [
+        Reading(incarnation, 10 * i, float(pass_rate[i]), 0.01, float(compute[i]), 1e6 * float(compute[i]))
+        for i in range(num_points)
+    ]
+
+
+class TrainerPage:
+    """The trainer's /metrics with the last 16 evaluations."""
+
+    def __init__(self, run: str = "demo", port: int = 0) -> None:
+        self.exporter = Exporter(run)
+        self._shown: deque[dict[str, str]] = deque()
+        listener = listen("127.0.0.1", port, setting="port")
+        self._server = HttpServer(service_routes(self.exporter.render, lambda: (True, "ok")), listener)
+        self.port = self._server.port
+
+    def show(self, reading: Reading) -> None:
+        labels = {"dataset": "arithmetic", "incarnation": str(reading.incarnation), "step": str(reading.step)}
+        values = (
+            (names.EVAL_PASS_RATE, reading.pass_rate),
+            (names.EVAL_STANDARD_ERROR, reading.standard_error),
+            (names.EVAL_COMPUTE, reading.compute),
+            (names.EVAL_TRAINED_TOKENS, reading.trained_tokens),
+            (names.EVAL_SAMPLES, 1024.0),
+        )
+        for metric, value in values:
+            self.exporter.set(metric, value, **labels)
+        self._shown.append(labels)
+        if len(self._shown) > KEPT:
+            oldest = self._shown.popleft()
+            for metric, _ in values:
+                self.exporter.remove(metric, **oldest)
+        self.exporter.set(names.TRAINER_STEP, reading.step)
+        self.exporter.set(names.INCARNATION, reading.incarnation)
+        self.exporter.set(names.MAX_STALENESS, 8)
+        self.exporter.set(names.LONGEST_GROUP_RATIO, 0.4)
+        self.exporter.set(names.TRUNCATION_RATIO, 0.02 + 0.0002 * reading.step)
+        for steps in range(5):
+            self.exporter.observe(names.STALENESS, steps, count=5 - steps)
+
+    def __enter__(self) -> TrainerPage:
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+
+
+def run_file(folder: Path, source: dict[str, object], **more: object) -> Path:
+    """A run file for the forecaster; ports are free ones."""
+    forecaster = {"source": source, "http_port": 0}
+    settings = {"run": "demo", "folder": str(folder), "model": {"path": str(folder)}, "forecaster": forecaster, **more}
+    path = folder / "run.json"
+    path.write_text(json.dumps(settings))
+    return path

@@ -1,0 +1,71 @@
+"""The forecaster as the process that users start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+
+SERVICES = Path(__file__).parents[2] / "services"
+Value = TypeVar("Value")
+
+
+class Service:
+    def __init__(self, config: Path, folder: Path) -> None:
+        ports = folder / "demo" / "ports"
+        for name in ("forecaster", "forecaster-grpc"):
+            (ports / name).unlink(missing_ok=True)
+        environment = {**os.environ, "PYTHONPATH": str(SERVICES), "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "rollcast.forecaster", "--config", str(config)], env=environment
+        )
+        wait_for(lambda: (ports / "forecaster-grpc").exists() or self.process.poll() is not None)
+        assert self.process.poll() is None, "the forecaster ended at its start"
+        self.port = int((ports / "forecaster").read_text())
+        self.grpc_port = int((ports / "forecaster-grpc").read_text())
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20.0)
+
+    def forecast(self, run: str = "demo") -> dict[str, object] | None:
+        answer = self.client.get(f"/api/runs/{run}/forecast")
+        assert answer.status_code in (200, 404), answer.text
+        return answer.json() if answer.status_code == 200 else None
+
+    def wait_points(self, count: int, run: str = "demo") -> dict[str, object]:
+        def enough() -> dict[str, object] | None:
+            forecast = self.forecast(run)
+            return forecast if forecast and int(str(forecast["num_points"])) >= count else None
+
+        return wait_for(enough)
+
+    def stop(self) -> int:
+        self.client.close()
+        self.process.terminate()
+        return self.process.wait(timeout=20)
+
+
+@contextmanager
+def running(config: Path, folder: Path) -> Iterator[Service]:
+    service = Service(config, folder)
+    try:
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.stop()
+
+
+def wait_for(condition: Callable[[], Value], seconds: float = 60.0) -> Value:
+    """The first true value of `condition`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)

@@ -1,0 +1,163 @@
+"""Which evaluations make the curve, and what they are fitted against."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollcast.forecaster.axis import choose_axis, compute_per_step
+from rollcast.forecaster.evaluations import Evaluation, EvaluationLog, checked
+from rollcast.forecaster.run_forecast import Budget, forecast_run, metric_grid
+from rollcast.scaling.curve import Curve
+from rollcast.scaling.posterior import fit
+
+
+def evaluation(step: int, *, incarnation: int = 1, compute: float | None = None, **more: object) -> Evaluation:
+    values: dict[str, object] = {
+        "run": "demo",
+        "dataset": "arithmetic",
+        "pass_rate": 0.5,
+        "standard_error": 0.01,
+        "trained_tokens": 1000.0 * step,
+        "samples": 64.0,
+        "at": 0.0,
+    }
+    values |= more
+    return Evaluation(
+        incarnation=incarnation,
+        step=step,
+        compute=step / 100 if compute is None else compute,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def versions(log: EvaluationLog) -> list[tuple[int, int]]:
+    return [(item.incarnation, item.step) for item in log.surviving()]
+
+
+def test_lost_steps_leave_the_curve_when_the_trainer_tells_where_it_continued() -> None:
+    log = EvaluationLog()
+    for step in (0, 10, 20, 30):
+        log.add(evaluation(step))
+    assert versions(log) == [(1, 0), (1, 10), (1, 20), (1, 30)]
+    log.starts[2] = 25
+    assert versions(log) == [(1, 0), (1, 10), (1, 20)]
+    log.add(evaluation(30, incarnation=2))
+    assert versions(log) == [(1, 0), (1, 10), (1, 20), (2, 30)]
+
+
+def test_without_that_a_newer_incarnation_replaces_from_its_first_evaluation_on() -> None:
+    log = EvaluationLog()
+    for step in (0, 10, 20, 30, 40):
+        log.add(evaluation(step))
+    log.add(evaluation(30, incarnation=2))
+    assert versions(log) == [(1, 0), (1, 10), (1, 20), (2, 30)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8)), max_size=30, unique=True),
+    st.dictionaries(st.integers(2, 5), st.integers(0, 8)),
+)
+def test_surviving_is_what_a_slow_reading_of_the_rule_says(seen: list[tuple[int, int]], starts: dict[int, int]) -> None:
+    log = EvaluationLog(starts=dict(starts))
+    for incarnation, step in seen:
+        log.add(evaluation(step, incarnation=incarnation))
+
+    def lost(incarnation: int, step: int) -> bool:
+        for newer in range(incarnation + 1, 6):
+            if newer in starts:
+                if step > starts[newer]:
+                    return True
+            elif any(other == newer and first <= step for other, first in seen):
+                return True
+        return False
+
+    assert sorted(versions(log)) == sorted(item for item in seen if not lost(*item))
+
+
+def test_the_first_reading_of_a_version_stands() -> None:
+    log = EvaluationLog()
+    assert log.add(evaluation(10, pass_rate=0.4))
+    assert not log.add(evaluation(10, pass_rate=0.9))
+    assert log.surviving()[0].pass_rate == 0.4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pass_rate": 1.2},
+        {"pass_rate": math.nan},
+        {"compute": -1.0},
+        {"compute": math.inf},
+        {"step": -1},
+        {"run": ""},
+        {"run": "a/b"},
+        {"run": "x" * 300},
+    ],
+)
+def test_an_impossible_evaluation_is_refused(change: dict[str, object]) -> None:
+    fields = {"step": 10, **change}
+    with pytest.raises(ValueError, match=r"\w"):
+        checked(evaluation(**fields))  # type: ignore[arg-type]
+
+
+def curve_of_law(rates: np.ndarray) -> tuple[Evaluation, ...]:
+    """Tokens grow evenly; each interval costs `rates` device-hours per unit of tokens."""
+    tokens = np.arange(rates.size + 1) / rates.size
+    compute = np.append(0.0, np.cumsum(rates / rates.size))
+    pass_rate = 0.2 + 0.6 / (1 + (0.3 / np.maximum(tokens, 1e-9)) ** 1.5)
+    return tuple(
+        evaluation(i, compute=float(compute[i]), trained_tokens=float(tokens[i]), pass_rate=float(pass_rate[i]))
+        for i in range(rates.size + 1)
+    )
+
+
+def test_an_even_fleet_is_fitted_on_device_hours() -> None:
+    rng = np.random.default_rng(0)
+    axis = choose_axis(curve_of_law(1.0 + 0.04 * rng.standard_normal(24)))
+    assert axis.quantity == "device_hours"
+    np.testing.assert_allclose(axis.to_fitted(np.array([0.3, 2.0])), [0.3, 2.0])
+
+
+def test_a_doubled_fleet_is_fitted_on_tokens_and_answers_in_device_hours() -> None:
+    rates = np.where(np.arange(24) < 12, 1.0, 2.0)
+    points = curve_of_law(rates)
+    axis = choose_axis(points)
+    assert axis.quantity == "trained_tokens"
+    compute = np.array([item.compute for item in points])
+    np.testing.assert_allclose(axis.to_device_hours(axis.to_fitted(compute)), compute, atol=1e-12)
+    far = np.array([compute[-1] + 3.0])
+    np.testing.assert_allclose(axis.to_device_hours(axis.to_fitted(far)), far)
+    # One token more costs 2 device-hours now: 3 device-hours are 1.5 of the tokens so far.
+    np.testing.assert_allclose(axis.to_fitted(far) / axis.fitted[-1], [2.5])
+
+    run = forecast_run("demo", points, Budget(), sequence=1, updated_at=0.0)
+    assert run is not None
+    expected = 0.2 + 0.6 / (1 + (0.3 / 2.5) ** 1.5)
+    assert abs(float(run.law(far, (0.5,))[0, 0]) - expected) < 0.01
+    naive = fit(Curve.from_points(compute, [item.pass_rate for item in points]))
+    assert abs(float(naive.pass_rate(far, (0.5,))[0, 0]) - expected) > abs(float(run.law(far, (0.5,))[0, 0]) - expected)
+
+
+def test_the_budget_in_steps_ends_at_the_measured_compute_per_step() -> None:
+    points = tuple(
+        evaluation(step, compute=step * 0.01 if step <= 50 else 0.5 + (step - 50) * 0.03) for step in range(0, 101, 5)
+    )
+    assert compute_per_step(points) == pytest.approx(0.03)
+    assert Budget(steps=200).end(points) == pytest.approx(2.0 + 100 * 0.03)
+    assert Budget(steps=200, device_hours=3.0).end(points) == pytest.approx(3.0)
+    assert Budget().end(points) is None
+
+
+def test_no_forecast_before_the_first_evaluation_after_the_start() -> None:
+    assert forecast_run("demo", (evaluation(0, compute=0.001),), Budget(), sequence=1, updated_at=0.0) is None
+    run = forecast_run("demo", (evaluation(0), evaluation(10)), Budget(steps=100), sequence=1, updated_at=0.0)
+    assert run is not None
+    grid = metric_grid(run)
+    assert len(set(grid)) == 40
+    assert list(grid) == sorted(grid)
+    assert grid[-1] == pytest.approx(4.0, rel=0.01)

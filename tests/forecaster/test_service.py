@@ -1,0 +1,199 @@
+"""The real process against a real metrics page: live, restarted, and with a trainer that comes and goes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import grpc
+import pytest
+
+from rollcast.config.services import Rpc
+from rollcast.connections.grpc import open_channel
+from rollcast.connections.http import publish_port
+from rollcast.scaling.curve import Curve
+from rollcast.scaling.posterior import fit
+from rollcast.telemetry import names
+from rollcast.wire import forecast_pb2, forecast_pb2_grpc
+from tests.forecaster.malformed import malformed_requests, send
+from tests.forecaster.recorded_run import TrainerPage, record, run_file
+from tests.forecaster.service_process import running, wait_for
+
+SCRAPE = {"kind": "scrape", "every_seconds": 0.2}
+
+
+def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path) -> None:
+    config, points = run_file(tmp_path, SCRAPE, budget={"steps": 290}), record()
+    with running(config, tmp_path) as service:
+        assert service.client.get("/healthz").text == "ok\n"
+        assert "away" in service.client.get("/readyz").text
+        assert service.forecast() is None
+        with TrainerPage() as page:
+            publish_port(tmp_path / "demo", "trainer", page.port)
+            for reading in points[:10]:
+                page.show(reading)
+            forecast = service.wait_points(10)
+        assert forecast["end"]["compute"] == pytest.approx(1.0, rel=1e-6)
+        wait_for(lambda: not service.client.get("/api/runs").json()["source"]["up"])
+        assert service.forecast() == forecast
+        assert service.stop() == 0
+
+    # The trainer's page shows 16 evaluations at most: the first ten are known from the history only.
+    with running(config, tmp_path) as service, TrainerPage() as page:
+        assert service.wait_points(10)["asymptote"] == forecast["asymptote"]
+        publish_port(tmp_path / "demo", "trainer", page.port)
+        for reading in points[10:]:
+            page.show(reading)
+        records = [vars(r) | {"dataset": "arithmetic", "compute_device_hours": r.compute} for r in points]
+        (tmp_path / "demo" / "evaluations.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        answer = service.wait_points(30)
+        expected = fit(
+            Curve.from_points(
+                [r.compute for r in points],
+                [r.pass_rate for r in points],
+                [r.standard_error for r in points],
+                name="demo",
+            )
+        )
+        median = expected.asymptote((0.05, 0.25, 0.5, 0.75, 0.95))
+        assert [answer["asymptote"][q] for q in ("q05", "q25", "q50", "q75", "q95")] == pytest.approx(median.tolist())
+        assert answer["verdict"] == str(expected.verdict.kind)
+        assert abs(answer["asymptote"]["q50"] - 0.85) < 0.03
+
+        history = service.client.get("/api/runs/demo/history").json()["forecasts"]
+        assert [entry["num_points"] for entry in history] == list(range(2, 31))
+        past = service.client.get(f"/api/runs/demo/history/{history[4]['id']}").json()
+        assert past["forecast"] == history[4]
+        assert len(past["compute"]) == len(past["q95"]) == 40
+        assert len(service.client.get("/api/runs/demo/points").json()["points"]) == 30
+
+        predicted = service.client.get("/api/runs/demo/predict", params={"compute": [0.5, 1.0]}).json()["predictions"]
+        reading = expected.predictive([0.5, 1.0], (0.05, 0.5, 0.95))
+        assert [p["reading"]["q95"] for p in predicted] == pytest.approx(reading[2].tolist())
+        target = service.client.get("/api/runs/demo/target", params={"pass_rate": 0.8}).json()
+        assert target["compute"]["q50"] == pytest.approx(float(expected.compute_to_target(0.8, (0.5,))[0]))
+        never = service.client.get("/api/runs/demo/target", params={"pass_rate": 1.0}).json()
+        assert (never["compute"]["q05"], never["probability"]) == (None, 0.0)
+        status = service.client.get("/api/runs/demo/status").json()
+        assert (status["step"], status["max_staleness"], len(status["staleness"])) == (290, 8, 18)
+        assert 'rollcast_forecast_asymptote{quantile="0.5",run="demo"}' in service.client.get("/metrics").text
+
+
+def test_a_new_incarnation_takes_the_lost_steps_off_the_curve(tmp_path: Path) -> None:
+    points = record()
+    with TrainerPage() as page:
+        publish_port(tmp_path / "demo", "trainer", page.port)
+        with running(run_file(tmp_path, SCRAPE), tmp_path) as service:
+            for reading in points[:12]:
+                page.show(reading)
+            service.wait_points(12)
+            page.exporter.set(names.INCARNATION_START, 85.0, incarnation="2")
+            answer = wait_for(lambda: (f := service.forecast()) and f["num_lost"] == 3 and f)
+            assert (answer["step"], answer["num_points"]) == (80, 9)
+            page.show(record(seed=1, incarnation=2)[9])
+            assert service.wait_points(10)["step"] == 90
+
+
+def test_malformed_requests_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+    points = record()
+    with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path) as service:
+        publish_port(tmp_path / "demo", "trainer", page.port)
+        for reading in points[:12]:
+            page.show(reading)
+        before = service.wait_points(12)
+        for request in malformed_requests(400, seed=0):
+            status, body = send(service.port, request)
+            assert status < 500, (request[:300], body)
+            if status >= 400 and not request.startswith(b"HEAD") and body.startswith(b"{"):
+                assert isinstance(json.loads(body)["detail"], str), body
+        assert service.forecast() == before
+        schema = service.client.get("/openapi.json").json()
+        for path, operations in schema["paths"].items():
+            if path.startswith("/api/"):
+                for operation in operations.values():
+                    assert "$ref" in operation["responses"]["200"]["content"]["application/json"]["schema"], path
+
+
+def test_a_curve_of_ones_own_over_http_and_grpc_gets_the_same_answer(tmp_path: Path) -> None:
+    points = record()[1:]
+    with running(run_file(tmp_path, SCRAPE), tmp_path) as service:
+        body = {
+            "points": [{"compute": r.compute, "pass_rate": r.pass_rate, "standard_error": 0.01} for r in points],
+            "initial": 0.2,
+            "predict": [2.0],
+        }
+        http = service.client.post("/api/fit", json=body).json()
+        assert abs(http["asymptote"]["q50"] - 0.85) < 0.03
+        assert http["predictions"][0]["reading"]["q05"] < 0.83 < http["predictions"][0]["reading"]["q95"]
+        wrong = service.client.post("/api/fit", json={"points": [{"compute": 1, "pass_rate": 45}]})
+        assert (wrong.status_code, "pass_rate = 45" in wrong.json()["detail"]) == (422, True)
+
+        channel = open_channel(Rpc(port=service.grpc_port))
+        stub = forecast_pb2_grpc.ForecastStub(channel)
+        request = forecast_pb2.FitRequest(
+            points=[
+                forecast_pb2.Point(compute_device_hours=r.compute, pass_rate=r.pass_rate, standard_error=0.01)
+                for r in points
+            ],
+            initial=0.2,
+        )
+        reply = stub.Fit(request, timeout=10)
+        assert reply.asymptote.quantile_50 == pytest.approx(http["asymptote"]["q50"])
+        assert reply.verdict == http["verdict"]
+        for bad in (
+            forecast_pb2.FitRequest(),
+            forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=-1, pass_rate=0.5)]),
+            forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=0, pass_rate=0.5)]),
+            forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=1, pass_rate=float("nan"))]),
+            forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=1, pass_rate=0.5)], initial=7),
+        ):
+            with pytest.raises(grpc.RpcError) as refused:
+                stub.Fit(bad, timeout=10)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.Predict(forecast_pb2.PredictRequest(run="none", compute_device_hours=[1.0]), timeout=10)
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        channel.close()
+
+
+def test_a_watcher_sees_every_forecast_once(tmp_path: Path) -> None:
+    points = record()
+    with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path) as service:
+        publish_port(tmp_path / "demo", "trainer", page.port)
+        channel = open_channel(Rpc(port=service.grpc_port))
+        stub = forecast_pb2_grpc.ForecastStub(channel)
+        watch = stub.Watch(forecast_pb2.WatchRequest(run="demo"), timeout=60)
+        seen = []
+        for count, reading in enumerate(points[:8], start=1):
+            page.show(reading)
+            if count > 1:
+                seen.append(next(watch))
+        assert [reply.num_points for reply in seen] == list(range(2, 9))
+        prediction = stub.Predict(forecast_pb2.PredictRequest(run="demo", compute_device_hours=[0.3]), timeout=10)
+        over_http = service.client.get("/api/runs/demo/predict?compute=0.3").json()["predictions"][0]
+        assert prediction.predictions[0].pass_rate.quantile_50 == pytest.approx(over_http["reading"]["q50"])
+        watch.cancel()
+        channel.close()
+
+
+def test_a_port_in_use_and_an_unwritable_history_are_one_sentence(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    with TrainerPage() as page:
+        for forecaster, expected in (
+            ({"http_port": page.port}, f"forecaster.http_port = {page.port}"),
+            ({"http_port": 0, "history": "/proc/none/h.sqlite"}, "forecaster.history = /proc/none/h.sqlite"),
+        ):
+            config = run_file(tmp_path, SCRAPE, forecaster=forecaster)
+            result = subprocess.run(
+                [sys.executable, "-m", "rollcast.forecaster", "--config", str(config)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                env={"PYTHONPATH": "services", "PATH": "/usr/bin:/bin"},
+                cwd=Path(__file__).parents[2],
+            )
+            assert result.returncode == 2
+            assert result.stderr.strip().splitlines()[-1].startswith(expected)
+            assert "Traceback" not in result.stderr

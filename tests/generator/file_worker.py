@@ -1,0 +1,13 @@
+"""The generator's worker with one more method: load a version from a file, in place of wire 2."""
+
+from __future__ import annotations
+
+from rollcast.generator.worker import GeneratorWorker
+
+
+class FileWorker(GeneratorWorker):
+    def load_file(self, path: str) -> tuple[list[str], float]:
+        from safetensors.torch import load_file
+
+        self.model_runner.model.load_weights(load_file(path).items())
+        return self.step_observer.decoding(), self.step_observer.last_step_at

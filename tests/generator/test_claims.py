@@ -1,0 +1,280 @@
+"""Claiming, handing in and handing back over the in-memory wire 1, with an engine that has no model."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from rollcast.config.errors import UserError
+from rollcast.generator.claims import ClaimLoop, Slots
+from rollcast.generator.engine import EngineRequest
+from rollcast.generator.grading import Grader
+from rollcast.generator.weight_engine import GeneratorWeights
+from rollcast.rollouts.base import Delivery
+from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
+from rollcast.rollouts.records import GradingStatus, LengthBudget, PromptTask, Purpose, Sampling, StopReason
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.names import Metric
+from rollcast.weights.member import Surviving
+from rollcast.wire.version import PolicyVersion
+from tests.generator.scripted_engine import ScriptedEngine
+
+V1, V2 = PolicyVersion(1, 1), PolicyVersion(1, 2)
+SLOTS = Slots(total=8, train_rollouts=2, eval_rollouts=1, max_eval_share=0.5)
+
+
+def make_task(sequence: int, purpose: Purpose = Purpose.TRAIN, *, first_token: int = 5) -> PromptTask:
+    return PromptTask(
+        sequence=sequence,
+        incarnation=1,
+        purpose=purpose,
+        dataset="test",
+        prompt_id=str(sequence),
+        prompt_token_ids=np.asarray([first_token, 6, 7], dtype=np.int32),
+        num_rollouts=2 if purpose is Purpose.TRAIN else 1,
+        sampling=Sampling(),
+        length=LengthBudget(max_tokens=20),
+        verifier="arithmetic",
+        reference='"1"',
+    )
+
+
+@dataclasses.dataclass
+class Run:
+    """One generator and the trainer's end of its queue."""
+
+    engine: ScriptedEngine
+    claims: ClaimLoop
+    trainer: MemoryTrainerQueue
+    broker: MemoryBroker
+    exporter: Exporter
+
+    def count(self, metric: Metric, **labels: str) -> float:
+        return self.exporter.registry.get_sample_value(metric.name, {"run": "test", **labels}) or 0.0
+
+    def claimed(self, purpose: Purpose) -> int:
+        return len(self.trainer.outstanding().of(purpose).claims)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def advance_until_published(self, count: int) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        async with asyncio.timeout(10):
+            while len(deliveries) < count:
+                await self.engine.advance(1)
+                deliveries += self.trainer.read(100, 0.0)
+        return deliveries
+
+
+@asynccontextmanager
+async def generator(
+    engine: ScriptedEngine, broker: MemoryBroker | None = None, slots: Slots = SLOTS, owner: str = "g-1"
+) -> AsyncIterator[Run]:
+    broker = broker or MemoryBroker()
+    exporter = Exporter("test")
+    grader = Grader(engine.decode, exporter)
+    claims = ClaimLoop(
+        engine=engine,  # type: ignore[arg-type]
+        grader=grader,
+        open_queue=lambda name: MemoryGeneratorQueue(broker, name),
+        owner=owner,
+        slots=slots,
+        renew_seconds=0.05,
+        fence_patience_seconds=5.0,
+        exporter=exporter,
+    )
+    running = asyncio.create_task(claims.run())
+    try:
+        yield Run(engine, claims, MemoryTrainerQueue(broker), broker, exporter)
+    finally:
+        claims.stop_claiming()
+        await running
+        await claims.close()
+        grader.close()
+
+
+async def test_nothing_is_claimed_before_a_version_came() -> None:
+    async with generator(ScriptedEngine()) as run:
+        run.trainer.dispatch([make_task(1)])
+        await asyncio.sleep(0.7)
+        assert run.claimed(Purpose.TRAIN) == 0
+        await run.engine.apply(V1)
+        await run.until(lambda: run.claimed(Purpose.TRAIN) == 1)
+        assert run.trainer.outstanding().claims[1].first_version == V1
+
+
+async def test_groups_are_sampled_graded_and_published() -> None:
+    async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 4)) as run:
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(sequence) for sequence in range(1, 8)])
+        deliveries = await run.advance_until_published(7)
+        assert sorted(delivery.group.sequence for delivery in deliveries) == list(range(1, 8))
+        for group in (delivery.group for delivery in deliveries):
+            assert group.first_version == V1
+            assert group.generator == "g-1"
+            assert [rollout.index for rollout in group.rollouts] == [0, 1]
+            for rollout in group.rollouts:
+                assert rollout.token_ids.tolist() == [3, 4, 5, 6]
+                assert rollout.stop_reason is StopReason.END
+                assert rollout.grading_status is GradingStatus.OK
+                assert rollout.reward == 1.0
+        assert run.engine.most_running <= SLOTS.total
+        assert run.count(names.TOKENS, role="generator") == 7 * 2 * 4
+        assert run.count(names.GRADINGS, status="ok") == 14
+
+
+async def test_evaluation_comes_first_but_leaves_its_share_to_training() -> None:
+    async with generator(ScriptedEngine()) as run:
+        run.trainer.dispatch([make_task(sequence) for sequence in range(1, 20)])
+        run.trainer.dispatch([make_task(sequence, Purpose.EVAL) for sequence in range(100, 120)])
+        await run.engine.apply(V1)
+        await run.until(lambda: run.claims.num_running == SLOTS.total)
+        assert run.claimed(Purpose.EVAL) == 4
+        assert run.claimed(Purpose.TRAIN) == 2
+        await asyncio.sleep(0.6)
+        assert run.claims.num_running == SLOTS.total
+
+
+async def test_evaluation_takes_every_slot_when_no_training_waits() -> None:
+    async with generator(ScriptedEngine()) as run:
+        run.trainer.dispatch([make_task(sequence, Purpose.EVAL) for sequence in range(100, 120)])
+        await run.engine.apply(V1)
+        await run.until(lambda: run.claimed(Purpose.EVAL) == SLOTS.total)
+
+
+def test_a_share_smaller_than_one_prompt_still_lets_evaluation_through() -> None:
+    slots = Slots(total=8, train_rollouts=8, eval_rollouts=4, max_eval_share=0.1)
+    assert slots.eval_tasks(0, 0, training_waits=True) == 1
+    assert slots.eval_tasks(4, 4, training_waits=True) == 0
+    assert slots.train_tasks(4) == 0
+    with pytest.raises(UserError, match=r"generator.slots = 4: fewer than the 8 rollouts"):
+        Slots(total=4, train_rollouts=8, eval_rollouts=4, max_eval_share=0.5)
+
+
+async def test_a_drain_finishes_what_it_can_and_hands_the_rest_back() -> None:
+    """Rollouts of task 1 end soon, those of task 2 do not; another generator continues them token by token."""
+
+    def num_tokens(request: EngineRequest) -> int:
+        return 3 + (6 if request.token_ids[0] == 1 else 12)
+
+    broker = MemoryBroker()
+    async with generator(ScriptedEngine(num_tokens), broker) as run:
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(1, first_token=1), make_task(2, first_token=2)])
+        await run.until(lambda: run.engine.num_running == 4)
+        await run.engine.advance(2)
+        await run.engine.apply(V2)
+        run.claims.stop_claiming()
+        drained = asyncio.create_task(run.claims.drain(0.5, 5.0))
+        while not drained.done() and run.engine.running:
+            if max(len(running.versions) for running in run.engine.running) < 8:
+                await run.engine.advance(1)
+            await asyncio.sleep(0.01)
+        await drained
+        (finished,) = run.trainer.read(10, 0.0)
+        assert finished.group.sequence == 1
+        run.trainer.settle([finished.stream_id])
+        waiting = run.trainer.outstanding().waiting
+        assert {sequence: item.attempt for sequence, item in waiting.items()} == {2: 0}
+        assert waiting[2].first_version == V1
+        assert run.count(names.HAND_BACKS) == 1
+    async with generator(ScriptedEngine(num_tokens), broker, owner="g-2") as run:
+        await run.engine.apply(PolicyVersion(1, 3))
+        (delivery,) = await run.advance_until_published(1)
+        group = delivery.group
+        assert (group.sequence, group.attempt, group.hand_backs, group.generator) == (2, 0, 1, "g-2")
+        assert group.first_version == V1
+        for rollout in group.rollouts:
+            assert rollout.token_ids.tolist() == list(range(3, 15))
+            assert [(span.version.step, span.start, span.end) for span in rollout.version_spans] == [
+                (1, 0, 2),
+                (2, 2, 8),
+                (3, 8, 12),
+            ]
+            assert [(mark.position, mark.kept, mark.version.step) for mark in rollout.kv_marks] == [(8, 0, 3)]
+        assert len(set(run.engine.salts)) == 2, "continued rollouts must not share KV blocks"
+
+
+async def test_a_fenced_generator_forgets_its_tasks_and_returns_under_a_new_name() -> None:
+    async with generator(ScriptedEngine()) as run:
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(1)])
+        await run.until(lambda: run.claimed(Purpose.TRAIN) == 1)
+        run.trainer.fence("g-1", "silent")
+        weights = GeneratorWeights("g", run.engine, run.claims, run.exporter)  # type: ignore[arg-type]
+        owner = await weights.fenced("silent")
+        assert owner != "g-1"
+        await run.until(lambda: run.claimed(Purpose.TRAIN) == 1)
+        claim = run.trainer.outstanding().claims[1]
+        assert (claim.owner, claim.attempt) == (owner, 1)
+        await run.until(lambda: run.engine.num_running == 2)
+
+
+async def test_tasks_that_went_to_another_owner_are_dropped() -> None:
+    async with generator(ScriptedEngine()) as run:
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(1)])
+        await run.until(lambda: run.engine.num_running == 2)
+        run.trainer.retire([1])
+        await run.until(lambda: run.engine.num_running == 0)
+        assert run.count(names.REFUSED) == 1
+        assert run.claims.num_running == 0
+
+
+async def test_a_new_incarnation_restarts_rollouts_with_lost_tokens() -> None:
+    async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 6)) as run:
+        weights = GeneratorWeights("g", run.engine, run.claims, run.exporter)  # type: ignore[arg-type]
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(1)])
+        await run.until(lambda: run.engine.num_running == 2)
+        await run.engine.advance(2)
+        await run.engine.apply(V2)
+        await run.engine.advance(2)
+        await weights.incarnation_changed(2, [Surviving(1, 1)])
+        await run.until(lambda: run.engine.num_running == 0)
+        assert run.engine.version is None, "the weights that were held are lost too"
+        assert run.count(names.ABORTED) == 2
+        await run.engine.apply(PolicyVersion(2, 1))
+        (delivery,) = await run.advance_until_published(1)
+        assert delivery.group.versions == {PolicyVersion(2, 1)}
+        for rollout in delivery.group.rollouts:
+            assert rollout.token_ids.tolist() == list(range(3, 9))
+
+
+async def test_a_new_incarnation_leaves_surviving_rollouts_alone() -> None:
+    async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 6)) as run:
+        weights = GeneratorWeights("g", run.engine, run.claims, run.exporter)  # type: ignore[arg-type]
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(1)])
+        await run.until(lambda: run.engine.num_running == 2)
+        await run.engine.advance(2)
+        await weights.incarnation_changed(2, [Surviving(1, 1)])
+        await run.engine.apply(PolicyVersion(2, 2))
+        (delivery,) = await run.advance_until_published(1)
+        assert delivery.group.versions == {V1, PolicyVersion(2, 2)}
+        assert run.count(names.ABORTED) == 0
+
+
+async def test_a_prompt_the_engine_refuses_counts_as_a_failure() -> None:
+    async with generator(ScriptedEngine()) as run:
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(1, first_token=666)])
+        await run.until(lambda: 1 in run.trainer.outstanding().dead)
+        assert "unlucky prompt" in run.trainer.outstanding().dead[1].reason
+
+
+async def test_rollouts_of_one_prompt_share_its_blocks() -> None:
+    async with generator(ScriptedEngine()) as run:
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(1)])
+        await run.until(lambda: run.engine.num_running == 2)
+        assert run.engine.salts == ["1.1/1", "1.1/1"]

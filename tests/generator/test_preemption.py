@@ -1,0 +1,63 @@
+"""Too little KV memory and prompts in chunks: preemptions are counted, marked, and replayed exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rollcast.rollouts.records import LengthBudget
+from tests.generator.conftest import Versions, make_task, random_prompt, sample_all
+
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+
+TOLERANCE = 1e-4
+
+
+@pytest.fixture(scope="module")
+def more_engine_arguments() -> dict[str, Any]:
+    """Room for 23 blocks of 32 tokens, prefilled in chunks of at most 64 tokens for all requests together."""
+    return {"num_gpu_blocks_override": 24, "max_num_batched_tokens": 64, "max_num_seqs": 16}
+
+
+@pytest.mark.parametrize("kind", ["shared prompt", "two legs"])
+async def test_rebuilt_kv_is_marked_and_replayed(versions: Versions, kind: str) -> None:
+    budget = LengthBudget(max_tokens=250)
+    if kind == "two legs":
+        budget = LengthBudget(
+            max_tokens=250, interrupt_from=100, interrupt_to=140, answer_tokens=80, phrase=(30, 31, 32), seed=1
+        )
+    task = make_task(len(kind), random_prompt(len(kind), 90), budget, rollouts=12)
+    before = versions.engine.counts.preemptions
+    base = 100 * len(kind)
+    await versions.apply(base)
+    rollouts = await sample_all(versions, task, [None] * 12, [base + step for step in range(1, 8)], pause=0.08)
+    assert versions.engine.counts.preemptions > before
+    assert sum(rollout.preemptions for rollout in rollouts) > 0
+    marked = [rollout for rollout in rollouts if rollout.kv_marks]
+    assert marked
+    for rollout in rollouts:
+        assert versions.largest_gap(rollout, task) < TOLERANCE
+
+
+async def test_requests_without_a_token_are_submitted_again_at_an_update(
+    versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve prompts of 90 tokens take 17 steps of prefill: updates in that time meet prompts that are half done."""
+    submitted = 0
+    sample = versions.engine.sample
+
+    async def counted(request: Any) -> Any:
+        nonlocal submitted
+        submitted += 1
+        return await sample(request)
+
+    monkeypatch.setattr(versions.engine, "sample", counted)
+    await versions.apply(5000)
+    task = make_task(
+        9, random_prompt(9, 90), LengthBudget(max_tokens=20, interrupt_from=20, interrupt_to=20), rollouts=12
+    )
+    rollouts = await sample_all(versions, task, [None] * 12, list(range(5001, 5006)), pause=0.005)
+    assert submitted > 12
+    for rollout in rollouts:
+        assert versions.largest_gap(rollout, task) < TOLERANCE

@@ -1,0 +1,76 @@
+"""The observer reads from scheduler outputs which requests decode and where KV was rebuilt."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from rollcast.generator.steps import KvRebuild, StepObserver
+
+
+def scheduled(
+    tokens: dict[str, int],
+    *,
+    new: dict[str, tuple[int, int]] | None = None,
+    cached: dict[str, tuple[int, int]] | None = None,
+    resumed: set[str] = frozenset(),  # type: ignore[assignment]
+    preempted: set[str] = frozenset(),  # type: ignore[assignment]
+    finished: set[str] = frozenset(),  # type: ignore[assignment]
+) -> Any:
+    """new: id -> (prompt tokens, computed); cached: id -> (computed, output tokens)."""
+    return SimpleNamespace(
+        total_num_scheduled_tokens=sum(tokens.values()),
+        num_scheduled_tokens=tokens,
+        finished_req_ids=finished,
+        preempted_req_ids=preempted,
+        scheduled_new_reqs=[
+            SimpleNamespace(
+                req_id=name, prompt_token_ids=[7] * prompt, prefill_token_ids=None, num_computed_tokens=computed
+            )
+            for name, (prompt, computed) in (new or {}).items()
+        ],
+        scheduled_cached_reqs=SimpleNamespace(
+            req_ids=list(cached or {}),
+            resumed_req_ids=resumed,
+            num_computed_tokens=[computed for computed, _ in (cached or {}).values()],
+            num_output_tokens=[outputs for _, outputs in (cached or {}).values()],
+        ),
+    )
+
+
+def test_a_prompt_in_one_step_decodes_from_then_on() -> None:
+    observer = StepObserver()
+    observer.observe(scheduled({"a": 10}, new={"a": (10, 0)}))
+    assert observer.decoding() == ["a"]
+    observer.observe(scheduled({"a": 1}, cached={"a": (10, 1)}))
+    assert observer.decoding() == ["a"]
+    assert observer.num_steps == 2
+    observer.observe(scheduled({}, finished={"a"}))
+    assert observer.decoding() == []
+    assert observer.num_steps == 2
+
+
+def test_a_prompt_in_chunks_decodes_only_after_the_last() -> None:
+    observer = StepObserver()
+    observer.observe(scheduled({"a": 32}, new={"a": (100, 32)}))
+    assert observer.decoding() == []
+    observer.observe(scheduled({"a": 32}, cached={"a": (64, 0)}))
+    assert observer.decoding() == []
+    observer.observe(scheduled({"a": 4}, cached={"a": (96, 0)}))
+    assert observer.decoding() == ["a"]
+    assert observer.take_rebuilds() == []
+
+
+def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
+    observer = StepObserver()
+    observer.observe(scheduled({"a": 10, "b": 10}, new={"a": (10, 0), "b": (10, 0)}))
+    observer.observe(scheduled({"a": 1}, cached={"a": (10, 1)}, preempted={"b"}))
+    assert observer.decoding() == ["a"]
+    assert observer.num_preemptions == 1
+    # 10 prompt and 5 output tokens, of which the first 8 are found in the cache; two chunks.
+    observer.observe(scheduled({"a": 1, "b": 4}, cached={"a": (11, 2), "b": (8, 5)}, resumed={"b"}))
+    assert observer.decoding() == ["a"]
+    observer.observe(scheduled({"a": 1, "b": 3}, cached={"a": (12, 3), "b": (12, 5)}))
+    assert observer.decoding() == ["a", "b"]
+    assert observer.take_rebuilds() == [KvRebuild("b", 5, 8)]
+    assert observer.take_rebuilds() == []

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from rollcast.config.errors import UserError
+from rollcast.config.resolved import write_resolved
+from rollcast.config.run import RunConfig, load_run_config, parse_run_config
+from rollcast.local import preflight, run_folder
+from rollcast.local.embedded_redis import find_server, wait_until_ready, write_server_config
+
+
+def settings(tmp_path: Path, **changes: Any) -> RunConfig:
+    model = tmp_path / "model"
+    if not model.exists():
+        model.mkdir()
+        (model / "config.json").write_text("{}")
+        (model / "model.safetensors").write_bytes(b"0" * 1000)
+    data: dict[str, Any] = {
+        "run": "r",
+        "folder": str(tmp_path / "runs"),
+        "model": {"path": str(model)},
+        "redis": {"port": 0},
+        "rpc": {"port": 0},
+        "forecaster": {"http_port": 0},
+        "tasks": {"evaluation": {"num_prompts": 20}},
+    }
+    return parse_run_config({**data, **changes}, source="test")
+
+
+def taken_port() -> tuple[socket.socket, int]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    return listener, listener.getsockname()[1]
+
+
+def test_a_sound_run_passes_and_nothing_is_written(tmp_path: Path) -> None:
+    preflight.check(settings(tmp_path))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("spoil", ["config.json", "model.safetensors"])
+def test_a_model_without_its_files_is_named(tmp_path: Path, spoil: str) -> None:
+    config = settings(tmp_path)
+    (tmp_path / "model" / spoil).unlink()
+    with pytest.raises(UserError, match=rf"model\.path = {tmp_path}/model"):
+        preflight.check(config)
+
+
+def test_a_model_that_is_not_there_or_not_readable_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"model\.path = /no/such: config\.json cannot be read \(No such file"):
+        preflight.check(settings(tmp_path, model={"path": "/no/such"}))
+    (tmp_path / "model" / "config.json").write_text("{broken")
+    with pytest.raises(UserError, match="not JSON"):
+        preflight.check(settings(tmp_path))
+    (tmp_path / "model" / "config.json").unlink()
+    (tmp_path / "model" / "config.json").mkdir()
+    with pytest.raises(UserError, match="Is a directory"):
+        preflight.check(settings(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [
+        ("rpc", "port"),
+        ("trainer", "http_port"),
+        ("generator", "http_port"),
+        ("forecaster", "http_port"),
+        ("forecaster", "grpc_port"),
+    ],
+)
+def test_a_port_in_use_is_named_by_its_setting(tmp_path: Path, section: str, field: str) -> None:
+    listener, port = taken_port()
+    with listener, pytest.raises(UserError, match=rf"{section}\.{field} = {port}"):
+        preflight.check(settings(tmp_path, **{section: {field: port}}))
+
+
+def test_two_settings_cannot_share_a_port(tmp_path: Path) -> None:
+    listener, port = taken_port()
+    listener.close()
+    with pytest.raises(UserError, match=rf"forecaster\.http_port = {port}"):
+        preflight.check(settings(tmp_path, rpc={"port": port}, forecaster={"http_port": port}))
+    with pytest.raises(UserError, match="2 generators cannot share"):
+        preflight.check(settings(tmp_path, generator={"http_port": port}, local={"generators": 2}))
+
+
+def test_too_little_disk_is_told_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100 << 20))
+    with pytest.raises(UserError, match=r"100 MiB are free and 256 MiB are needed"):
+        preflight.check(settings(tmp_path))
+
+
+def test_an_external_redis_that_is_away_is_told(tmp_path: Path) -> None:
+    listener, port = taken_port()
+    listener.close()
+    with pytest.raises(UserError, match=rf"redis\.port = {port}: no Redis answers"):
+        preflight.check(settings(tmp_path, redis={"port": port, "timeout_seconds": 0.5}))
+
+
+def test_a_bad_data_row_is_told_before_anything_starts(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "1"}\n')
+    with pytest.raises(UserError, match="line 1: field 'answer'"):
+        preflight.check(settings(tmp_path, tasks={"dataset": {"kind": "jsonl", "name": "d", "path": str(rows)}}))
+
+
+def test_resolved_settings_have_ports_and_survive_the_resolved_file(tmp_path: Path) -> None:
+    config = preflight.resolve_ports(settings(tmp_path, redis={"port": 0, "password": "secret"}))
+    assert config.redis.port
+    assert config.rpc.port
+    write_resolved(config, tmp_path / "run.json")
+    assert load_run_config(tmp_path / "run.json") == config
+    assert (tmp_path / "run.json").stat().st_mode & 0o077 == 0
+
+
+def test_one_run_folder_has_one_owner_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "r"
+    program = (
+        "import sys; from pathlib import Path; from rollcast.local.run_folder import locked\n"
+        "with locked(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "locked\n"
+    with pytest.raises(UserError, match=f"process {other.pid} is running it"), run_folder.locked(folder):
+        pass
+    other.kill()
+    other.communicate(timeout=30)
+    with run_folder.locked(folder):  # the kernel gave a dead owner's lock back
+        pass
+
+
+def test_a_folder_that_holds_a_run_wants_resume(tmp_path: Path) -> None:
+    for name in ("redis", "ports"):
+        (tmp_path / name).mkdir()
+    run_folder.prepare(tmp_path, resume=False)
+    assert not (tmp_path / "redis").exists()
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "evaluations.jsonl").touch()
+    with pytest.raises(UserError, match="--resume"):
+        run_folder.prepare(tmp_path, resume=False)
+    run_folder.prepare(tmp_path, resume=True)
+    assert (tmp_path / "redis").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(UserError, match="cannot be written"), run_folder.locked(tmp_path / "r"):
+        pass
+
+
+def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "runs").touch()
+    with pytest.raises(UserError, match="cannot be written"), run_folder.locked(tmp_path / "runs" / "r"):
+        pass
+
+
+def test_the_embedded_server_keeps_its_data_and_wants_the_password(tmp_path: Path) -> None:
+    from rollcast.connections.redis import connect
+
+    redis = settings(tmp_path).redis
+    redis = redis.model_copy(update={"port": preflight.free_port("127.0.0.1"), "password": SecretStr('a "b" c')})
+    for value in (b"1", b"2"):
+        path = write_server_config(redis, tmp_path / "redis")
+        server = subprocess.Popen([str(find_server()), str(path)], stdout=subprocess.DEVNULL)
+        try:
+            wait_until_ready(redis)
+            client = connect(redis)
+            assert client.incr("counter") == int(value)
+            client.close()
+            with pytest.raises(UserError, match=r"redis\.password"):
+                wait_until_ready(redis.model_copy(update={"password": SecretStr("wrong")}))
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+    assert json.dumps(path.stat().st_mode & 0o077) == "0"

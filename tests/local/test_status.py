@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
+from rollcast.local.frozen_forecast import conclude, freeze, load_frozen
+from rollcast.local.status import EvaluationPoint, ForecastReading, RunStatus, StatusReader, surviving
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+
+
+def settings(tmp_path: Path) -> RunConfig:
+    data = {"run": "r", "folder": str(tmp_path), "model": {"path": "m"}, "budget": {"steps": 100}}
+    (tmp_path / "r").mkdir()
+    return parse_run_config(data, source="test")
+
+
+def append(path: Path, **record: Any) -> None:
+    append_text(path, json.dumps(record) + "\n")
+
+
+def append_text(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def evaluation(step: int, rate: float, incarnation: int = 1) -> dict[str, Any]:
+    return {
+        "incarnation": incarnation,
+        "step": step,
+        "compute_device_hours": step / 1000,
+        "pass_rate": rate,
+        "standard_error": 0.01,
+        "run": "r",
+    }
+
+
+def test_the_state_of_a_run_is_read_from_its_folder_alone(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    folder = config.run_folder
+    reader = StatusReader(config)
+    assert reader.read() == RunStatus(budget_share=0.0)
+    append(folder / "evaluations.jsonl", **evaluation(0, 0.2))
+    append(folder / "evaluations.jsonl", **evaluation(10, 0.4))
+    append_text(folder / "evaluations.jsonl", "torn\n[1]\n{}\n")
+    append(folder / "steps.jsonl", step=9, reward_mean=0.3, staleness_tokens={"0": 10, "1": 30})
+    append(folder / "steps.jsonl", step=10, reward_mean=0.5, staleness_tokens={"1": 5})
+    append_text(folder / "steps.jsonl", '{"step": 11, "rewa')
+    status = reader.read()
+    assert [(point.step, point.pass_rate) for point in status.evaluations] == [(0, 0.2), (10, 0.4)]
+    assert (status.step, status.reward_mean, status.budget_share) == (10, 0.5, 0.1)
+    assert status.staleness == {0: 10, 1: 35}
+    assert status.compute_device_hours == 0.01
+    append_text(folder / "steps.jsonl", 'rd_mean": 0.6}\n')
+    assert reader.read().step == 11
+
+
+def test_metrics_pages_are_read_where_services_publish_them(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    exporter = Exporter("r")
+    exporter.set(names.TRAINER_STEP, 7)
+    exporter.set(names.COMPUTE_STATE, 0.25, role="trainer")
+    exporter.set(names.COMPUTE_STATE, 0.5, role="generator")
+    exporter.set(names.GENERATORS, 2, state="ready")
+    exporter.add(names.TOKENS, 100, role="generator")
+    for quantile, value in (("0.05", 0.7), ("0.5", 0.8), ("0.95", 0.9)):
+        exporter.set(names.FORECAST_ASYMPTOTE, value, quantile=quantile)
+        exporter.set(names.FORECAST_HEADROOM, value - 0.6, quantile=quantile)
+        exporter.set(names.FORECAST_END, value - 0.05, quantile=quantile)
+    exporter.set(names.FORECAST_VERDICT, 0, verdict="too_early")
+    exporter.set(names.FORECAST_VERDICT, 1, verdict="forecastable")
+    listener = listen("127.0.0.1", 0, setting="port")
+    server = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener)
+    server.start()
+    try:
+        for service in ("trainer", "forecaster"):
+            publish_port(config.run_folder, service, server.port)
+        reader = StatusReader(config)
+        reader.read()
+        exporter.add(names.TOKENS, 1000, role="generator")
+        status = reader.read()
+    finally:
+        server.stop()
+    assert (status.step, status.compute_device_hours, status.generators_ready) == (7, 0.75, 2)
+    assert status.tokens_per_second is not None
+    assert status.tokens_per_second > 0
+    assert status.forecast is not None
+    assert status.forecast.verdict == "forecastable"
+    assert status.forecast.end == pytest.approx((0.65, 0.75, 0.85))
+    assert reader.read().forecast is None  # the services are gone: the folder is still read
+
+
+def test_points_of_lost_steps_give_way_to_the_next_incarnation() -> None:
+    def point(incarnation: int, step: int) -> EvaluationPoint:
+        return EvaluationPoint(incarnation, step, step / 10, 0.5, 0.1)
+
+    points = [point(1, 0), point(1, 8), point(1, 16), point(1, 24), point(2, 16), point(2, 24)]
+    assert surviving(points) == [point(1, 0), point(1, 8), point(2, 16), point(2, 24)]
+
+
+def status_at(share: float, rates: list[float], end: tuple[float, float, float] | None) -> RunStatus:
+    points = tuple(EvaluationPoint(1, 8 * i, i / 10, rate, 0.01) for i, rate in enumerate(rates))
+    forecast = ForecastReading("forecastable", (0.8, 0.9, 0.95), (0.1, 0.2, 0.3), end, 2.0)
+    return RunStatus(step=int(100 * share), budget_share=share, evaluations=points, forecast=forecast)
+
+
+def test_the_forecast_is_frozen_once_at_half_of_the_budget_and_held_against_the_end(tmp_path: Path) -> None:
+    end = (0.7, 0.8, 0.86)
+    assert freeze(tmp_path, status_at(0.49, [0.1, 0.3], end)) is None
+    assert freeze(tmp_path, status_at(0.5, [0.1, 0.3], None)) is None
+    frozen = freeze(tmp_path, status_at(0.52, [0.1, 0.3, 0.5], end))
+    assert frozen is not None
+    assert freeze(tmp_path, status_at(0.53, [0.1, 0.3, 0.5], (0.1, 0.2, 0.3))) is None
+    assert load_frozen(tmp_path) == frozen
+    result = conclude(tmp_path, status_at(1.0, [0.1, 0.3, 0.5, 0.84, 0.85, 0.86], end))
+    assert result is not None
+    assert result.measured == pytest.approx(0.85)
+    assert result.error == pytest.approx(-0.05)
+    assert result.last_value_error == pytest.approx(-0.35)
+    assert result.inside is True
+    assert result.gain_share_at_freeze == pytest.approx(0.4 / 0.75)
+    assert "error -0.050" in result.sentence()
+    assert json.loads((tmp_path / "result.json").read_text())["frozen"]["median"] == 0.8
+
+
+def test_a_forecast_that_came_too_late_is_not_counted(tmp_path: Path) -> None:
+    assert freeze(tmp_path, status_at(0.61, [0.1, 0.5], (0.7, 0.8, 0.86))) is None
+    result = conclude(tmp_path, status_at(1.0, [0.1, 0.5], None))
+    assert result is not None
+    assert result.error is None
+    assert "no forecast was ready" in result.sentence()
+    assert conclude(tmp_path, RunStatus()) is None

@@ -1,0 +1,194 @@
+"""The supervisor with stand-in scripts: real processes, really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+STAND_INS = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from rollcast.config.errors import UserError
+from rollcast.local.process import Command, ServiceSpec
+from rollcast.local.supervisor import ServiceLostError, Supervisor
+
+folder = Path(sys.argv[1])
+
+HEAD = "import os, signal, subprocess, sys, time; open(r'{}', 'a').write(f'{{os.getpid()}}\\\\n'); "
+
+def spec(name, program, stop_order=0, stop_seconds=5.0, count=1, **more):
+    head = HEAD.format(folder / f"{name}.pids")
+    command = Command((sys.executable, "-c", head + program), folder / f"{name}.log")
+    return ServiceSpec(name, (command,) * count, stop_order=stop_order, stop_seconds=stop_seconds, **more)
+
+SLEEP = "time.sleep(600)"
+NOTE = (
+    "signal.signal(signal.SIGTERM, lambda *_: (open(r'%s', 'a').write('{0}\\\\n'), sys.exit(0)));"
+    "time.sleep(600)" % (folder / "order")
+)
+"""
+
+
+def run_supervisor(folder: Path, specs: str, *, limit: int = 3) -> subprocess.Popen[str]:
+    """A supervisor in a process of its own; it prints its ending, or the error's type and text."""
+    program = STAND_INS + (
+        "report = lambda line: print('report:', line, flush=True)\n"
+        f"supervisor = Supervisor({specs}, restart_limit={limit}, report=report)\n"
+        "print('up', flush=True)\n"
+        "try:\n    print('ending:', supervisor.run(lambda: None), flush=True)\n"
+        "except (UserError, ServiceLostError) as error:\n    print(type(error).__name__, error, flush=True)\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def pids(folder: Path, name: str) -> list[int]:
+    path = folder / f"{name}.pids"
+    return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def assert_all_gone(folder: Path) -> None:
+    for path in folder.glob("*.pids"):
+        wait_for(lambda path=path: all(gone(int(line)) for line in path.read_text().splitlines()))
+
+
+def test_the_run_ends_when_the_trainer_does_and_nothing_stays(tmp_path: Path) -> None:
+    supervisor = run_supervisor(tmp_path, "[spec('redis', SLEEP), spec('trainer', 'time.sleep(0.5)')]")
+    output, _ = supervisor.communicate(timeout=60)
+    assert "ending: finished" in output
+    assert_all_gone(tmp_path)
+
+
+def test_a_killed_service_is_started_again_with_its_restart_arguments(tmp_path: Path) -> None:
+    note = f"open(os.path.join(r'{tmp_path}', 'arguments'), 'a').write(' '.join(sys.argv[1:]) + '.'); time.sleep(600)"
+    supervisor = run_supervisor(tmp_path, f"[spec('trainer', {note!r}, restart_arguments=('--resume',))]")
+    wait_for(lambda: (tmp_path / "arguments").exists())
+    os.kill(pids(tmp_path, "trainer")[0], signal.SIGKILL)
+    wait_for(lambda: (tmp_path / "arguments").read_text() == ".--resume.")
+    supervisor.send_signal(signal.SIGINT)
+    output, _ = supervisor.communicate(timeout=60)
+    assert "report: trainer killed by SIGKILL; starting it again" in output
+    assert "ending: interrupted" in output
+    assert_all_gone(tmp_path)
+
+
+def test_a_service_that_keeps_dying_ends_the_run_with_its_last_words(tmp_path: Path) -> None:
+    supervisor = run_supervisor(
+        tmp_path, "[spec('redis', SLEEP), spec('trainer', 'print(\"no luck\"); sys.exit(1)')]", limit=2
+    )
+    output, _ = supervisor.communicate(timeout=60)
+    assert "ServiceLostError trainer ended with exit code 1: no luck" in output
+    assert len(pids(tmp_path, "trainer")) == 3
+    assert_all_gone(tmp_path)
+
+
+def test_a_users_mistake_in_a_service_is_not_tried_again(tmp_path: Path) -> None:
+    program = "print('model.path = x: mend it'); sys.exit(2)"
+    supervisor = run_supervisor(tmp_path, f"[spec('redis', SLEEP), spec('trainer', {program!r})]")
+    output, _ = supervisor.communicate(timeout=60)
+    assert "UserError model.path = x: mend it" in output
+    assert len(pids(tmp_path, "trainer")) == 1
+    assert_all_gone(tmp_path)
+
+
+def test_the_run_goes_on_without_a_service_that_is_not_essential(tmp_path: Path) -> None:
+    supervisor = run_supervisor(
+        tmp_path, "[spec('forecaster', 'sys.exit(1)', essential=False), spec('trainer', 'time.sleep(2)')]", limit=0
+    )
+    output, _ = supervisor.communicate(timeout=60)
+    assert "forecaster ended with exit code 1" in output
+    assert "the run goes on without it" in output
+    assert "ending: finished" in output
+
+
+def test_when_one_rank_dies_all_are_started_again(tmp_path: Path) -> None:
+    supervisor = run_supervisor(tmp_path, "[spec('trainer', SLEEP, count=2)]")
+    wait_for(lambda: len(pids(tmp_path, "trainer")) == 2)
+    first = pids(tmp_path, "trainer")
+    os.kill(first[1], signal.SIGKILL)
+    wait_for(lambda: len(pids(tmp_path, "trainer")) == 4)
+    assert all(gone(pid) for pid in first)
+    supervisor.send_signal(signal.SIGTERM)
+    output, _ = supervisor.communicate(timeout=60)
+    assert "ending: interrupted" in output
+    assert_all_gone(tmp_path)
+
+
+def test_services_stop_in_order_and_a_deaf_one_is_killed_at_its_deadline(tmp_path: Path) -> None:
+    deaf = f"signal.signal(signal.SIGTERM, signal.SIG_IGN); open(r'{tmp_path}/deaf', 'w'); time.sleep(600)"
+    supervisor = run_supervisor(
+        tmp_path,
+        "[spec('redis', NOTE.format('redis'), 3), spec('trainer', NOTE.format('trainer'), 1), "
+        f"spec('generator', {deaf!r}, 0, stop_seconds=1.0)]",
+    )
+    wait_for(lambda: (tmp_path / "deaf").exists())
+    supervisor.send_signal(signal.SIGINT)
+    output, _ = supervisor.communicate(timeout=60)
+    assert "generator did not stop in time and was killed" in output
+    assert (tmp_path / "order").read_text().split() == ["trainer", "redis"]
+    assert_all_gone(tmp_path)
+
+
+def test_a_second_signal_kills_at_once(tmp_path: Path) -> None:
+    deaf = f"signal.signal(signal.SIGTERM, signal.SIG_IGN); open(r'{tmp_path}/deaf', 'w'); time.sleep(600)"
+    supervisor = run_supervisor(tmp_path, f"[spec('trainer', {deaf!r}, stop_seconds=500.0)]")
+    wait_for(lambda: (tmp_path / "deaf").exists())
+    supervisor.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    supervisor.send_signal(signal.SIGINT)
+    supervisor.communicate(timeout=60)
+    assert_all_gone(tmp_path)
+
+
+def test_services_do_not_outlive_a_killed_supervisor(tmp_path: Path) -> None:
+    supervisor = run_supervisor(tmp_path, "[spec('redis', SLEEP), spec('trainer', SLEEP, count=2)]")
+    wait_for(lambda: len(pids(tmp_path, "trainer")) == 2 and len(pids(tmp_path, "redis")) == 1)
+    supervisor.kill()
+    supervisor.communicate(timeout=10)
+    assert_all_gone(tmp_path)
+
+
+def test_what_a_killed_service_leaves_behind_is_killed(tmp_path: Path) -> None:
+    """An engine in its own session, as a generator's is, whose front end was killed."""
+    engine = f"import os, time; open(r'{tmp_path}/engine.pids', 'a').write(f'{{os.getpid()}}\\n'); time.sleep(600)"
+    front_end = f"subprocess.Popen([sys.executable, '-c', {engine!r}], start_new_session=True); time.sleep(600)"
+    supervisor = run_supervisor(tmp_path, f"[spec('generator', {front_end!r}), spec('trainer', SLEEP)]")
+    wait_for(lambda: len(pids(tmp_path, "engine")) == 1)
+    os.kill(pids(tmp_path, "generator")[0], signal.SIGKILL)
+    wait_for(lambda: gone(pids(tmp_path, "engine")[0]))
+    wait_for(lambda: len(pids(tmp_path, "engine")) == 2)
+    assert not gone(pids(tmp_path, "engine")[1])
+    supervisor.send_signal(signal.SIGINT)
+    supervisor.communicate(timeout=60)
+    assert_all_gone(tmp_path)
+
+
+@pytest.mark.parametrize("at", ["start", "finish"])
+def test_a_run_leaves_no_child_of_the_supervisor(tmp_path: Path, at: str) -> None:
+    trainer = "sys.exit(2)" if at == "start" else "time.sleep(0.3)"
+    supervisor = run_supervisor(tmp_path, f"[spec('redis', SLEEP), spec('trainer', {trainer!r})]")
+    supervisor.communicate(timeout=60)
+    assert_all_gone(tmp_path)

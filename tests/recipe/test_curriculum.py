@@ -1,0 +1,165 @@
+"""The curriculum as a state machine: order, permanent removal, resume without a lost or repeated prompt."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollcast.config.errors import UserError
+from rollcast.recipe.curriculum import Curriculum, History
+
+IDS = [f"math/{i}" for i in range(12)]
+
+# One action: draw, or observe (prompt index, correct, graded).
+actions = st.lists(
+    st.one_of(
+        st.just(None),
+        st.tuples(st.integers(0, 11), st.integers(0, 16), st.integers(0, 16)).filter(lambda a: a[1] <= a[2]),
+    ),
+    max_size=120,
+)
+
+
+def play(curriculum: Curriculum, script: list[tuple[int, int, int] | None]) -> list[str | None]:
+    drawn = []
+    for action in script:
+        if action is None:
+            drawn.append(curriculum.draw())
+        else:
+            curriculum.observe(IDS[action[0]], correct=action[1], graded=action[2])
+    return drawn
+
+
+@given(script=actions, seed=st.integers(0, 5), remove_at=st.sampled_from([None, 0.5, 0.9, 1.0]))
+def test_draws_follow_an_obvious_model(
+    script: list[tuple[int, int, int] | None], seed: int, remove_at: float | None
+) -> None:
+    """Removed prompts never come again; of the others each comes once per epoch."""
+    curriculum = Curriculum(IDS, seed=seed, remove_at=remove_at)
+    history: dict[str, list[int]] = {}
+    removed: set[str] = set()
+    seen_in_epoch: Counter[tuple[int, str]] = Counter()
+    for action in script:
+        if action is None:
+            prompt = curriculum.draw()
+            if len(removed) == len(IDS):
+                assert prompt is None
+                continue
+            assert prompt is not None
+            assert prompt not in removed
+            seen_in_epoch[curriculum.epoch, prompt] += 1
+            assert seen_in_epoch[curriculum.epoch, prompt] == 1
+        else:
+            prompt = IDS[action[0]]
+            curriculum.observe(prompt, correct=action[1], graded=action[2])
+            counts = history.setdefault(prompt, [0, 0])
+            counts[0] += action[1]
+            counts[1] += action[2]
+            if remove_at is not None and counts[1] and counts[0] / counts[1] >= remove_at:
+                removed.add(prompt)
+    assert curriculum.num_removed == len(removed)
+    for epoch in range(curriculum.epoch):
+        drawn = {prompt for (of, prompt) in seen_in_epoch if of == epoch}
+        assert drawn >= set(IDS) - removed, "an epoch ended before every remaining prompt came"
+
+
+@given(script=actions, cut=st.integers(0, 120), seed=st.integers(0, 5))
+def test_a_resumed_curriculum_continues_as_if_never_stopped(
+    script: list[tuple[int, int, int] | None], cut: int, seed: int
+) -> None:
+    whole = Curriculum(IDS, seed=seed)
+    expected = play(whole, script)
+    first = Curriculum(IDS, seed=seed)
+    before = play(first, script[:cut])
+    second = Curriculum(IDS, seed=seed)
+    second.restore(json.loads(json.dumps(first.state())))
+    assert before + play(second, script[cut:]) == expected
+    assert second.state() == whole.state()
+
+
+@given(
+    before=st.integers(0, 30),
+    after=st.integers(0, 30),
+    survivors=st.data(),
+    removed=st.sets(st.integers(0, 11), max_size=4),
+)
+@settings(deadline=None)
+def test_after_a_crash_no_prompt_of_an_epoch_is_lost_or_repeated(
+    before: int, after: int, survivors: st.DataObject, removed: set[int]
+) -> None:
+    """Draws made after the checkpoint either survive as tasks and are skipped, or are drawn again."""
+    curriculum = Curriculum(IDS, seed=1)
+    for i in removed:
+        curriculum.observe(IDS[i], correct=16, graded=16)
+    for _ in range(before):
+        curriculum.draw()
+    checkpoint = curriculum.state()
+    lost_history = [curriculum.draw() for _ in range(after)]
+    kept = survivors.draw(st.lists(st.booleans(), min_size=after, max_size=after))
+    surviving = [prompt for prompt, keep in zip(lost_history, kept, strict=True) if keep and prompt]
+
+    resumed = Curriculum(IDS, seed=1)
+    resumed.restore(checkpoint)
+    resumed.skip(surviving)
+    checkpoint_again = resumed.state()
+    resumed = Curriculum(IDS, seed=1)
+    resumed.restore(checkpoint_again)
+    drawn = surviving + [resumed.draw() for _ in range(after - len(surviving))]
+    assert Counter(drawn) == Counter(lost_history)
+
+
+def test_epochs_are_different_permutations_and_seeds_differ() -> None:
+    curriculum = Curriculum(IDS, seed=0)
+    epochs = [[curriculum.draw() for _ in IDS] for _ in range(4)]
+    assert all(sorted(map(str, epoch)) == sorted(IDS) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+    assert Curriculum(IDS, seed=1).draw() != Curriculum(IDS, seed=2).draw()
+
+
+def test_the_order_is_the_same_on_every_machine() -> None:
+    curriculum = Curriculum(IDS, seed=7)
+    drawn = [curriculum.draw() for _ in range(6)]
+    assert drawn == ["math/10", "math/5", "math/0", "math/9", "math/8", "math/3"]
+
+
+def test_removal_uses_the_whole_history_and_is_permanent() -> None:
+    curriculum = Curriculum(["a", "b"], seed=0)
+    curriculum.observe("a", correct=10, graded=16)
+    curriculum.observe("a", correct=16, graded=16)  # 26/32
+    assert curriculum.num_removed == 0
+    for _ in range(3):
+        curriculum.observe("a", correct=16, graded=16)
+    assert curriculum.pass_rate("a") == 74 / 80
+    assert curriculum.num_removed == 1
+    curriculum.observe("a", correct=0, graded=16)  # a late group does not bring it back
+    assert {curriculum.draw() for _ in range(5)} == {"b"}
+    assert curriculum.history["a"] == History(correct=74, graded=96, evaluations=6)
+
+
+def test_exactly_the_threshold_is_removed() -> None:
+    curriculum = Curriculum(["a", "b"], seed=0)
+    curriculum.observe("a", correct=27, graded=30)
+    assert curriculum.num_removed == 1
+
+
+def test_a_group_without_a_verdict_changes_nothing() -> None:
+    curriculum = Curriculum(["a"], seed=0)
+    curriculum.observe("a", correct=0, graded=0)
+    assert curriculum.pass_rate("a") is None
+    assert curriculum.draw() == "a"
+
+
+def test_mistakes_of_the_user_are_named() -> None:
+    with pytest.raises(UserError, match="'a' occurs more than once"):
+        Curriculum(["a", "b", "a"], seed=0)
+    with pytest.raises(UserError, match="holds no prompt"):
+        Curriculum([], seed=0)
+    state = Curriculum(["a", "b"], seed=0).state()
+    with pytest.raises(UserError, match="prompts differ"):
+        Curriculum(["b", "a"], seed=0).restore(state)
+    with pytest.raises(UserError, match="seed: 0"):
+        Curriculum(["a", "b"], seed=1).restore(state)

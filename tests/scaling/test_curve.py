@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollcast.scaling.curve import Curve, sigmoid
+
+finite = st.floats(0.01, 0.99)
+
+
+@given(
+    initial=finite, gain=finite, exponent=st.floats(0.1, 8), midpoint=st.floats(1e-3, 1e6), ratio=st.floats(0.01, 100)
+)
+def test_sigmoid_equals_equation_1(initial: float, gain: float, exponent: float, midpoint: float, ratio: float) -> None:
+    asymptote = initial + (1 - initial) * gain
+    compute = ratio * midpoint
+    expected = initial + (asymptote - initial) / (1 + (midpoint / compute) ** exponent)
+    assert sigmoid(compute, initial, asymptote, exponent, midpoint) == pytest.approx(expected, rel=1e-9)
+    assert sigmoid(midpoint, initial, asymptote, exponent, midpoint) == pytest.approx((initial + asymptote) / 2)
+
+
+def test_sigmoid_is_the_initial_rate_at_zero_and_the_asymptote_far_out() -> None:
+    assert sigmoid(0.0, 0.2, 0.7, 1.5, 10.0) == pytest.approx(0.2)
+    assert sigmoid(1e300, 0.2, 0.7, 5.0, 10.0) == pytest.approx(0.7)
+
+
+def test_points_are_sorted_and_bad_ones_counted() -> None:
+    curve = Curve.from_points(
+        [3.0, 1.0, math.nan, 2.0, 0.0, 4.0], [0.3, 0.1, 0.5, math.inf, 0.05, 0.4], [0.01, 0.02, 0.03, 0.04, 0.05, 0.0]
+    )
+    assert curve.compute.tolist() == [1.0, 3.0, 4.0]
+    assert curve.pass_rate.tolist() == [0.1, 0.3, 0.4]
+    assert curve.dropped == 2
+    assert curve.initial == pytest.approx(0.05)
+    assert curve.initial_standard_error == pytest.approx(0.05)
+    assert curve.standard_error is not None
+    assert curve.standard_error.tolist() == [0.02, 0.01, 0.015]
+
+
+@pytest.mark.parametrize(
+    ("compute", "pass_rate", "message"),
+    [
+        ([1.0, 2.0], [0.5], "2 compute values but 1 pass rates"),
+        ([0.0], [0.5], "no finite point"),
+        ([], [], "no finite point"),
+        ([-1.0], [0.5], "negative"),
+        ([1.0], [54.0], "divide percentages"),
+    ],
+)
+def test_a_bad_curve_is_refused_in_one_sentence(compute: list[float], pass_rate: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Curve.from_points(compute, pass_rate)
+
+
+def test_a_window_keeps_the_measured_start_and_refuses_to_be_empty() -> None:
+    curve = Curve.from_points([0, 1, 2, 3], [0.1, 0.2, 0.3, 0.4], [0.01] * 4)
+    part = curve.window(1.5)
+    assert part.compute.tolist() == [2, 3]
+    assert part.initial == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="no point between"):
+        curve.window(10.0)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rollcast.scaling.curve import Curve, sigmoid
+from rollcast.scaling.forecast import Forecast
+from rollcast.scaling.posterior import fit
+
+
+def forecast_of(stop: float, noise: float = 0.01) -> Forecast:
+    compute = np.linspace(stop / 40, stop, 40)
+    pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + noise * np.random.default_rng(0).standard_normal(40)
+    return fit(Curve.from_points(compute, pass_rate))
+
+
+def test_compute_to_target_inverts_the_law_draw_by_draw() -> None:
+    forecast = forecast_of(3.0)
+    draws = forecast.draws
+    target = 0.6
+    reached = [
+        float(mid * ((target - low) / (high - target)) ** (1 / slope)) if high > target else np.inf
+        for low, high, slope, mid in zip(
+            draws.initial, draws.asymptote, draws.exponent, np.exp(draws.log_midpoint), strict=True
+        )
+    ]
+    assert forecast.compute_to_target(target)[1] == pytest.approx(np.median(reached), rel=0.01)
+    assert forecast.compute_to_target(0.999)[1] == np.inf
+    assert forecast.compute_to_target(0.0)[1] == 0
+    with pytest.raises(ValueError, match="no pass rate"):
+        forecast.compute_to_target(60)
+
+
+def test_gain_and_headroom_are_differences_of_the_law() -> None:
+    forecast = forecast_of(3.0)
+    mean, low, high = forecast.expected_gain(3.0, 6.0)
+    assert low < mean < high
+    assert mean == pytest.approx(float(sigmoid(6, 0.2, 0.7, 1.7, 1) - sigmoid(3, 0.2, 0.7, 1.7, 1)), abs=0.02)
+    assert forecast.headroom()[1] == pytest.approx(0.7 - float(sigmoid(3.0, 0.2, 0.7, 1.7, 1.0)), abs=0.03)
+
+
+def test_a_reading_is_less_certain_than_the_law_and_noise_widens_it() -> None:
+    forecast = forecast_of(3.0)
+    law, own, rough = (
+        np.ptp(q[:, 0])
+        for q in (
+            forecast.pass_rate([6.0]),
+            forecast.predictive([6.0]),
+            forecast.predictive([6.0], standard_error=0.05),
+        )
+    )
+    assert law < own < rough
+
+
+def test_profile_of_the_asymptote_agrees_with_its_quantiles() -> None:
+    forecast = forecast_of(1.0)
+    nodes, density = forecast.asymptote_profile()
+    cumulative = np.concatenate([[0], np.cumsum(0.5 * (density[1:] + density[:-1]) * np.diff(nodes))])
+    assert cumulative[-1] == pytest.approx(1.0)
+    assert np.interp(0.5, cumulative, nodes) == pytest.approx(forecast.asymptote([0.5])[0], abs=0.02)
+
+
+def test_intervals_narrow_as_the_curve_bends() -> None:
+    widths = [np.ptp(forecast_of(stop).asymptote()) for stop in (0.3, 1.0, 3.0, 10.0)]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] > 0.3
+    assert widths[-1] < 0.05

@@ -1,0 +1,129 @@
+"""The grid posterior against dense numerical integration, and recovery of known settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollcast.scaling.curve import Curve, sigmoid
+from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
+
+
+def simulate(seed: int, count: int = 60, noise: float = 0.005, stop: float = 5.0) -> Curve:
+    compute = np.linspace(stop / count, stop, count)
+    pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + noise * np.random.default_rng(seed).standard_normal(count)
+    return Curve.from_points(compute, pass_rate.clip(0, 1))
+
+
+def brute_force_quantiles(curve: Curve, prior: Prior, noise: float, drift: float, at: float) -> tuple[float, ...]:
+    """Quantiles of A and of R(at) by summing likelihood times prior over a 4-D lattice, with a full covariance."""
+    log_compute = np.log(curve.compute)
+    covariance = noise**2 * np.eye(len(curve)) + drift**2 * np.exp(
+        -np.abs(log_compute[:, None] - log_compute) / prior.drift_length
+    )
+    inverse = np.linalg.inv(covariance)
+    initial = np.linspace(0, 1, 61)[:, None]
+    asymptote = np.linspace(0, 1, 81)
+    log_weight, pass_rate = [], []
+    inside = (initial < asymptote) & (initial >= 0)
+    linear = -0.5 * ((initial - prior.initial[0]) / prior.initial[1]) ** 2
+    linear = linear - 0.5 * ((asymptote - prior.asymptote[0]) / prior.asymptote[1]) ** 2
+    for log_exponent in prior.log_exponent[0] + prior.log_exponent[1] * np.linspace(-3, 3, 25):
+        for log_midpoint in log_compute[-1] + prior.log_midpoint[0] + prior.log_midpoint[1] * np.linspace(-3, 3, 41):
+            law = sigmoid(
+                curve.compute, initial[..., None], asymptote[:, None], np.exp(log_exponent), np.exp(log_midpoint)
+            )
+            residual = curve.pass_rate - law
+            log_likelihood = -0.5 * np.einsum("abi,ij,abj->ab", residual, inverse, residual, optimize=True)
+            log_prior = -0.5 * ((log_exponent - prior.log_exponent[0]) / prior.log_exponent[1]) ** 2
+            log_prior -= 0.5 * ((log_midpoint - log_compute[-1] - prior.log_midpoint[0]) / prior.log_midpoint[1]) ** 2
+            log_weight.append(np.where(inside, log_likelihood + linear + log_prior, -np.inf))
+            pass_rate.append(sigmoid(at, initial, asymptote, np.exp(log_exponent), np.exp(log_midpoint)))
+    weight = np.exp(np.array(log_weight) - np.max(log_weight))
+    answers = []
+    for values in (np.broadcast_to(asymptote, weight.shape), np.array(pass_rate)):
+        order = np.argsort(values, axis=None)
+        cumulative = np.cumsum(weight.ravel()[order])
+        positions = np.searchsorted(cumulative / cumulative[-1], [0.05, 0.5, 0.95])
+        answers.extend(float(v) for v in values.ravel()[order][positions])
+    return tuple(answers)
+
+
+@pytest.mark.parametrize("stop", [0.7, 3.0])
+def test_posterior_matches_dense_integration(stop: float) -> None:
+    curve = simulate(seed=3, count=8, noise=0.03, stop=stop)
+    prior = replace(
+        DEFAULT_PRIOR, log_noise=(float(np.log(0.03)), 1e-3), drift=(0.01,), drift_weight=(1.0,), initial=(0.3, 0.2)
+    )
+    forecast = fit(curve, FitOptions(prior=prior, exclude_before=0.0, robust=False))
+    expected = brute_force_quantiles(curve, prior, 0.03, 0.01, at=2 * stop)
+    found = [*forecast.asymptote(), *forecast.pass_rate([2 * stop])[:, 0]]
+    assert found == pytest.approx(expected, abs=0.02)
+
+
+def test_known_settings_are_recovered() -> None:
+    forecast = fit(simulate(seed=0, count=200, noise=0.003, stop=10.0))
+    assert forecast.asymptote([0.5])[0] == pytest.approx(0.7, abs=0.01)
+    assert forecast.exponent([0.5])[0] == pytest.approx(1.7, abs=0.15)
+    assert forecast.midpoint([0.5])[0] == pytest.approx(1.0, rel=0.05)
+    assert forecast.initial([0.5])[0] == pytest.approx(0.2, abs=0.02)
+    assert forecast.best.asymptote == pytest.approx(0.7, abs=0.01)
+
+
+def test_intervals_cover_at_about_their_rate() -> None:
+    hits = 0
+    for seed in range(100):
+        low, high = fit(simulate(seed, count=20, noise=0.02, stop=1.5)).pass_rate([4.0], (0.05, 0.95))[:, 0]
+        hits += low <= sigmoid(4.0, 0.2, 0.7, 1.7, 1.0) <= high
+    assert hits >= 83
+
+
+def test_a_measured_start_narrows_the_initial_rate() -> None:
+    curve = simulate(seed=1, count=10, noise=0.02)
+    measured = Curve.from_points(np.r_[0, curve.compute], np.r_[0.2, curve.pass_rate])
+    free, told = fit(curve).initial([0.05, 0.95]), fit(measured).initial([0.05, 0.95])
+    assert told[1] - told[0] < 0.5 * (free[1] - free[0])
+    assert fit(curve, FitOptions(initial=0.25)).initial() == pytest.approx([0.25] * 3, abs=1e-3)
+
+
+def test_an_outlier_hardly_moves_a_robust_fit() -> None:
+    curve = simulate(seed=2)
+    bad = curve.pass_rate.copy()
+    bad[40] = 0.1
+    spoiled = Curve.from_points(curve.compute, bad)
+    assert fit(spoiled).asymptote([0.5])[0] == pytest.approx(fit(curve).asymptote([0.5])[0], abs=0.01)
+
+
+def test_points_before_the_cut_are_left_out_and_counted() -> None:
+    forecast = fit(simulate(seed=0), FitOptions(exclude_before=1.0))
+    assert forecast.excluded == int(np.sum(forecast.curve.compute < 1.0))
+    with pytest.raises(ValueError, match="no point between"):
+        fit(simulate(seed=0), FitOptions(exclude_before=100.0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    points=st.lists(st.tuples(st.floats(1e-6, 1e6), st.floats(0, 1)), min_size=1, max_size=30),
+    error=st.one_of(st.none(), st.floats(1e-6, 0.5)),
+)
+def test_any_curve_gives_finite_ordered_answers(points: list[tuple[float, float]], error: float | None) -> None:
+    compute, pass_rate = zip(*points, strict=True)
+    curve = Curve.from_points(compute, pass_rate, None if error is None else [error] * len(points))
+    forecast = fit(curve)
+    last = float(curve.compute[-1])
+    for answer in (
+        forecast.asymptote(),
+        forecast.initial(),
+        forecast.pass_rate([last, 10 * last]).T.ravel()[:3],
+        forecast.predictive([2 * last])[:, 0],
+    ):
+        assert np.all(np.isfinite(answer))
+        assert np.all((answer >= 0) & (answer <= 1))
+        assert np.all(np.diff(answer) >= 0)
+    assert np.all(np.diff(forecast.pass_rate(np.geomspace(last / 10, 10 * last, 7)), axis=1) >= -1e-12)
+    assert forecast.verdict.reason

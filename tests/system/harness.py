@@ -1,0 +1,167 @@
+"""A whole run as processes, without the supervisor: Redis, one trainer, generators; each can be killed or frozen."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import redis
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from rollcast.local.embedded_redis import find_server
+
+STOP_SECONDS = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(condition: Callable[[], Any], seconds: float, what: str, every: float = 0.1) -> Any:
+    """The first true value of `condition`; fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(every)
+    raise AssertionError(f"{what} did not happen within {seconds:.0f} s")
+
+
+class System:
+    """`with System(folder, settings) as system`: everything it started is ended at exit, by process id."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        self.folder = folder
+        self.redis_port = free_port()
+        self.settings = settings | {
+            "folder": str(folder),
+            "redis": {"port": self.redis_port} | settings.get("redis", {}),
+            "rpc": {"port": free_port()},
+        }
+        self.run_folder = folder / settings["run"]
+        self.config = folder / "run.yaml"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.ended: set[str] = set()
+        """Ended by the test on purpose."""
+
+    def __enter__(self) -> System:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(yaml.safe_dump(self.settings))
+        self.start_redis()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        deadline = time.monotonic() + 20.0
+        for process in self.processes.values():
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(10)
+
+    def _start(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
+        self.ended.discard(name)
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | (environment or {}),
+            )
+
+    def start_redis(self) -> None:
+        data = self.folder / "redis"
+        data.mkdir(exist_ok=True)
+        command = [str(find_server()), "--port", str(self.redis_port), "--dir", str(data)]
+        self._start("redis", [*command, "--appendonly", "yes", "--appendfsync", "everysec", "--bind", "127.0.0.1"])
+        wait_for(self._redis_answers, 20, "Redis")
+
+    def _redis_answers(self) -> bool:
+        try:
+            with redis.Redis(port=self.redis_port) as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+    def start_trainer(self, *, resume: bool = False) -> None:
+        arguments = ["--config", str(self.config), *(["--resume"] if resume else [])]
+        self._start("trainer", [sys.executable, "-m", "rollcast.trainer", *arguments])
+
+    def start_generator(self, name: str) -> None:
+        self._start(name, [sys.executable, "-m", "rollcast.generator", "--config", str(self.config), "--name", name])
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to the process and all its children (vLLM has an engine process)."""
+        os.killpg(self.processes[name].pid, number)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to the whole process group, as a lost pod."""
+        self.ended.add(name)
+        self.signal(name, signal.SIGKILL)
+        self.processes[name].wait(20)
+
+    def terminate(self, name: str) -> int:
+        """SIGTERM to the process itself, as Kubernetes does; returns the exit code."""
+        self.ended.add(name)
+        self.processes[name].terminate()
+        return self.processes[name].wait(STOP_SECONDS)
+
+    def lines(self, file: str) -> list[dict[str, Any]]:
+        path = self.run_folder / file
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        return self.lines("steps.jsonl")
+
+    @property
+    def last_step(self) -> int:
+        return int(self.steps[-1]["step"]) if self.steps else 0
+
+    def wait_step(self, step: int, seconds: float) -> None:
+        wait_for(lambda: self._all_alive() and self.last_step >= step, seconds, f"step {step}")
+
+    def wait_end(self, seconds: float) -> int:
+        return self.processes["trainer"].wait(seconds)
+
+    def _all_alive(self) -> bool:
+        """Whoever was not ended by the test must be running, or have ended well."""
+        for name, process in self.processes.items():
+            code = process.poll()
+            assert code in (None, 0) or name in self.ended, f"{name} ended with {code}:\n{self.log(name)[-3000:]}"
+        return True
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def metrics(self, service: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+        """Samples of a service's /metrics: (name, labels without run) -> value."""
+        port = int((self.run_folder / "ports" / service).read_text())
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5.0).text
+        return {
+            (sample.name, tuple(sorted((k, v) for k, v in sample.labels.items() if k != "run"))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    def groups(self, outcome: str) -> float:
+        return self.metrics("trainer").get(("rollcast_groups_total", (("outcome", outcome),)), 0.0)

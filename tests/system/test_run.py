@@ -1,0 +1,50 @@
+"""A whole small run through the real system: vLLM, Redis, trainer, weights in flight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.harness import System
+
+pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(400)]
+
+
+def test_a_run_from_start_to_exported_model(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with System(tmp_path, settings) as system:
+        system.start_trainer()
+        system.start_generator("g0")
+        system.wait_step(10, 240)
+        metrics = system.metrics("trainer")
+        generator = system.metrics("generator-g0")
+        assert system.wait_end(120) == 0, system.log("trainer")[-3000:]
+
+    assert [line["step"] for line in system.steps] == list(range(1, 13))
+    evaluations = {line["step"]: line for line in system.lines("evaluations.jsonl")}
+    assert set(evaluations) == {0, 5, 10, 12}
+    for point in evaluations.values():
+        assert point["samples"] == 32 * 4
+        assert point["missing_prompts"] == 0
+    assert evaluations[12]["compute_device_hours"] > evaluations[5]["compute_device_hours"] > 0
+
+    staleness = {int(age): tokens for line in system.steps for age, tokens in line["staleness_tokens"].items()}
+    assert max(staleness) <= 4, "a token older than k was trained on"
+    assert max(line["logprob_gap_max"] for line in system.steps if list(line["staleness_tokens"]) == ["0"]) < 1e-3
+    outcomes = {labels[0][1]: value for (name, labels), value in metrics.items() if name == "rollcast_groups_total"}
+    assert outcomes.get("used", 0) > 0
+    assert not {"refused", "dead", "stale", "redone", "duplicate", "lost_version"} & {
+        outcome for outcome, count in outcomes.items() if count
+    }
+    assert generator.get(("rollcast_preemptions_total", ()), 0) == 0
+
+    from transformers import AutoModelForCausalLM
+
+    trained = AutoModelForCausalLM.from_pretrained(system.run_folder / "model")
+    start = AutoModelForCausalLM.from_pretrained(settings["model"]["path"])
+    moved = [
+        (before - after).abs().max().item()
+        for before, after in zip(start.parameters(), trained.parameters(), strict=True)
+    ]
+    assert max(moved) > 1e-4, "the weights did not change"

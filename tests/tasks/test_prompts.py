@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
+
+from rollcast.config.errors import UserError
+from rollcast.config.tasks import ArithmeticDataset, Evaluation, JsonlDataset, Tasks
+from rollcast.tasks.prompts import Prompt, load, normalise
+from rollcast.tasks.tokens import tokenize_prompts
+from rollcast.tasks.verifiers import grade
+
+
+def arithmetic_tasks(size: int = 300, held_out: int = 60, max_digits: int = 4) -> Tasks:
+    return Tasks(
+        dataset=ArithmeticDataset(size=size, max_digits=max_digits), evaluation=Evaluation(num_prompts=held_out)
+    )
+
+
+def jsonl_tasks(path: Path, held_out: int = 1, **settings: str) -> Tasks:
+    return Tasks(dataset=JsonlDataset(name="rows", path=path, **settings), evaluation=Evaluation(num_prompts=held_out))
+
+
+def write_rows(path: Path, rows: list[object]) -> Path:
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+def test_arithmetic_prompts_are_distinct_sums_of_the_asked_number() -> None:
+    split = load(arithmetic_tasks())
+    assert (len(split.train), len(split.held_out)) == (300, 60)
+    assert len({prompt.text for prompt in split.train + split.held_out}) == 360
+    for prompt in split.train[:50]:
+        a, b = prompt.text.removesuffix("=").split("+")
+        assert grade(prompt.verifier, f"|{int(a) + int(b)}", prompt.reference).status == "ok"
+
+
+def test_the_split_is_the_same_for_the_same_seed_and_another_for_another() -> None:
+    first, again, other = (load(arithmetic_tasks(), seed=seed) for seed in (3, 3, 4))
+    assert first == again
+    assert first.held_out != other.held_out
+
+
+def test_too_many_prompts_of_too_few_digits_is_a_users_mistake() -> None:
+    with pytest.raises(UserError, match=r"size = 300: only 100 different"):
+        load(arithmetic_tasks(max_digits=1))
+
+
+words = st.text(alphabet="aAbB ①1\t", min_size=1, max_size=4).filter(lambda text: text.strip() != "")
+
+
+@given(texts=st.lists(words, min_size=2, max_size=40), seed=st.integers(0, 5))
+def test_no_text_stands_on_both_sides_and_nothing_is_lost(
+    texts: list[str], seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    distinct = {normalise(text) for text in texts}
+    path = write_rows(
+        tmp_path_factory.mktemp("rows") / "rows.jsonl", [{"prompt": text, "answer": "x"} for text in texts]
+    )
+    if len(distinct) < 2:
+        with pytest.raises(UserError, match="num_prompts"):
+            load(jsonl_tasks(path), seed=seed)
+        return
+    split = load(jsonl_tasks(path), seed=seed)
+    train, held_out = ({normalise(prompt.text) for prompt in side} for side in (split.train, split.held_out))
+    assert train.isdisjoint(held_out)
+    assert train | held_out == distinct
+    assert len(split.train) + len(split.held_out) + split.skipped.get("duplicate", 0) == len(texts)
+
+
+def test_reordered_and_added_rows_leave_held_out_prompts_out(tmp_path: Path) -> None:
+    rows: list[object] = [{"prompt": f"p{i}", "answer": i} for i in range(50)]
+    before = load(jsonl_tasks(write_rows(tmp_path / "a.jsonl", rows), held_out=10))
+    after = load(jsonl_tasks(write_rows(tmp_path / "b.jsonl", rows[::-1]), held_out=10))
+    assert {p.id for p in before.held_out} == {p.id for p in after.held_out}
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ({"prompt": "x"}, r"line 3: field 'answer' is missing or empty \(the row has 'prompt'\)"),
+        ({"question": "x", "answer": "y"}, r"line 3: field 'prompt'"),
+        ({"prompt": "", "answer": "y"}, r"line 3: field 'prompt'"),
+        ("{broken", r"line 3: not a JSON object"),
+        ("[1]", r"line 3: holds list"),
+        ("[" * 100_000, r"line 3: not a JSON object"),
+    ],
+)
+def test_a_bad_row_is_named_by_file_line_and_field(tmp_path: Path, row: object, complaint: str) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", [{"prompt": "a", "answer": "1"}, "", row])
+    with pytest.raises(UserError, match=complaint) as caught:
+        load(jsonl_tasks(path))
+    assert str(path) in str(caught.value)
+
+
+def test_an_unreadable_file_a_bad_template_and_an_unknown_verifier_are_named(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", [{"prompt": "a", "answer": "1"}, {"prompt": "b", "answer": "2"}])
+    with pytest.raises(UserError, match=r"tasks\.dataset\.path .*No such file"):
+        load(jsonl_tasks(tmp_path / "absent.jsonl"))
+    with pytest.raises(UserError, match=r"tasks\.dataset\.template"):
+        load(jsonl_tasks(path, template="solve it"))
+    with pytest.raises(UserError, match=r"tasks\.dataset\.verifier"):
+        load(jsonl_tasks(path, verifier="no-such"))
+
+
+def test_the_template_and_the_fields_of_a_file_are_used(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "r.jsonl", [{"q": "{x} 1?", "a": 1}, {"q": "2?", "a": 2}])
+    split = load(jsonl_tasks(path, prompt_field="q", answer_field="a", template="Q: {prompt}\nA:"))
+    prompts = {prompt.text: prompt.reference for prompt in split.train + split.held_out}
+    assert prompts == {"Q: {x} 1?\nA:": "1", "Q: 2?\nA:": "2"}
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    vocabulary = {"<pad>": 0, "<eos>": 1} | {c: i for i, c in enumerate("0123456789+= []U", start=2)}
+    characters = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    characters.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(tokenizer_object=characters, eos_token="<eos>", pad_token="<pad>")
+
+
+def test_prompts_that_are_too_long_are_skipped_and_counted_and_the_chat_template_is_used() -> None:
+    prompts = [Prompt(str(i), "d", text, "1", "exact") for i, text in enumerate(["1+1=", "1234+1234="])]
+    plain = tokenizer()
+    kept, skipped = tokenize_prompts(plain, prompts, max_prompt_tokens=6)
+    assert [plain.decode(item.token_ids) for item in kept] == ["1+1="]
+    assert skipped == 1
+    plain.chat_template = "{% for m in messages %}[U {{ m.content }}]{% endfor %}"
+    kept, _ = tokenize_prompts(plain, prompts, max_prompt_tokens=20)
+    assert [plain.decode(item.token_ids) for item in kept] == ["[U 1+1=]", "[U 1234+1234=]"]
+
+
+def test_tasks_never_import_torch() -> None:
+    program = (
+        "import sys, rollcast.tasks.prompts, rollcast.tasks.verifiers, rollcast.tasks.tokens, rollcast.tasks.sandbox\n"
+        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rollcast.trainer.ranks import Ranks, join_ranks
+from tests.trainer.tiny_models import write_model
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[Ranks]:
+    """This process as the only rank."""
+    joined = join_ranks(timeout_seconds=30, threads=1)
+    yield joined
+    joined.leave()
+
+
+@pytest.fixture(scope="session", params=["untied", "tied"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp(request.param), tied=request.param == "tied")
+
+
+@pytest.fixture(scope="session")
+def untied_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("untied"))

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from torch.distributed import DistError, PrefixStore, TCPStore
+
+from rollcast.trainer.commands import CHUNK_BYTES, Command, CommandKind, CommandReceiver, CommandSender
+
+SERVER = """
+import time
+from torch.distributed import TCPStore
+store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+print(store.port, flush=True)
+time.sleep(60)
+"""
+
+
+def test_commands_arrive_in_order_and_whole() -> None:
+    server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    bodies = {rank: os.urandom(2 * CHUNK_BYTES + rank) for rank in (1, 2)}
+
+    def follow(rank: int) -> list[Command]:
+        client = TCPStore("127.0.0.1", server.port, is_master=False)
+        receiver = CommandReceiver(PrefixStore("learner", client), rank)
+        received = [receiver.receive()]
+        while received[-1].kind is not CommandKind.STOP:
+            received.append(receiver.receive())
+        return received
+
+    with ThreadPoolExecutor() as threads:
+        followers = [threads.submit(follow, rank) for rank in (1, 2)]
+        sender = CommandSender(PrefixStore("learner", server), world_size=3)
+        sender.send(CommandKind.GATHER)
+        sender.send(CommandKind.UPDATE, bodies)
+        sender.send(CommandKind.SAVE, b"1.5")
+        sender.send(CommandKind.STOP)
+        for rank, follower in zip((1, 2), followers, strict=True):
+            assert follower.result(timeout=30) == [
+                Command(CommandKind.GATHER),
+                Command(CommandKind.UPDATE, bodies[rank]),
+                Command(CommandKind.SAVE, b"1.5"),
+                Command(CommandKind.STOP),
+            ]
+    assert server.num_keys() <= 1  # what was read is deleted: nothing grows with the number of steps
+
+
+def test_waiting_goes_on_beyond_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollcast.trainer.commands.WAIT", timedelta(milliseconds=50))
+    server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    client = TCPStore("127.0.0.1", server.port, is_master=False)
+    with ThreadPoolExecutor() as threads:
+        follower = threads.submit(CommandReceiver(client, 1).receive)
+        with pytest.raises(TimeoutError):
+            follower.result(timeout=0.5)
+        CommandSender(server, world_size=2).send(CommandKind.GATHER)
+        assert follower.result(timeout=10) == Command(CommandKind.GATHER)
+
+
+def test_a_lost_store_ends_the_wait() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    assert child.stdout is not None
+    with child:
+        client = TCPStore("127.0.0.1", int(child.stdout.readline()), is_master=False)
+        with ThreadPoolExecutor() as threads:
+            follower = threads.submit(CommandReceiver(client, 1).receive)
+            child.send_signal(signal.SIGKILL)
+            with pytest.raises(DistError):
+                follower.result(timeout=30)

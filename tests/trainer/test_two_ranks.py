@@ -1,0 +1,116 @@
+"""Two processes over gloo against one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed import TCPStore
+from transformers import AutoModelForCausalLM
+
+from rollcast.trainer.group import LearnerGroup
+from rollcast.trainer.ranks import Ranks
+from tests.trainer.tiny_models import make_config, make_sequences
+from tests.trainer.two_ranks import UPDATES, whole_weights
+
+
+@pytest.fixture(scope="module")
+def two_ranks(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("two")
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    common = {
+        **os.environ,
+        "PYTHONPATH": ":".join(sys.path),
+        "OMP_NUM_THREADS": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # as under torchrun, whose agent holds the store
+    }
+    command = [sys.executable, "-m", "tests.trainer.two_ranks", str(model), str(folder), str(folder / "results.pt")]
+    processes = [
+        subprocess.Popen(command, env={**common, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
+        for rank in (0, 1)
+    ]
+    try:
+        errors = [process.communicate(timeout=120)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors)
+    results: dict[str, Any] = torch.load(folder / "results.pt")
+    return results
+
+
+def distance(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
+    """Relative distance of two sets of weights in the 2-norm."""
+    assert found.keys() == expected.keys()
+    square = sum(float((found[name].double() - expected[name].double()).square().sum()) for name in expected)
+    return float((square / sum(float(value.double().square().sum()) for value in expected.values())) ** 0.5)
+
+
+def test_gathered_weights_are_the_models_bit_for_bit(model: Path, two_ranks: dict[str, Any]) -> None:
+    expected = dict(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).named_parameters())
+    assert two_ranks["initial"].keys() == expected.keys()
+    assert all(torch.equal(two_ranks["initial"][name], expected[name]) for name in expected)
+
+
+def test_two_ranks_train_like_one(
+    ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]
+) -> None:
+    group = LearnerGroup.build(make_config(model, tmp_path), ranks)
+    stats = [group.update(make_sequences(step)) for step in range(UPDATES)]
+    assert two_ranks["loss"] == pytest.approx([s.loss for s in stats], rel=1e-5)
+    assert two_ranks["grad_norm"] == pytest.approx([s.grad_norm for s in stats], rel=1e-5)
+    assert two_ranks["tokens"] == [s.tokens for s in stats]
+    for found, expected in zip(two_ranks["gap"], stats, strict=True):
+        assert found == pytest.approx((expected.logprob_gap_mean, expected.logprob_gap_max, expected.entropy), rel=1e-5)
+    assert distance(two_ranks["weights"], whole_weights(group)) < 1e-5
+
+
+def test_the_gradient_is_the_same_to_1e5(
+    ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]
+) -> None:
+    """AdamW's first moment of the first update is (1 - beta_1) times the clipped gradient."""
+
+    def first_moment(group: LearnerGroup) -> dict[str, torch.Tensor]:
+        moments = group.learner.optimizer.state
+        return {name: moments[weight]["exp_avg"].full_tensor() for name, weight in group.learner.policy.named_weights()}
+
+    one = LearnerGroup.build(make_config(model, tmp_path), ranks)
+    one.update(make_sequences(0))
+    two = LearnerGroup.build(make_config(model, tmp_path), ranks)
+    two.restore(Path(two_ranks["first_checkpoint"]))
+    assert distance(first_moment(two), first_moment(one)) < 1e-5
+
+
+def test_a_rank_without_sequences_takes_part(two_ranks: dict[str, Any]) -> None:
+    assert two_ranks["single"][1] == 1
+
+
+def test_a_restored_group_repeats_itself_bit_for_bit(two_ranks: dict[str, Any]) -> None:
+    assert two_ranks["restored"] == {"step": UPDATES}
+    assert two_ranks["single"][0] == two_ranks["single"][2]
+    assert all(torch.equal(two_ranks["resumed"][name], value) for name, value in two_ranks["further"].items())
+
+
+def test_one_rank_continues_the_checkpoint_of_two(
+    ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]
+) -> None:
+    group = LearnerGroup.build(make_config(model, tmp_path), ranks)
+    assert group.restore(Path(two_ranks["checkpoint"])) == {"step": UPDATES}
+    assert distance(whole_weights(group), two_ranks["weights"]) == 0.0
+    stats = group.update(make_sequences(7, num_groups=1)[:1])
+    assert stats.loss == pytest.approx(two_ranks["single"][0], rel=1e-5)
+    assert distance(whole_weights(group), two_ranks["further"]) < 1e-5
+
+
+def test_two_ranks_export_what_they_hold(two_ranks: dict[str, Any]) -> None:
+    exported = AutoModelForCausalLM.from_pretrained(Path(two_ranks["checkpoint"]).parents[2] / "export")
+    found = {name: parameter.detach() for name, parameter in exported.named_parameters()}
+    assert distance(found, two_ranks["resumed"]) == 0.0

@@ -1,0 +1,68 @@
+"""Run as a process: one rank of two. Rank 0 drives the learner and writes what it saw.
+
+    python -m tests.trainer.two_ranks MODEL RUN_FOLDER RESULTS        with torchrun's environment variables
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from rollcast.trainer.group import LearnerGroup
+from rollcast.trainer.ranks import join_ranks
+from rollcast.weights.snapshot import Snapshot
+from rollcast.wire.version import PolicyVersion
+from tests.trainer.tiny_models import make_config, make_sequences
+
+UPDATES = 3
+
+
+def whole_weights(group: LearnerGroup) -> dict[str, torch.Tensor]:
+    snapshot = Snapshot(group.buckets, torch.device("cpu"))
+    group.gather(snapshot)
+    return {name: tensor.clone() for name, tensor in snapshot.views()}
+
+
+def main(model: str, run_folder: str, results: str) -> None:
+    ranks = join_ranks(timeout_seconds=30, threads=1)
+    group = LearnerGroup.build(make_config(Path(model), Path(run_folder)), ranks)
+    if ranks.rank > 0:
+        group.follow()
+    else:
+        initial = whole_weights(group)
+        stats = [group.update(make_sequences(0))]
+        first_checkpoint = group.save(PolicyVersion(1, 1), {})
+        stats += [group.update(make_sequences(step)) for step in range(1, UPDATES)]
+        weights = whole_weights(group)
+        checkpoint = group.save(PolicyVersion(1, UPDATES), {"step": UPDATES})
+        single = group.update(make_sequences(7, num_groups=1)[:1])  # less than one sequence for each rank
+        further = whole_weights(group)
+        restored = group.restore(checkpoint)
+        again = group.update(make_sequences(7, num_groups=1)[:1])
+        resumed = whole_weights(group)
+        group.export(Path(results).with_name("export"))
+        group.stop()
+        torch.save(
+            {
+                "initial": initial,
+                "first_checkpoint": str(first_checkpoint),
+                "loss": [s.loss for s in stats],
+                "grad_norm": [s.grad_norm for s in stats],
+                "gap": [(s.logprob_gap_mean, s.logprob_gap_max, s.entropy) for s in stats],
+                "tokens": [s.tokens for s in stats],
+                "weights": weights,
+                "single": (single.loss, single.micro_batches, again.loss),
+                "further": further,
+                "resumed": resumed,
+                "restored": restored,
+                "checkpoint": str(checkpoint),
+            },
+            results,
+        )
+    ranks.leave()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

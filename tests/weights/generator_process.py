@@ -1,0 +1,161 @@
+"""A generator as a real process: the real WeightMember and Receiver around an engine that only holds tensors.
+
+Events leave through a pipe as dictionaries; the same pipe brings commands: "leave" | "hang".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Iterable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from rollcast.config.errors import UserError
+from rollcast.config.services import Rpc, Weights
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import configure_logging
+from rollcast.weights.member import EngineHeartbeat, Surviving, WeightMember
+from rollcast.weights.process_group import WeightGroup
+from rollcast.weights.receive_state import ReceiveState, merge_states
+from rollcast.weights.receiver import Receiver
+from rollcast.wire.version import PolicyVersion
+
+torch.set_num_threads(1)
+
+
+pipe: Connection
+
+
+def emit(event: str, **values: Any) -> None:
+    pipe.send({"event": event, **values})
+
+
+def digest(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
+    """SHA-256 over names, dtypes, shapes and bytes: independent of the code under test."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(tensors):
+        sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        sha.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+class TensorEngine:
+    """Implements WeightEngine: `num_workers` receivers, as tensor-parallel workers would have."""
+
+    def __init__(self, num_workers: int, running_rollouts: int) -> None:
+        self.receivers = [Receiver(device=torch.device("cpu")) for _ in range(num_workers)]
+        self.weights: list[dict[str, torch.Tensor]] = [{} for _ in self.receivers]
+        self.running_rollouts = running_rollouts
+        self.steps = 0
+        self.hung = False
+        self.names = 0
+
+    async def begin_join(self, join: bytes) -> None:
+        for index, receiver in enumerate(self.receivers):
+            receiver.join(join, worker=index)
+
+    async def begin_receive(self, publish: bytes) -> None:
+        for receiver in self.receivers:
+            receiver.receive(publish)
+
+    async def poll(self) -> ReceiveState:
+        return merge_states([ReceiveState(*receiver.poll()) for receiver in self.receivers])
+
+    async def apply(self, version: PolicyVersion) -> float:
+        started = time.perf_counter()
+        for receiver, weights in zip(self.receivers, self.weights, strict=True):
+            receiver.apply(lambda views, held=weights: held.update((n, t.clone()) for n, t in views))
+        assert len({digest(weights.items()) for weights in self.weights}) == 1
+        emit("applied", version=str(version), digest=digest(self.weights[0].items()), steps=self.steps)
+        return time.perf_counter() - started
+
+    async def skip(self) -> None:
+        for receiver in self.receivers:
+            receiver.skip()
+        emit("skipped")
+
+    async def abandon(self) -> None:
+        for receiver in self.receivers:
+            receiver.abandon()
+
+    async def heartbeat(self) -> EngineHeartbeat:
+        return EngineHeartbeat(self.steps, self.running_rollouts, 12.5, draining=False)
+
+    async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
+        emit("incarnation", incarnation=incarnation, history=[list(entry) for entry in history])
+
+    async def fenced(self, reason: str) -> str:
+        self.names += 1
+        self.hung = False
+        emit("fenced", reason=reason)
+        return f"again-{self.names}"
+
+    async def step(self) -> None:
+        while True:
+            self.steps += not self.hung
+            await asyncio.sleep(0.005)
+
+
+def disturb(slow_seconds: float, corrupt: bool) -> None:
+    """Faults of the network: every bucket arrives late, or the first complete reception has one wrong bit."""
+    broadcast = WeightGroup.broadcast
+    remaining = [corrupt]
+
+    def disturbed(self: WeightGroup, buffers: Sequence[torch.Tensor]) -> None:
+        for index, buffer in enumerate(buffers):
+            time.sleep(slow_seconds)
+            broadcast(self, [buffer])
+            emit("bucket", index=index)
+        if remaining.pop() if remaining else False:
+            buffers[len(buffers) // 2][17] ^= 4
+
+    if slow_seconds or corrupt:
+        WeightGroup.broadcast = disturbed  # type: ignore[method-assign]
+
+
+async def main(settings: dict[str, Any]) -> None:
+    engine = TensorEngine(settings.get("num_workers", 1), settings.get("running_rollouts", 3))
+    disturb(settings.get("slow_seconds", 0.0), settings.get("corrupt", False))
+    member = WeightMember(
+        engine=engine,
+        name=settings["name"],
+        num_workers=settings.get("num_workers", 1),
+        slots=8,
+        lm_head=settings.get("lm_head", "fp32"),
+        rpc=Rpc(**settings["rpc"]),
+        weights=Weights(**settings["weights"]),
+        exporter=Exporter("test"),
+    )
+
+    def obey() -> None:
+        command = pipe.recv()
+        engine.hung = command == "hang"
+        if command == "leave":
+            leaving.append(asyncio.create_task(leave()))
+
+    async def leave() -> None:
+        emit("left", confirmed=await member.leave("test", 10.0))
+
+    leaving: list[asyncio.Task[None]] = []
+    asyncio.get_running_loop().add_reader(pipe.fileno(), obey)
+    stepping = asyncio.create_task(engine.step())
+    emit("started")
+    try:
+        await member.run()
+    except UserError as error:
+        emit("refused", reason=str(error))
+    await asyncio.gather(*leaving)
+    stepping.cancel()
+    emit("ended")
+
+
+def run(connection: Connection, settings: dict[str, Any]) -> None:
+    """The process."""
+    global pipe
+    pipe = connection
+    configure_logging("generator")
+    asyncio.run(main(settings))

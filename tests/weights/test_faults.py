@@ -1,0 +1,197 @@
+"""Real processes are killed, frozen and cut off: the others go on, and nothing half received is ever applied."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+from tests.weights import trainer_process
+from tests.weights.conftest import wait_until
+
+from rollcast.wire.version import PolicyVersion
+
+SLOW = {"slow_seconds": 0.1}
+"""Seconds for each of the twelve buckets: time to strike in mid-broadcast."""
+
+
+@pytest.mark.parametrize("victim_first", [True, False])
+def test_a_generator_killed_in_mid_broadcast_costs_the_others_nothing(start_trainer, start_generator, victim_first):
+    trainer = start_trainer()
+    names = ["victim", "other"] if victim_first else ["other", "victim"]
+    generators = {}
+    for name in names:
+        generators[name] = start_generator(name, trainer.rpc, **(SLOW if name == "victim" else {}))
+        wait_until(lambda: name in [member.name for member in trainer.publisher.members()])  # fixes the ranks
+    trainer.publish(0)
+    trainer.wait_members("victim", "other")
+    expected = trainer.publish(1)
+    generators["victim"].wait("applied")
+    generators["victim"].wait("bucket", index=3)
+    generators["victim"].signal(signal.SIGKILL)
+    assert trainer.publisher.wait_acknowledged(1, 20.0)
+    assert generators["other"].wait("applied", version="1.1")["digest"] == expected
+    wait_until(lambda: trainer.removed == [("victim", "disconnected")])
+    expected = trainer.publish(2)
+    assert trainer.publisher.wait_acknowledged(2, 20.0)
+    assert generators["other"].wait("applied", version="1.2")["digest"] == expected
+    assert trainer.metric('rollcast_generators_fenced_total{reason="disconnected",run="test"}') == 1
+
+
+def test_a_generator_frozen_in_mid_broadcast_is_fenced_and_comes_back_as_new(start_trainer, start_generator):
+    trainer = start_trainer()
+    victim, other = start_generator("victim", trainer.rpc, **SLOW), start_generator("other", trainer.rpc)
+    trainer.publish(0)
+    victim.wait("applied")
+    trainer.wait_members("victim", "other")
+    expected = trainer.publish(1)
+    victim.wait("bucket", index=3)
+    victim.signal(signal.SIGSTOP)
+    assert trainer.publisher.wait_acknowledged(1, 20.0)
+    assert other.wait("applied", version="1.1")["digest"] == expected
+    wait_until(lambda: trainer.removed == [("victim", "silent")])
+    victim.signal(signal.SIGCONT)
+    assert victim.wait("fenced")["reason"] == "silent"
+    trainer.wait_members("other", "again-1")
+    expected = trainer.publish(2)
+    assert trainer.publisher.wait_acknowledged(2, 20.0)
+    for generator in (victim, other):
+        assert generator.wait("applied", version="1.2")["digest"] == expected
+    assert trainer.removed == [("victim", "silent")]
+
+
+def test_a_joiner_killed_while_it_catches_up_does_not_hold_up_the_others(start_trainer, start_generator):
+    trainer = start_trainer(coalesce_seconds=1.0)
+    joiner, other = start_generator("joiner", trainer.rpc, **SLOW), start_generator("other", trainer.rpc)
+    trainer.publish(0)
+    joiner.wait("bucket", index=3)
+    joiner.signal(signal.SIGKILL)
+    trainer.wait_members("other")
+    wait_until(lambda: trainer.removed == [("joiner", "disconnected")])
+    expected = trainer.publish(1)
+    assert other.wait("applied", version="1.1")["digest"] == expected
+
+
+def test_a_trainer_killed_in_mid_broadcast_is_followed_by_its_next_incarnation(start_process, start_generator):
+    rpc = {"port": 0}
+    first = start_process(trainer_process.run, {"incarnation": 1, "rpc": rpc})
+    rpc = {"port": first.wait("started")["port"]}
+    slow, quick = start_generator("slow", rpc, **SLOW), start_generator("quick", rpc)
+    first.tell(0)
+    for generator in (slow, quick):
+        generator.wait("applied", version="1.0")
+    time.sleep(1.0)  # the common epoch is made
+    first.tell(1)
+    slow.wait("bucket", index=3)
+    first.signal(signal.SIGKILL)
+    first.process.join()
+    second = start_process(trainer_process.run, {"incarnation": 2, "rpc": rpc})
+    second.wait("started")
+    second.tell(8)
+    expected = second.wait("published")["digest"]
+    for generator in (slow, quick):
+        assert generator.wait("incarnation")["history"] == [[1, 7]]
+        assert generator.wait("applied", version="2.8")["digest"] == expected
+    assert "1.1" not in [event.get("version") for event in slow.events]  # half received: discarded
+
+
+def test_a_trainer_that_was_frozen_fences_nobody(start_process, start_generator):
+    trainer = start_process(trainer_process.run, {"incarnation": 1, "rpc": {"port": 0}})
+    generator = start_generator("patient", {"port": trainer.wait("started")["port"]})
+    trainer.tell(0)
+    generator.wait("applied", version="1.0")
+    trainer.signal(signal.SIGSTOP)
+    time.sleep(4.0)  # longer than the heartbeat's timeout
+    trainer.signal(signal.SIGCONT)
+    trainer.tell(1)
+    generator.wait("applied", version="1.1")
+    assert "fenced" not in [event["event"] for event in generator.events]
+
+
+def test_a_corrupted_version_is_sent_again_and_never_applied(start_trainer, start_generator):
+    trainer = start_trainer()
+    generator = start_generator("corrupt", trainer.rpc, corrupt=True)
+    expected = trainer.publish(0)
+    assert generator.wait("applied")["digest"] == expected
+    assert trainer.metric('rollcast_weight_failures_total{reason="catch_up",run="test"}') == 1
+    assert trainer.removed == []
+
+
+def test_a_live_front_end_with_a_hung_engine_is_fenced(start_trainer, start_generator):
+    trainer = start_trainer()
+    generator = start_generator("hung", trainer.rpc)
+    trainer.publish(0)
+    trainer.wait_members("hung")
+    generator.tell("hang")
+    wait_until(lambda: trainer.removed == [("hung", "hung")])
+    assert generator.wait("fenced")["reason"] == "hung"
+
+
+def test_an_idle_engine_need_not_step(start_trainer, start_generator):
+    trainer = start_trainer(heartbeat_timeout_seconds=1.5)
+    generator = start_generator("idle", trainer.rpc, running_rollouts=0)
+    trainer.publish(0)
+    trainer.wait_members("idle")
+    generator.tell("hang")
+    time.sleep(3.0)
+    assert trainer.removed == []
+
+
+def test_a_generator_whose_stream_broke_keeps_its_name_and_its_weights(start_trainer, start_generator):
+    trainer = start_trainer()
+    with Proxy(trainer.rpc["port"]) as proxy:
+        generator = start_generator("cut-off", {"port": proxy.port})
+        trainer.publish(0)
+        trainer.wait_members("cut-off")
+        joined = trainer.publisher.members()
+        proxy.cut()
+        wait_until(lambda: not trainer.publisher.members() or not trainer.publisher.members()[0].joined)
+        trainer.wait_members("cut-off")
+        assert trainer.publisher.members()[0].version == joined[0].version == PolicyVersion(1, 0)
+        expected = trainer.publish(1)
+        assert generator.wait("applied", version="1.1")["digest"] == expected
+        assert [event["event"] for event in generator.events].count("applied") == 2  # 1.0 was not sent again
+        assert trainer.removed == []
+
+
+class Proxy:
+    """Forwards TCP connections to a local port until they are cut."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def cut(self) -> None:
+        while self._open:
+            connection = self._open.pop()
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._target))
+                self._open += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
+
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)

@@ -1,0 +1,126 @@
+"""What is published arrives byte for byte, while members come and go."""
+
+from __future__ import annotations
+
+from rollcast.weights.manifest import TensorSpec
+from rollcast.wire.version import PolicyVersion
+from tests.weights.conftest import SPECS, wait_until
+
+MANY_KINDS = [
+    TensorSpec("embed.weight", "bfloat16", (700, 96)),  # larger than a bucket
+    TensorSpec("norm.weight", "float32", (96,)),
+    TensorSpec("scalar", "float32", ()),
+    TensorSpec("empty", "float32", (0, 5)),
+    TensorSpec("experts", "float8_e4m3fn", (3, 7, 11)),
+    TensorSpec("scale", "float16", (13, 1, 1)),
+    TensorSpec("index", "int64", (5, 3)),
+    TensorSpec("mask", "uint8", (9,)),
+    TensorSpec("odd", "bfloat16", (1, 1, 33)),
+    TensorSpec("double", "float64", (2, 2)),
+]
+
+
+def test_every_byte_of_every_dtype_arrives_at_every_worker(start_trainer, start_generator):
+    trainer = start_trainer(MANY_KINDS)
+    first = start_generator("first", trainer.rpc, num_workers=2)
+    second = start_generator("second", trainer.rpc)
+    expected = trainer.publish(0)
+    for generator in (first, second):
+        assert generator.wait("applied")["digest"] == expected
+    trainer.wait_members("first", "second")
+    for step in (1, 2, 3):
+        expected = trainer.publish(step)
+        assert trainer.publisher.wait_acknowledged(step, 20.0)
+        for generator in (first, second):
+            assert generator.wait("applied", version=f"1.{step}")["digest"] == expected
+    assert trainer.publisher.lowest_step() == 3
+    member = trainer.publisher.members()[0]
+    assert (member.version, member.ready, member.slots) == (PolicyVersion(1, 3), True, 8)
+    wait_until(lambda: trainer.publisher.members()[0].decode_tokens_per_second == 12.5)
+    assert trainer.metric('rollcast_generators{run="test",state="ready"}') == 2
+    wait_until(lambda: trainer.metric('rollcast_weight_sync_seconds_count{run="test"}') == 3)
+    assert trainer.removed == []
+
+
+def test_nobody_joins_before_the_first_version_and_nobody_is_waited_for(start_trainer, start_generator):
+    trainer = start_trainer()
+    assert trainer.publisher.lowest_step() is None
+    assert trainer.publisher.wait_acknowledged(5, 0.0)
+    generator = start_generator("early", trainer.rpc)
+    wait_until(lambda: len(trainer.publisher.members()) == 1)
+    assert not trainer.publisher.members()[0].joined
+    expected = trainer.publish(0)
+    assert generator.wait("applied")["digest"] == expected
+
+
+def test_a_joiner_enters_while_versions_are_published(start_trainer, start_generator):
+    trainer = start_trainer()
+    old = start_generator("old", trainer.rpc)
+    trainer.publish(0)
+    trainer.wait_members("old")
+    new = start_generator("new", trainer.rpc)
+    step = 0
+    expected = {}
+    while len([m for m in trainer.publisher.members() if m.joined]) < 2:
+        step += 1
+        expected[f"1.{step}"] = trainer.publish(step)
+        assert trainer.publisher.wait_acknowledged(step, 20.0)
+    expected["1.1000"] = trainer.publish(1000)
+    assert trainer.publisher.wait_acknowledged(1000, 20.0)
+    for generator in (old, new):
+        assert generator.wait("applied", version="1.1000")["digest"] == expected["1.1000"]
+        seen = [e for e in generator.events if e["event"] == "applied" and e["version"] in expected]
+        assert all(event["digest"] == expected[event["version"]] for event in seen)
+    assert trainer.removed == []
+    assert trainer.metric('rollcast_weight_failures_total{reason="publish",run="test"}') == 0
+
+
+def test_joiners_are_coalesced_into_one_epoch(start_trainer, start_generator):
+    trainer = start_trainer(coalesce_seconds=3.0)
+    trainer.publish(0)
+    for index in range(3):
+        start_generator(f"g{index}", trainer.rpc)
+    trainer.wait_members("g0", "g1", "g2")
+    trainer.publish(1)
+    assert trainer.publisher.wait_acknowledged(1, 20.0)
+    assert trainer.metric('rollcast_weight_epoch{run="test"}') == 4  # three private groups, one of all
+
+
+def test_a_leaver_takes_part_until_it_is_confirmed(start_trainer, start_generator):
+    trainer = start_trainer()
+    stays, leaves = start_generator("stays", trainer.rpc), start_generator("leaves", trainer.rpc)
+    trainer.publish(0)
+    trainer.wait_members("stays", "leaves")
+    leaves.tell("leave")
+    assert leaves.wait("left")["confirmed"] is True
+    wait_until(lambda: trainer.removed == [("leaves", "left")])
+    expected = trainer.publish(1)
+    assert trainer.publisher.wait_acknowledged(1, 20.0)
+    assert stays.wait("applied", version="1.1")["digest"] == expected
+    assert trainer.metric('rollcast_generators_fenced_total{reason="left",run="test"}') == 0
+    assert trainer.metric('rollcast_weight_failures_total{reason="publish",run="test"}') == 0
+
+
+def test_a_slow_publish_coalesces_to_the_newest_version(start_trainer, start_generator):
+    trainer = start_trainer()
+    generator = start_generator("slow", trainer.rpc, slow_seconds=0.05)  # 12 buckets: 0.6 s for each version
+    trainer.publish(0)
+    generator.wait("applied", version="1.0")
+    trainer.wait_members("slow")
+    trainer.publish(1)
+    generator.wait("bucket", index=1)
+    for step in range(2, 9):
+        expected = trainer.publish(step)  # version 1 is still on its way
+    assert generator.wait("applied", version="1.8")["digest"] == expected
+    applied = [event["version"] for event in generator.events if event["event"] == "applied"]
+    assert applied == ["1.0", "1.1", "1.8"]
+
+
+def test_the_engine_steps_on_while_a_version_arrives(start_trainer, start_generator):
+    trainer = start_trainer(SPECS)
+    generator = start_generator("busy", trainer.rpc, slow_seconds=0.05)
+    trainer.publish(0)
+    before = generator.wait("applied")["steps"]
+    trainer.wait_members("busy")
+    trainer.publish(1)
+    assert generator.wait("applied", version="1.1")["steps"] > before + 10

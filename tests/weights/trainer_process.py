@@ -1,0 +1,20 @@
+"""A trainer as a process of its own, to be killed: it publishes on command."""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+from typing import Any
+
+from rollcast.telemetry.logging import configure_logging
+
+
+def run(connection: Connection, settings: dict[str, Any]) -> None:
+    """Commands: a step, to be published; events: started, published."""
+    from tests.weights.conftest import SPECS, Trainer  # which imports this module
+
+    configure_logging("trainer")
+    trainer = Trainer(SPECS, incarnation=settings["incarnation"], rpc=settings["rpc"])
+    connection.send({"event": "started", "port": trainer.rpc["port"]})
+    while True:
+        step = connection.recv()
+        connection.send({"event": "published", "digest": trainer.publish(step)})
