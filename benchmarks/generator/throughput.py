@@ -207,7 +207,7 @@ async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]
     set_environment(config)
     model = AutoModelForCausalLM.from_pretrained(config.model.path)
     weights = {name: value.detach() for name, value in model.named_parameters()}
-    engine = await Engine.start(config)
+    engine = await Engine.start(config, "benchmark")
     service = Service(config, engine, weights)
     member = asyncio.create_task(service.member.run())
     await service.publish()

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from rollcast.cli.dashboard import render, sparkline
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import load_run_config
 from rollcast.local.status import EvaluationPoint, ForecastReading, RunStatus
 
@@ -109,3 +110,24 @@ def test_a_sparkline_rises_with_the_pass_rate() -> None:
     points = [EvaluationPoint(1, i, 0.0, i / 7, 0.0) for i in range(8)]
     assert sparkline(points) == "▁▂▃▄▅▆▇█"
     assert len(sparkline(points * 10, width=40)) == 40
+
+
+def test_the_scalerl_file_is_the_default_recipe_and_each_leave_one_out_changes_one_setting() -> None:
+    scalerl = load_run_config(ROOT / "configs/recipes/scalerl.yaml").recipe
+    assert scalerl == Recipe()
+    changed = [
+        [name for name in Recipe.model_fields if getattr(load_run_config(path).recipe, name) != getattr(scalerl, name)]
+        for path in sorted((ROOT / "configs/recipes/leave-one-out").glob("*.yaml"))
+    ]
+    assert sorted(changed) == sorted(
+        [
+            ["advantage_normalisation"],
+            ["aggregation"],
+            ["length_control"],
+            ["lm_head"],
+            ["loss"],
+            ["no_positive_resampling"],
+            ["schedule"],
+            ["zero_variance_filter"],
+        ]
+    )

@@ -20,7 +20,7 @@ _KEYS = ["compute", "pass_rate", "until", "run", "compute[]", "x"]
 _BODIES = [
     b"[" * 100_000, b'{"points":' * 1000, b"{}", b"null", b"", b'{"points":[]}', b"\xff\xfe{}", b" " * (2 << 20),
 ]  # fmt: skip
-_VALUES = [
+_VALUES: list[object] = [
     None, True, 0, 1, -1, 0.5, 1e308, 5e-324, 10**400, "0.5", "", "\ud800", [], {}, [[]], {"a": 1},
     float("nan"), float("inf"), -float("inf"), "nan",
 ]  # fmt: skip

@@ -19,10 +19,11 @@ from tests.tiny_model import make_tiny_model, perturbed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """vLLM and its dependencies warn at import; only tests that start it are lenient."""
+    """vLLM and its dependencies warn at import, and its start takes long on a busy machine."""
     for item in items:
         if item.get_closest_marker("engine"):
             item.add_marker(pytest.mark.filterwarnings("default"))
+            item.add_marker(pytest.mark.timeout(600))
 
 
 class Versions:
@@ -90,11 +91,11 @@ async def versions(
     from rollcast.generator import engine as engine_module
 
     engine_module.set_environment(run_config)
-    arguments = engine_module.engine_arguments(run_config) | more_engine_arguments
+    arguments = engine_module.engine_arguments(run_config, "test") | more_engine_arguments
     arguments["worker_extension_cls"] = "tests.generator.file_worker.FileWorker"
     patch = pytest.MonkeyPatch()
-    patch.setattr(engine_module, "engine_arguments", lambda config: arguments)
-    engine = await engine_module.Engine.start(run_config)
+    patch.setattr(engine_module, "engine_arguments", lambda config, name: arguments)
+    engine = await engine_module.Engine.start(run_config, "test")
     yield Versions(engine, Path(run_config.model.path), tmp_path_factory.mktemp("versions"))
     engine.shutdown()
     patch.undo()

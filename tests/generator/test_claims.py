@@ -6,18 +6,29 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rollcast.config.errors import UserError
+from rollcast.generator import claims as claims_module
 from rollcast.generator.claims import ClaimLoop, Slots
 from rollcast.generator.engine import EngineRequest
 from rollcast.generator.grading import Grader
 from rollcast.generator.weight_engine import GeneratorWeights
-from rollcast.rollouts.base import Delivery
+from rollcast.rollouts.base import Claimed, Delivery, GeneratorQueue
+from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
-from rollcast.rollouts.records import GradingStatus, LengthBudget, PromptTask, Purpose, Sampling, StopReason
+from rollcast.rollouts.records import (
+    GradingStatus,
+    LengthBudget,
+    PromptTask,
+    Purpose,
+    RolloutGroup,
+    Sampling,
+    StopReason,
+)
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric
@@ -77,7 +88,11 @@ class Run:
 
 @asynccontextmanager
 async def generator(
-    engine: ScriptedEngine, broker: MemoryBroker | None = None, slots: Slots = SLOTS, owner: str = "g-1"
+    engine: ScriptedEngine,
+    broker: MemoryBroker | None = None,
+    slots: Slots = SLOTS,
+    owner: str = "g-1",
+    open_queue: Callable[[str], GeneratorQueue] | None = None,
 ) -> AsyncIterator[Run]:
     broker = broker or MemoryBroker()
     exporter = Exporter("test")
@@ -85,7 +100,7 @@ async def generator(
     claims = ClaimLoop(
         engine=engine,  # type: ignore[arg-type]
         grader=grader,
-        open_queue=lambda name: MemoryGeneratorQueue(broker, name),
+        open_queue=open_queue or (lambda name: MemoryGeneratorQueue(broker, name)),
         owner=owner,
         slots=slots,
         renew_seconds=0.05,
@@ -128,7 +143,6 @@ async def test_groups_are_sampled_graded_and_published() -> None:
                 assert rollout.grading_status is GradingStatus.OK
                 assert rollout.reward == 1.0
         assert run.engine.most_running <= SLOTS.total
-        assert run.count(names.TOKENS, role="generator") == 7 * 2 * 4
         assert run.count(names.GRADINGS, status="ok") == 14
 
 
@@ -270,6 +284,62 @@ async def test_a_prompt_the_engine_refuses_counts_as_a_failure() -> None:
         run.trainer.dispatch([make_task(1, first_token=666)])
         await run.until(lambda: 1 in run.trainer.outstanding().dead)
         assert "unlucky prompt" in run.trainer.outstanding().dead[1].reason
+
+
+async def test_an_unknown_verifier_is_a_failure_and_not_a_wrong_answer() -> None:
+    async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 2)) as run:
+        await run.engine.apply(V1)
+        run.trainer.dispatch([dataclasses.replace(make_task(1), verifier="nonsense")])
+        async with asyncio.timeout(10):
+            while 1 not in run.trainer.outstanding().dead:
+                await run.engine.advance(1)
+        assert "no such verifier" in run.trainer.outstanding().dead[1].reason
+        assert run.count(names.GRADINGS, status="wrong") == 0
+
+
+async def test_wrong_answers_and_failed_graders_are_told_apart() -> None:
+    async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 2)) as run:
+        await run.engine.apply(V1)
+        wrong = dataclasses.replace(make_task(1), reference='"2"')
+        broken = dataclasses.replace(make_task(2), reference="this is not JSON")
+        run.trainer.dispatch([wrong, broken])
+        groups = {delivery.group.sequence: delivery.group for delivery in await run.advance_until_published(2)}
+        assert {rollout.grading_status for rollout in groups[1].rollouts} == {GradingStatus.WRONG}
+        assert {rollout.grading_status for rollout in groups[2].rollouts} == {GradingStatus.ERROR}
+        assert run.count(names.GRADINGS, status="wrong") == 2
+        assert run.count(names.GRADINGS, status="error") == 2
+
+
+class ShakyQueue(MemoryGeneratorQueue):
+    """Redis goes away at every third call."""
+
+    calls = 0
+
+    def _stumble(self) -> None:
+        self.calls += 1
+        if self.calls % 3 == 0:
+            raise QueueAway("redis is away")
+
+    async def claim(self, **arguments: Any) -> list[Claimed]:
+        self._stumble()
+        return await super().claim(**arguments)
+
+    async def publish(self, claimed: Claimed, group: RolloutGroup) -> bool:
+        self._stumble()
+        return await super().publish(claimed, group)
+
+
+async def test_nothing_is_lost_while_redis_comes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims_module, "QUEUE_RETRY_SECONDS", 0.01)
+    broker = MemoryBroker()
+    engine = ScriptedEngine(num_tokens=lambda request: 3 + 2)
+    async with generator(engine, broker, open_queue=lambda name: ShakyQueue(broker, name)) as run:
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(sequence) for sequence in range(1, 10)])
+        deliveries = await run.advance_until_published(9)
+        assert sorted(delivery.group.sequence for delivery in deliveries) == list(range(1, 10))
+        assert all(delivery.group.attempt == 0 for delivery in deliveries)
+        assert run.count(names.REDIS_AWAY) > 0
 
 
 async def test_rollouts_of_one_prompt_share_its_blocks() -> None:

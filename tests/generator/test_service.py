@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rollcast.config.resolved import write_resolved
@@ -127,4 +128,45 @@ def test_from_waiting_for_weights_to_a_drain_that_another_generator_continues(
         first.end()
         if second is not None:
             second.end()
+        trainer.close()
+
+
+def test_a_new_trainer_and_then_a_violent_death(config: RunConfig, tmp_path: Path) -> None:
+    """Rollouts with tokens of lost steps are begun again; kill -9 leaves no engine process behind."""
+    from transformers import AutoModelForCausalLM
+
+    path = tmp_path / "resolved.json"
+    write_resolved(config, path)
+    model = AutoModelForCausalLM.from_pretrained(config.model.path).eval()
+    trainer = TrainerEnd(config, model)
+    generator = GeneratorProcess(config, path, "c")
+    try:
+        generator.wait_for_port()
+        trainer.publish(7)
+        generator.wait_until(generator.is_ready)
+        tasks = {sequence: make_task(sequence, random_prompt(sequence), LengthBudget(1500)) for sequence in (1, 2)}
+        trainer.queue.dispatch(list(tasks.values()))
+        generator.wait_until(lambda: len(trainer.queue.outstanding().claims) == 2)
+        trainer.close()
+
+        trainer = TrainerEnd(config, model, incarnation=2, history=[(1, 3)])
+        time.sleep(2.0)
+        assert not generator.is_ready()
+        trainer.publish(4)
+        groups = [delivery.group for delivery in trainer.read(2)]
+        for group in groups:
+            # What had ended before the trainer came back was on the queue already: dropping it is the trainer's task.
+            assert group.versions in ({PolicyVersion(1, 7)}, {PolicyVersion(2, 4)})
+            if group.versions == {PolicyVersion(2, 4)}:
+                for rollout in group.rollouts:
+                    assert gap(rollout, tasks[group.sequence], trainer) < TOLERANCE
+        assert PolicyVersion(2, 4) in groups[-1].versions
+
+        engines = psutil.Process(generator.process.pid).children(recursive=True)
+        assert engines
+        generator.process.kill()
+        _, alive = psutil.wait_procs(engines, timeout=60)
+        assert not alive
+    finally:
+        generator.end()
         trainer.close()

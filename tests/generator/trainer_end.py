@@ -79,7 +79,7 @@ class GeneratorProcess:
     """`python -m rollcast.generator`; its output goes to a file."""
 
     def __init__(self, config: RunConfig, config_path: Path, name: str) -> None:
-        self._ports = config.run_folder / "ports" / f"generator-{name}"
+        self._ports = config.run_folder / "ports" / name
         self._ports.unlink(missing_ok=True)
         self.log = config_path.with_name(f"{name}.log")
         with self.log.open("w") as output:

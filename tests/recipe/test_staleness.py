@@ -109,3 +109,13 @@ def test_longest_group_ratio(lag: int, expected: float) -> None:
 
 def test_drop_deadline_is_three_times_the_longest_rollout() -> None:
     assert staleness.drop_deadline_seconds(token_budget=14_336, slowest_decode_rate=40.0) == pytest.approx(1075.2)
+
+
+def test_enough_groups_is_little_s_law_and_never_less_than_two_batches() -> None:
+    assert staleness.enough_groups([1.0, 2.0, 3.0], lag=8, groups_per_step=48) == 4 * 48
+    assert staleness.enough_groups([0.0], lag=8, groups_per_step=48) == 2 * 48
+
+
+@pytest.mark.parametrize("lifetimes", [[], [0.5, 7.5]])
+def test_the_whole_window_is_used_before_the_first_measurement_and_with_stragglers(lifetimes: list[float]) -> None:
+    assert staleness.enough_groups(lifetimes, lag=8, groups_per_step=48) is None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollcast.rollouts.codec import decode_group, decode_task, encode_group, encode_task
@@ -32,6 +32,8 @@ from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
 from tests.rollouts.examples import VERSION, make_rollout, make_task
 
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A slow machine fails nothing."""
 uint32 = st.integers(0, 2**32 - 1)
 token_id = st.integers(0, 2**31 - 1)
 float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -139,17 +141,19 @@ def assert_equal(left: Any, right: Any) -> None:
 
 
 @given(tasks())
+@patient
 def test_a_task_survives_the_wire(task: PromptTask) -> None:
     assert_equal(decode_task(encode_task(task)), task)
 
 
 @given(groups())
+@patient
 def test_a_group_survives_the_wire(group: RolloutGroup) -> None:
     assert_equal(decode_group(encode_group(group)), group)
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=300)
+@settings(patient, max_examples=300)
 def test_arbitrary_bytes_decode_or_raise_the_codec_error(payload: bytes) -> None:
     for decode in (decode_task, decode_group):
         with suppress(CodecError):
@@ -157,6 +161,7 @@ def test_arbitrary_bytes_decode_or_raise_the_codec_error(payload: bytes) -> None
 
 
 @given(groups(), st.data())
+@patient
 def test_a_damaged_group_decodes_to_a_sound_group_or_raises(group: RolloutGroup, data: st.DataObject) -> None:
     payload = bytearray(encode_group(group))
     for _ in range(data.draw(st.integers(1, 3))):

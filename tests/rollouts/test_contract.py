@@ -146,6 +146,18 @@ async def test_a_task_handed_back_without_a_token_has_no_first_version(wire: Wir
     assert again.first_version == PolicyVersion(1, 30)
 
 
+async def test_an_owner_that_is_a_step_behind_makes_the_first_version_older(wire: Wire) -> None:
+    """It may sample the first token of a rollout that the former owner had not begun."""
+    trainer, first, second = wire.trainer(), wire.generator("ahead"), wire.generator("behind")
+    trainer.dispatch([make_task(1)])
+    (claimed,) = await claim(first, version=PolicyVersion(1, 7))
+    claimed.task.rollouts = [make_rollout(0, 4)]
+    assert await first.hand_back(claimed, claimed.task)
+    (claimed,) = await claim(second, version=PolicyVersion(1, 6))
+    assert claimed.first_version == PolicyVersion(1, 6)
+    assert trainer.outstanding().claims[1].first_version == PolicyVersion(1, 6)
+
+
 async def test_a_fenced_generator_is_refused_and_its_tasks_go_on(wire: Wire) -> None:
     trainer, lost, other = wire.trainer(), wire.generator("lost"), wire.generator("other")
     trainer.dispatch([make_task(1), make_task(2), make_task(3, Purpose.EVAL)])

@@ -7,11 +7,12 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from rollcast.rollouts.base import MAX_FAILURES, Claimed, Delivery, GeneratorQueue, Redispatch, TrainerQueue
+from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from rollcast.rollouts.records import Purpose
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
@@ -260,7 +261,9 @@ class LifeCycle(RuleBasedStateMachine):
 def run_histories(connect: Callable[[], Ends], *, max_examples: int) -> None:
     run_state_machine_as_test(
         lambda: LifeCycle(connect),
-        settings=settings(max_examples=max_examples, stateful_step_count=40, deadline=None, database=None),
+        settings=settings(
+            max_examples=max_examples, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
     )
 
 
@@ -273,11 +276,17 @@ def test_every_task_ends_once_in_memory() -> None:
 
 
 def test_every_task_ends_once_in_redis(redis_server: Server) -> None:
+    runs: list[str] = []
+
     def connect() -> Ends:
         run = f"history-{next(_runs)}"
+        runs.append(run)
         return (
             lambda: RedisTrainerQueue(redis_server.settings, run),
             lambda owner: RedisGeneratorQueue(redis_server.settings, run, owner),
         )
 
-    run_histories(connect, max_examples=40)
+    run_histories(connect, max_examples=30)
+    with redis_server.client() as raw:
+        rebuilt = [raw.hget(Keys(run).state, "rebuilt") for run in runs]
+    assert rebuilt == [None] * len(runs), "the index was out of step with the streams"

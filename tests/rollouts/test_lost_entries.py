@@ -94,6 +94,7 @@ async def test_the_index_is_made_again_from_the_streams(bench: Bench) -> None:
     assert places(bench.trainer) == ({1, 2, 3}, set(), {0})
     assert bench.trainer.outstanding().finished == before.finished
     assert bench.trainer.outstanding().waiting[1].attempt == 0
+    assert bench.raw.hget(bench.keys.state, "rebuilt") == b"1"
     assert not await bench.generator.publish(bench.claimed, make_group(bench.claimed, "a"))
 
 

@@ -123,8 +123,8 @@ async def test_every_task_is_used_once_over_kills_of_redis(durable_server: Serve
         raise trainer.error
     assert Counter(trainer.used) == Counter(range(NUM_TASKS))
     assert trainer.queue.away_seconds > 0
-    if loss == "everything":
-        assert trainer.num_missing > 0
+    if loss != "nothing":
+        assert trainer.num_missing + trainer.num_duplicates > 0, "Redis should have lost something"
     trainer.queue.close()
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.scaling.curve import Curve, sigmoid
+from rollcast.scaling.observations import unit_variance
 from rollcast.scaling.posterior import FitOptions, fit
 from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
 
@@ -23,9 +24,9 @@ def simulate(seed: int, count: int = 60, noise: float = 0.005, stop: float = 5.0
 def brute_force_quantiles(curve: Curve, prior: Prior, noise: float, drift: float, at: float) -> tuple[float, ...]:
     """Quantiles of A and of R(at) by summing likelihood times prior over a 4-D lattice, with a full covariance."""
     log_compute = np.log(curve.compute)
-    covariance = noise**2 * np.eye(len(curve)) + drift**2 * np.exp(
-        -np.abs(log_compute[:, None] - log_compute) / prior.drift_length
-    )
+    spread = np.sqrt(unit_variance(curve))
+    distance = np.abs(log_compute[:, None] - log_compute) / prior.drift_length
+    covariance = noise**2 * np.outer(spread, spread) * (np.eye(len(curve)) + drift**2 * np.exp(-distance))
     inverse = np.linalg.inv(covariance)
     initial = np.linspace(0, 1, 61)[:, None]
     asymptote = np.linspace(0, 1, 81)
@@ -58,10 +59,14 @@ def brute_force_quantiles(curve: Curve, prior: Prior, noise: float, drift: float
 def test_posterior_matches_dense_integration(stop: float) -> None:
     curve = simulate(seed=3, count=8, noise=0.03, stop=stop)
     prior = replace(
-        DEFAULT_PRIOR, log_noise=(float(np.log(0.03)), 1e-3), drift=(0.01,), drift_weight=(1.0,), initial=(0.3, 0.2)
+        DEFAULT_PRIOR,
+        log_noise=(float(np.log(0.03 * np.hypot(1, 0.4))), 1e-4),
+        drift=(0.4,),
+        drift_weight=(1.0,),
+        initial=(0.3, 0.2),
     )
     forecast = fit(curve, FitOptions(prior=prior, exclude_before=0.0, robust=False))
-    expected = brute_force_quantiles(curve, prior, 0.03, 0.01, at=2 * stop)
+    expected = brute_force_quantiles(curve, prior, 0.03, 0.4, at=2 * stop)
     found = [*forecast.asymptote(), *forecast.pass_rate([2 * stop])[:, 0]]
     assert found == pytest.approx(expected, abs=0.02)
 
@@ -86,9 +91,22 @@ def test_intervals_cover_at_about_their_rate() -> None:
 def test_a_measured_start_narrows_the_initial_rate() -> None:
     curve = simulate(seed=1, count=10, noise=0.02)
     measured = Curve.from_points(np.r_[0, curve.compute], np.r_[0.2, curve.pass_rate])
-    free, told = fit(curve).initial([0.05, 0.95]), fit(measured).initial([0.05, 0.95])
+    whole = FitOptions(exclude_before=0.0)
+    free, told = fit(curve, whole).initial([0.05, 0.95]), fit(measured, whole).initial([0.05, 0.95])
     assert told[1] - told[0] < 0.5 * (free[1] - free[0])
     assert fit(curve, FitOptions(initial=0.25)).initial() == pytest.approx([0.25] * 3, abs=1e-3)
+
+
+def test_a_start_off_the_law_is_found_to_be_a_transient() -> None:
+    compute = np.linspace(0.05, 3.0, 60)
+    law = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + 0.002 * np.random.default_rng(4).standard_normal(60)
+    curve = Curve.from_points(np.r_[0, compute], np.r_[0.28, law + 0.08 * np.maximum(1 - compute / 0.36, 0)])
+    found, forced = fit(curve), fit(curve, FitOptions(exclude_before=0.0))
+    assert found.excluded == pytest.approx(7, abs=3)
+    assert forced.excluded == 0
+    truth = float(sigmoid(9.0, 0.2, 0.7, 1.7, 1.0))
+    errors = [abs(forecast.pass_rate([9.0], [0.5])[0, 0] - truth) for forecast in (found, forced)]
+    assert errors[0] < 0.5 * errors[1]
 
 
 def test_an_outlier_hardly_moves_a_robust_fit() -> None:

@@ -37,3 +37,20 @@ def test_a_long_flat_top_is_saturated_and_a_short_start_too_early() -> None:
     short = np.linspace(0.02, 0.4, 20)
     assert verdict_of(sigmoid(short, 0.2, 0.7, 1.7, 1.0), short, 0.005).kind is VerdictKind.TOO_EARLY
     assert verdict_of(LAW[:3], COMPUTE[:3]).kind is VerdictKind.TOO_EARLY
+
+
+def test_a_rising_share_of_truncated_answers_is_a_regime_change_before_the_pass_rate_shows_it() -> None:
+    truncation = np.where(COMPUTE < 5, 0.01, 0.25)
+    noisy = LAW + 0.01 * np.random.default_rng(0).standard_normal(LAW.size)
+    curve = Curve.from_points(COMPUTE, noisy, truncation_ratio=truncation)
+    assert fit(curve).verdict.kind is VerdictKind.REGIME_CHANGE
+    assert "25%" in fit(curve).verdict.reason
+    assert fit(curve.window(stop=4.5)).verdict.kind is VerdictKind.FORECASTABLE
+
+
+def test_good_runs_are_rarely_accused_of_a_break() -> None:
+    kinds = [
+        fit(Curve.from_points(COMPUTE, LAW + 0.01 * np.random.default_rng(seed).standard_normal(LAW.size))).verdict.kind
+        for seed in range(60)
+    ]
+    assert sum(kind in (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE) for kind in kinds) <= 1

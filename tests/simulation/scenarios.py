@@ -44,6 +44,7 @@ class Scenario:
     spread: float = 0.0
     checkpoint_every: int = 1
     claims_seen_late: bool = False
+    fresh: bool = False
     faults: tuple[Fault, ...] = ()
     steps: int = 30
     seed: int = 0
@@ -65,6 +66,7 @@ class Scenario:
             trainer=Trainer(step=1.0, spread=self.spread, restart=3.0, checkpoint_every=self.checkpoint_every),
             delays=Delays(publish=self.publish, join=self.join, detect=self.detect),
             claims_seen_late=self.claims_seen_late,
+            fresh=self.fresh,
             seed=self.seed,
         )
         for fault in self.faults:
@@ -159,6 +161,7 @@ def scenarios(draw: st.DrawFn, fault_kinds: tuple[str, ...] = ()) -> Scenario:
         spread=draw(st.sampled_from([0.0, 0.9])),
         checkpoint_every=draw(st.integers(1, 6)),
         claims_seen_late=draw(st.booleans()),
+        fresh=draw(st.booleans()),
         faults=tuple(faults),
         steps=draw(st.sampled_from([10, 30])),
         seed=draw(st.integers(0, 2**16)),

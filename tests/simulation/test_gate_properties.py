@@ -19,7 +19,7 @@ from rollcast.simulation.generator import Attempt
 from rollcast.simulation.pipeline import Pipeline
 from tests.simulation.scenarios import Fault, Scenario, scenarios, violation
 
-simulated = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+simulated = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @given(scenario=scenarios())

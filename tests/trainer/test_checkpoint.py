@@ -44,10 +44,10 @@ def state(group: LearnerGroup) -> list[Tensor]:
 
 
 def test_a_killed_run_continues_bit_equal_to_an_uninterrupted_one(
-    ranks: Ranks, model: Path, tmp_path: Path
+    ranks: Ranks, untied_model: Path, tmp_path: Path
 ) -> None:
     child = subprocess.run(
-        [sys.executable, "-c", KILLED_WHILE_SAVING, str(model), str(tmp_path)],
+        [sys.executable, "-c", KILLED_WHILE_SAVING, str(untied_model), str(tmp_path)],
         env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "PATH": ""},
         timeout=120,
         check=False,
@@ -59,11 +59,11 @@ def test_a_killed_run_continues_bit_equal_to_an_uninterrupted_one(
     assert latest is not None
     assert checkpoint_version(latest) == PolicyVersion(1, 3)
 
-    resumed = LearnerGroup.build(make_config(model, tmp_path), ranks)
+    resumed = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     torch.rand(5)
     assert resumed.restore(latest) == {"next": 3}
     assert resumed.updates == 3
-    uninterrupted = LearnerGroup.build(make_config(model, tmp_path), ranks)
+    uninterrupted = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     for step in range(6):
         uninterrupted.update(make_sequences(step))
     for step in range(3, 6):
@@ -127,9 +127,7 @@ def test_another_models_checkpoint_is_refused(ranks: Ranks, untied_model: Path, 
 
 
 @pytest.mark.parametrize("fault", ["no controller", "cut controller", "no metadata", "cut metadata", "cut tensors"])
-def test_a_damaged_checkpoint_is_one_sentence(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, fault: str
-) -> None:
+def test_a_damaged_checkpoint_is_one_sentence(ranks: Ranks, untied_model: Path, tmp_path: Path, fault: str) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     path = group.save(PolicyVersion(1, 1), {})
     name = {"controller": "controller.json", "metadata": ".metadata", "tensors": "__0_0.distcp"}[fault.split()[1]]

@@ -90,9 +90,7 @@ def test_update_equals_a_slow_float64_loop(ranks: Ranks, model: Path, tmp_path: 
         loss = cispo_with_prompt_aggregation(reference, make_groups(number))
         loss.backward()  # type: ignore[no-untyped-call]
         rate = settings.learning_rate * number / settings.warmup_steps
-        norm = slow.step(
-            number, rate, betas=settings.betas, eps=settings.epsilon, decay=settings.weight_decay
-        )
+        norm = slow.step(number, rate, betas=settings.betas, eps=settings.epsilon, decay=settings.weight_decay)
         sequences = make_sequences(number)
         micro_batches: list[MicroBatch] = [tuple(sequences[:4]), tuple(sequences[4:])]
         stats = learner.update(micro_batches, denominator(sequences))
@@ -143,9 +141,7 @@ def test_every_loss_trains_also_with_empty_micro_batches(
 
 
 def test_learning_rate_zero_leaves_every_bit(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    group = LearnerGroup.build(
-        make_config(untied_model, tmp_path, recipe={"optimizer": {"learning_rate": 0.0}}), ranks
-    )
+    group = LearnerGroup.build(make_config(untied_model, tmp_path, recipe={"optimizer": {"learning_rate": 0.0}}), ranks)
     before = [weight.full_tensor().clone() for weight in group.learner.weights]
     gaps = {group.update(make_sequences(5)).logprob_gap_mean for _ in range(3)}
     assert len(gaps) == 1

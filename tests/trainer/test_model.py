@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
@@ -122,3 +122,20 @@ def test_a_model_that_cannot_be_trained_is_one_sentence(untied_model: Path, tmp_
     with pytest.raises(UserError, match=r"^model\.path = .*; (give|choose) ") as error:
         read_causal_lm(Model(path=str(folder)))
     assert "\n" not in str(error.value)
+
+
+def test_fused_experts_are_refused(tmp_path: Path) -> None:
+    config = Qwen3MoeConfig(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=16,
+        moe_intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        num_experts=2,
+        num_experts_per_tok=1,
+    )
+    Qwen3MoeForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="fused experts"):
+        read_causal_lm(Model(path=str(tmp_path)))

@@ -60,9 +60,7 @@ def test_gathered_weights_are_the_models_bit_for_bit(model: Path, two_ranks: dic
     assert all(torch.equal(two_ranks["initial"][name], expected[name]) for name in expected)
 
 
-def test_two_ranks_train_like_one(
-    ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]
-) -> None:
+def test_two_ranks_train_like_one(ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]) -> None:
     group = LearnerGroup.build(make_config(model, tmp_path), ranks)
     stats = [group.update(make_sequences(step)) for step in range(UPDATES)]
     assert two_ranks["loss"] == pytest.approx([s.loss for s in stats], rel=1e-5)
@@ -73,9 +71,7 @@ def test_two_ranks_train_like_one(
     assert distance(two_ranks["weights"], whole_weights(group)) < 1e-5
 
 
-def test_the_gradient_is_the_same_to_1e5(
-    ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]
-) -> None:
+def test_the_gradient_is_the_same_to_1e5(ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]) -> None:
     """AdamW's first moment of the first update is (1 - beta_1) times the clipped gradient."""
 
     def first_moment(group: LearnerGroup) -> dict[str, torch.Tensor]:

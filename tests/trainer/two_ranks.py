@@ -1,6 +1,6 @@
 """Run as a process: one rank of two. Rank 0 drives the learner and writes what it saw.
 
-    python -m tests.trainer.two_ranks MODEL RUN_FOLDER RESULTS        with torchrun's environment variables
+python -m tests.trainer.two_ranks MODEL RUN_FOLDER RESULTS        with torchrun's environment variables
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ import time
 from contextlib import suppress
 
 import pytest
-from tests.weights import trainer_process
-from tests.weights.conftest import wait_until
 
 from rollcast.wire.version import PolicyVersion
+from tests.weights import trainer_process
+from tests.weights.conftest import wait_until
 
 SLOW = {"slow_seconds": 0.1}
 """Seconds for each of the twelve buckets: time to strike in mid-broadcast."""
@@ -25,7 +25,7 @@ def test_a_generator_killed_in_mid_broadcast_costs_the_others_nothing(start_trai
     generators = {}
     for name in names:
         generators[name] = start_generator(name, trainer.rpc, **(SLOW if name == "victim" else {}))
-        wait_until(lambda: name in [member.name for member in trainer.publisher.members()])  # fixes the ranks
+        wait_until(lambda: len(trainer.publisher.members()) == len(generators))  # fixes the ranks
     trainer.publish(0)
     trainer.wait_members("victim", "other")
     expected = trainer.publish(1)

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from rollcast.cli import config, demo, service, up, version
+from rollcast.cli import config, demo, fit, service, up, version
 from rollcast.config.errors import EXIT_USER_ERROR, UserError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 app.command()(demo.demo)
 app.command()(up.up)
+app.command()(fit.fit)
 app.add_typer(config.app, name="config")
 for name in service.SERVICES:
     service.add_starter(app, name)

@@ -129,6 +129,23 @@ class DirectScrape(Settings):
     """Interval of reading."""
 
 
+class CurveQueries(Settings):
+    """A run of any framework, as PromQL: each expression selects one series that keeps its value between evaluations."""
+
+    run: Annotated[str, Field(pattern=r"^[^/]{1,200}$")]
+    """Name under which the forecast is served."""
+    pass_rate: str
+    """Mean reward or accuracy on held-out prompts, in [0, 1]."""
+    compute: str
+    """Device-hours since the start when that was measured."""
+    standard_error: str | None = None
+    """Of the pass rate. None = unknown."""
+    step: str | None = None
+    """Optimizer step of the evaluation, by which it is told from the next one. None = by a change of the pass rate."""
+    look_back_hours: Annotated[float, Field(gt=0, le=8_760)] = 720.0
+    """How far back the run began, at most."""
+
+
 class PrometheusSource(Settings):
     kind: Literal["prometheus"] = "prometheus"
     """Read a Prometheus server's query API."""
@@ -138,6 +155,8 @@ class PrometheusSource(Settings):
     """Interval of reading; the scrape interval is the least that makes sense."""
     token: SecretStr | None = None
     """Bearer token. None = none."""
+    curves: tuple[CurveQueries, ...] = ()
+    """Runs of other frameworks. Rollcast's own runs are found by their metrics' names."""
 
 
 class Forecaster(Settings):

@@ -22,6 +22,7 @@ from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.own_curve import fit_answer
+from rollcast.forecaster.query_api import query_router
 from rollcast.forecaster.run_forecast import RunForecast
 
 MAX_BODY_BYTES = 1 << 20
@@ -60,6 +61,7 @@ def build_application(board: Board, history: History, metrics: ForecastMetrics, 
             raise HTTPException(404, f"run {run[:100]!r}: no forecast yet; /api/runs lists the runs that have one")
         return forecast
 
+    application.include_router(query_router(board))
     for path, (name, media_type) in _PAGE.items():
         application.add_api_route(path, _page_file(name, media_type), include_in_schema=False)
 

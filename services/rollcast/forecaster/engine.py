@@ -16,12 +16,22 @@ from rollcast.forecaster.evaluations import Evaluation, EvaluationLog
 from rollcast.forecaster.history import History, PastForecast
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.reading import Reading
-from rollcast.forecaster.run_forecast import QUANTILES, Budget, RunForecast, forecast_run, metric_grid
+from rollcast.forecaster.run_forecast import (
+    QUANTILES,
+    Budget,
+    Outlook,
+    RunForecast,
+    forecast_run,
+    look_ahead,
+    metric_grid,
+)
 from rollcast.telemetry.logging import get_logger
 
 MAX_RUNS = 200
 MAX_REPLAYS = 40
-"""Earlier forecasts made afterwards when several evaluations of a run come at once."""
+"""Earlier forecasts of a run made afterwards when several of its evaluations come at once."""
+MAX_REPLAYS_AT_ONCE = 100
+"""Of all runs together."""
 log = get_logger()
 
 
@@ -100,12 +110,12 @@ class Engine:
         new = {id(item) for item in fresh}
         for name in sorted(changed):
             try:
-                self._refit(name, new)
+                self._refit(name, new, min(MAX_REPLAYS, MAX_REPLAYS_AT_ONCE // len(changed)))
             except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
                 self._metrics.count_skipped("refit", 1)
                 log.error("the run cannot be fitted; its last forecast stands", run=name, error=str(error))
 
-    def _refit(self, name: str, new: set[int]) -> None:
+    def _refit(self, name: str, new: set[int], max_replays: int) -> None:
         """`new`: ids of the evaluations that came with this reading."""
         everything = self._logs[name]
         surviving = everything.surviving()
@@ -113,7 +123,7 @@ class Engine:
             return
         run = surviving[-1].run
         budget = self._budgets.get(run, self._configured.get(run, Budget()))
-        self._replay(name, surviving, budget, new)
+        self._replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
         forecast = forecast_run(
             name,
@@ -125,9 +135,10 @@ class Engine:
         )
         if forecast is None:
             return
-        self._metrics.show(forecast, self._grid(forecast))
+        outlook = look_ahead(forecast, self._grid(forecast))
+        self._metrics.show(forecast, outlook)
         if id(surviving[-1]) in new:
-            self._remember(forecast, made_at=forecast.updated_at, replayed=False)
+            self._remember(forecast, outlook, replayed=False)
             log.info(
                 "forecast",
                 run=name,
@@ -137,15 +148,18 @@ class Engine:
             )
         self._board.publish(forecast)
 
-    def _replay(self, name: str, surviving: tuple[Evaluation, ...], budget: Budget, new: set[int]) -> None:
+    def _replay(
+        self, name: str, surviving: tuple[Evaluation, ...], budget: Budget, new: set[int], max_replays: int
+    ) -> None:
         """What would have been said at each of several evaluations that came at once, the newest left out."""
         places = [place for place in range(1, len(surviving)) if id(surviving[place - 1]) in new]
-        stride = max(1, -(-len(places) // MAX_REPLAYS))
-        for place in places[::stride]:
+        if max_replays == 0 or not places:
+            return
+        for place in places[:: -(-len(places) // max_replays)]:
             at = surviving[place - 1].at
             earlier = forecast_run(name, surviving[:place], budget, sequence=0, updated_at=at)
             if earlier is not None:
-                self._remember(earlier, made_at=at, replayed=True)
+                self._remember(earlier, look_ahead(earlier, self._grid(earlier)), replayed=True)
 
     def _grid(self, forecast: RunForecast) -> tuple[float, ...]:
         grid = self._grids.get(forecast.name)
@@ -154,12 +168,11 @@ class Engine:
             self._write(lambda: self._history.add_grid(forecast.name, grid))
         return grid
 
-    def _remember(self, forecast: RunForecast, *, made_at: float, replayed: bool) -> None:
-        end = forecast.end
+    def _remember(self, forecast: RunForecast, outlook: Outlook, *, replayed: bool) -> None:
         past = PastForecast(
             id=0,
             name=forecast.name,
-            made_at=made_at,
+            made_at=forecast.updated_at,
             replayed=replayed,
             num_points=len(forecast.evaluations),
             compute=forecast.newest.compute,
@@ -167,9 +180,9 @@ class Engine:
             verdict=str(forecast.forecast.verdict.kind),
             asymptote=tuple(forecast.forecast.asymptote(QUANTILES).tolist()),
             headroom=tuple(forecast.forecast.headroom(QUANTILES).tolist()),
-            end_compute=end,
-            end_reading=None if end is None else tuple(forecast.reading([end])[:, 0].tolist()),
-            band=tuple(tuple(row) for row in forecast.reading(self._grid(forecast)).tolist()),
+            end_compute=forecast.end,
+            end_reading=None if outlook.end is None else tuple(outlook.end.tolist()),
+            band=tuple(tuple(row) for row in outlook.band.tolist()),
         )
         self._write(lambda: self._history.add_forecast(past))
 

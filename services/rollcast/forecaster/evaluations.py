@@ -17,6 +17,8 @@ MAX_EVALUATIONS = 5_000
 """Of one run; further ones are refused and counted."""
 MAX_COMPUTE = 1e12
 MAX_STEP = 10**12
+MIN_STANDARD_ERROR = 1e-6
+"""A smaller one would need more than 10^11 completions: it counts as unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +69,16 @@ def checked(evaluation: Evaluation) -> Evaluation:
         step=evaluation.step,
         pass_rate=evaluation.pass_rate,
         compute=evaluation.compute,
-        standard_error=_positive(evaluation.standard_error),
+        standard_error=known_error(evaluation.standard_error),
         trained_tokens=_at_least_zero(evaluation.trained_tokens),
-        samples=_positive(evaluation.samples),
+        samples=_at_least_zero(evaluation.samples),
         at=evaluation.at,
     )
 
 
-def _positive(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) and value > 0 else None
+def known_error(value: float | None) -> float | None:
+    """The standard error, or None where it is none."""
+    return value if value is not None and MIN_STANDARD_ERROR <= value <= 1 else None
 
 
 def _at_least_zero(value: float | None) -> float | None:

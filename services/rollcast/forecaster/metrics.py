@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from rollcast.forecaster.run_forecast import QUANTILES, RunForecast
+from rollcast.forecaster.run_forecast import QUANTILES, Outlook, RunForecast
 from rollcast.scaling.forecast import VerdictKind
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
@@ -24,23 +24,22 @@ class ForecastMetrics(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def show(self, forecast: RunForecast, grid: tuple[float, ...]) -> None:
+    def show(self, forecast: RunForecast, outlook: Outlook) -> None:
         """Set every gauge of one run; the sets of labels never grow."""
         if forecast.name not in self._exporters:
             self._exporters = {**self._exporters, forecast.name: Exporter(forecast.name)}
         exporter = self._exporters[forecast.name]
         law = forecast.forecast
-        bands = forecast.reading(grid)
         asymptote, headroom = law.asymptote(QUANTILES), law.headroom(QUANTILES)
         for index, quantile in enumerate(QUANTILES):
             label = f"{quantile:g}"
             exporter.set(names.FORECAST_ASYMPTOTE, float(asymptote[index]), quantile=label)
             exporter.set(names.FORECAST_HEADROOM, float(headroom[index]), quantile=label)
-            for compute, value in zip(grid, bands[index], strict=True):
+            for compute, value in zip(outlook.grid, outlook.band[index], strict=True):
                 exporter.set(names.FORECAST_PASS_RATE, float(value), compute=f"{compute:g}", quantile=label)
-        if forecast.end is not None:
+        if forecast.end is not None and outlook.end is not None:
             exporter.set(names.FORECAST_END_DEVICE_HOURS, forecast.end)
-            for quantile, value in zip(QUANTILES, forecast.reading([forecast.end])[:, 0], strict=True):
+            for quantile, value in zip(QUANTILES, outlook.end, strict=True):
                 exporter.set(names.FORECAST_END, float(value), quantile=f"{quantile:g}")
         for kind in VerdictKind:
             exporter.set(names.FORECAST_VERDICT, float(kind is law.verdict.kind), verdict=str(kind))

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from rollcast.forecaster.answers import interval
+from rollcast.forecaster.evaluations import known_error
 from rollcast.forecaster.run_forecast import QUANTILES
 from rollcast.forecaster.schema import FitAnswer, FitRequest, Law, Prediction
 from rollcast.scaling.curve import Curve
@@ -20,7 +21,7 @@ def fit_request(request: FitRequest) -> Forecast:
     Raises:
         ValueError: one sentence on what is wrong with the points or options.
     """
-    errors = [math.nan if point.standard_error is None else point.standard_error for point in request.points]
+    errors = [known_error(point.standard_error) or math.nan for point in request.points]
     curve = Curve.from_points(
         [point.compute for point in request.points],
         [point.pass_rate for point in request.points],

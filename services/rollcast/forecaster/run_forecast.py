@@ -112,6 +112,24 @@ def forecast_run(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What metrics and history keep of a forecast: its readings over the run's grid and at the end of the budget."""
+
+    grid: tuple[float, ...]
+    band: Array
+    """(5, 40)"""
+    end: Array | None
+    """(5,)"""
+
+
+def look_ahead(forecast: RunForecast, grid: tuple[float, ...]) -> Outlook:
+    """All readings in one go: they are most of the work of a refit."""
+    readings = forecast.reading([*grid] if forecast.end is None else [*grid, forecast.end])
+    end = None if forecast.end is None else readings[:, -1]
+    return Outlook(grid, readings[:, : len(grid)], end)
+
+
 def metric_grid(forecast: RunForecast) -> tuple[float, ...]:
     """40 computes, three digits each, chosen once in a run's life: from its first steps to four times its budget.
 

@@ -213,6 +213,7 @@ class RunsAnswer(Answer):
 
 
 Compute = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+PositiveCompute = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 PassRate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
@@ -236,7 +237,7 @@ class FitRequest(BaseModel):
     """Device-hours before which points are left out; null = found."""
     num_prompts: Annotated[int, Field(ge=0, le=10**9)] = 0
     """Held-out prompts, the same at every evaluation; 0 = unknown."""
-    predict: Annotated[list[Compute], Field(max_length=200)] = []
+    predict: Annotated[list[PositiveCompute], Field(max_length=200)] = []
     """Computes at which predictions are wanted."""
 
 

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from rollcast.config.services import DirectScrape, PrometheusSource
+from rollcast.config.services import CurveQueries, DirectScrape, PrometheusSource
 from rollcast.forecaster.evaluations import Evaluation, checked
+from rollcast.forecaster.foreign_curve import read_curve
 from rollcast.forecaster.reading import EVALUATION_NAMES, STATUS_NAMES, Reading, interpret
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
 
@@ -31,7 +32,7 @@ def open_source(settings: DirectScrape | PrometheusSource, run_folder: Path) -> 
     """The source that the run file names."""
     if isinstance(settings, PrometheusSource):
         token = settings.token.get_secret_value() if settings.token else None
-        return PrometheusQueries(settings.url, token)
+        return PrometheusQueries(settings.url, token, settings.curves)
     return MetricsPages(settings.urls, run_folder / "ports" / "trainer")
 
 
@@ -83,7 +84,8 @@ class PrometheusQueries:
     away is found then.
     """
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None = None, curves: tuple[CurveQueries, ...] = ()) -> None:
+        self._curves = curves
         self._prometheus = Prometheus(url, token)
         self._last = 0.0
 
@@ -93,7 +95,12 @@ class PrometheusQueries:
         samples = self._prometheus.query(f"last_over_time({_any_of(EVALUATION_NAMES)}[{window:.0f}s])")
         samples += self._prometheus.query(_any_of(STATUS_NAMES))
         self._last = now
-        return interpret(samples, at=now)
+        reading = interpret(samples, at=now)
+        for curve in self._curves:
+            foreign = read_curve(self._prometheus, curve, now)
+            reading.evaluations += foreign.evaluations
+            reading.skipped += foreign.skipped
+        return reading
 
     def close(self) -> None:
         self._prometheus.close()

@@ -16,7 +16,9 @@ def main() -> int:
     """Parse, check, then import what is heavy."""
     parser = argparse.ArgumentParser(prog="python -m rollcast.generator", description="Samples and grades rollouts.")
     parser.add_argument("--config", type=Path, required=True, help="run file")
-    parser.add_argument("--name", default=socket.gethostname(), help="of this generator; default: the host's name")
+    parser.add_argument(
+        "--name", default=socket.gethostname(), help="of this generator, unique in the run; default: the host's name"
+    )
     arguments = parser.parse_args()
     try:
         config = load_run_config(arguments.config)
@@ -24,7 +26,7 @@ def main() -> int:
         from rollcast.generator.service import serve
         from rollcast.telemetry.logging import configure_logging
 
-        configure_logging(f"generator-{arguments.name}")
+        configure_logging(arguments.name)
         return asyncio.run(serve(config, arguments.name))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -239,7 +239,6 @@ class ClaimLoop:
             elif group.finished:
                 record = await group.group(queue.owner)
                 accepted = await self._patiently(lambda: queue.publish(group.claimed, record))
-                self._exporter.add(names.TOKENS, record.num_tokens, role="generator")
             else:
                 task = await group.unfinished_task()
                 accepted = await self._patiently(lambda: queue.hand_back(group.claimed, task))

@@ -14,6 +14,7 @@ import asyncio
 import itertools
 import os
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -83,9 +84,10 @@ class Engine:
         self.counts = EngineCounts()
 
     @classmethod
-    async def start(cls, config: RunConfig) -> Engine:
-        """Start the child process and the model's skeleton. Raises UserError where the model cannot be served."""
-        llm = await asyncio.to_thread(_start_llm, config)
+    async def start(cls, config: RunConfig, name: str) -> Engine:
+        """Start the child process and the model's skeleton; `name` gives each generator random numbers of its own. Raises UserError where the model cannot be served."""
+        await asyncio.to_thread(_import_vllm)
+        llm = await asyncio.to_thread(_start_llm, config, name)
         engine = cls(llm, config.weights.acknowledge_timeout_seconds)
         await engine.call("prepare_for_rollcast", config.generator.cpu)
         return engine
@@ -206,7 +208,7 @@ class Engine:
 
     def shutdown(self) -> None:
         """End the child process. Nothing may be called afterwards."""
-        self._llm.shutdown(timeout=5.0)
+        self._llm.shutdown(timeout=2.0)
         self._llm = None
 
     async def _submit(self, request: EngineRequest, version: PolicyVersion) -> Any:
@@ -244,7 +246,15 @@ class Engine:
 
 
 def set_environment(config: RunConfig) -> None:
-    """What vLLM reads from the environment; to be called before it is imported."""
+    """What vLLM reads from the environment; to be called before it is imported.
+
+    Raises UserError where generator.cpu is not a core of this process.
+    """
+    cores = os.sched_getaffinity(0)
+    if config.generator.cpu is not None and config.generator.cpu not in cores:
+        raise UserError(
+            f"generator.cpu = {config.generator.cpu}: this process may run on {sorted(cores)}; choose one of them"
+        )
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.generator.cpu_kv_cache_gib)
@@ -253,7 +263,7 @@ def set_environment(config: RunConfig) -> None:
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = str(config.generator.cpu)
 
 
-def engine_arguments(config: RunConfig) -> dict[str, Any]:
+def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
     """Arguments of vLLM's AsyncEngineArgs for this run, on this device."""
     from vllm.platforms import current_platform
 
@@ -265,7 +275,7 @@ def engine_arguments(config: RunConfig) -> dict[str, Any]:
         "trust_remote_code": config.model.trust_remote_code,
         "load_format": "dummy",
         "max_num_seqs": generator.slots,
-        "seed": config.seed,
+        "seed": zlib.crc32(f"{config.seed}/{name}".encode()),
         "enable_prefix_caching": True,
         "logprobs_mode": "processed_logprobs",
         "worker_extension_cls": WORKER_EXTENSION,
@@ -286,7 +296,12 @@ def engine_arguments(config: RunConfig) -> dict[str, Any]:
     return arguments
 
 
-def _start_llm(config: RunConfig) -> Any:
+def _import_vllm() -> None:
+    """Apart from the start: tracebacks of failed optional imports are kept, and their frames would keep the engine."""
+    import vllm.v1.engine.async_llm  # noqa: F401
+
+
+def _start_llm(config: RunConfig, name: str) -> Any:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.platforms import current_platform
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -295,11 +310,16 @@ def _start_llm(config: RunConfig) -> Any:
         # The engine's child process inherits it; more than one OpenMP thread would fight over its core.
         os.environ["OMP_NUM_THREADS"] = "1"
     try:
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(config)))
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(config, name)))
     except (OSError, ValueError) as error:
         raise UserError(
             f"model.path = {config.model.path}: vLLM cannot serve it ({_first_sentence(error)}); "
             "give the folder of a Hugging Face causal LM"
+        ) from error
+    except RuntimeError as error:
+        raise UserError(
+            f"model.path = {config.model.path}: vLLM's engine did not start ({_first_sentence(error)}); "
+            "its own message stands above; memory for the model and generator.cpu_kv_cache_gib is the usual want"
         ) from error
 
 

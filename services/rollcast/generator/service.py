@@ -24,9 +24,9 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.member import WeightMember
 
-LEAVE_SECONDS = 10.0
+LEAVE_SECONDS = 5.0
 """Deadline for the trainer's confirmation that this member may go."""
-HAND_BACK_SECONDS = 10.0
+HAND_BACK_SECONDS = 5.0
 STOP_CLAIMING_SECONDS = 2.0
 """For a claim under way; only a Redis that is away makes it last."""
 
@@ -45,7 +45,7 @@ async def serve(config: RunConfig, name: str) -> int:
         eval_rollouts=config.tasks.evaluation.rollouts_per_prompt,
         max_eval_share=config.tasks.evaluation.max_slot_share,
     )
-    listener = listen(config.rpc.bind, config.generator.http_port, setting="generator.http_port")
+    listener = listen(config.http_bind, config.generator.http_port, setting="generator.http_port")
     set_environment(config)
     service: GeneratorService | None = None
 
@@ -56,9 +56,9 @@ async def serve(config: RunConfig, name: str) -> int:
     http = HttpServer(service_routes(exporter.render, ready), listener)
     http.start()
     try:
-        engine = await Engine.start(config)
+        engine = await Engine.start(config, name)
         try:
-            publish_port(config.run_folder, f"generator-{name}", http.port)
+            publish_port(config.run_folder, name, http.port)
             service = GeneratorService(config, name, engine, slots, exporter)
             return await service.run(stopping)
         finally:

@@ -43,7 +43,8 @@ def train_base_model(settings: BaseModel, folder: Path, progress: Progress) -> f
         optimizer.step()
         schedule.step()
         progress((step + 1) / (settings.steps + 1))
-    rate = measure_pass_rate(model, tokenizer, settings, random.Random(f"pass-rate/{settings.seed}"))
+    rng = random.Random(f"pass-rate/{settings.seed}")
+    rate = measure_pass_rate(model, tokenizer, settings, rng)
     folder.mkdir(parents=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -58,12 +59,11 @@ def _learning_rate_share(step: int, steps: int) -> float:
     return min((step + 1) / warmup, (steps - step) / (steps - warmup))
 
 
-def measure_pass_rate(
-    model: Any, tokenizer: Any, settings: BaseModel, rng: random.Random, num_prompts: int = 256
-) -> float:
-    """Share of right completions, one sampled for each of `num_prompts` additions."""
+def measure_pass_rate(model: Any, tokenizer: Any, settings: BaseModel, rng: random.Random) -> float:
+    """Share of right completions, one sampled for each of `settings.measured_prompts` additions."""
     import torch
 
+    num_prompts = settings.measured_prompts
     operands = [draw_operands(rng, settings.max_digits) for _ in range(num_prompts)]
     tokenizer.padding_side = "left"
     prompts = tokenizer([prompt_text(a, b) for a, b in operands], padding=True, return_tensors="pt")

@@ -39,18 +39,22 @@ def write_server_config(settings: Redis, folder: Path) -> Path:
     lines = [
         f"bind {settings.host}",
         f"port {settings.port}",
-        f'dir "{folder}"',
+        f"dir {_quoted(str(folder))}",
         "daemonize no",
         "appendonly yes",
         "appendfsync everysec",
         'save ""',
     ]
     if settings.password is not None:
-        lines.append(f'requirepass "{settings.password.get_secret_value()}"')
+        lines.append(f"requirepass {_quoted(settings.password.get_secret_value())}")
     path = folder / "redis.conf"
     path.touch(mode=0o600)
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def wait_until_ready(

@@ -142,7 +142,8 @@ class Supervisor:
                     tick()
                     time.sleep(0.05)
                 if service.running:
-                    self._report(f"{service.spec.name} did not stop in time and was killed")
+                    if not quickly:
+                        self._report(f"{service.spec.name} did not stop in time and was killed")
                     service.kill()
         self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
 

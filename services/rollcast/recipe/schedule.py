@@ -46,6 +46,8 @@ class State:
     """The oldest step that any member (a generator that may claim tasks) samples with; None without members."""
     groups: tuple[Group, ...]
     """Every dispatched group that is not settled, those in training included, in any order."""
+    enough: int | None = None
+    """Groups that keep the trainer fed, see `staleness.enough_groups`; None = not measured yet: the window alone."""
 
 
 class WaitReason(StrEnum):
@@ -165,7 +167,8 @@ class PipelineSchedule:
         if self.lag > 3 and state.acknowledged is not None and state.acknowledged < state.step:
             widest -= self.groups_per_step
         opened = (1 + state.steps_since_start) * self.groups_per_step
-        return max(0, min(widest, opened) - len(state.groups))
+        enough = widest if state.enough is None else max(state.enough, 2 * self.groups_per_step)
+        return max(0, min(widest, opened, enough) - len(state.groups))
 
     def next_batch(self, state: State) -> Batch | Wait:
         if _weights_are_late(self, state):

@@ -41,6 +41,7 @@ What the caller owes:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -113,6 +114,20 @@ def unusable(groups: Iterable[Group], *, floor: int, lag: int, step: int, groups
         else:
             kept += 1
     return tuple(given_up)
+
+
+def enough_groups(lifetimes: Sequence[float], *, lag: int, groups_per_step: int) -> int | None:
+    """Return how many dispatched groups keep the trainer fed: one batch in training, one ready, the rest under way.
+
+    More would only lie ready and grow stale: a window that is always full makes every token about `lag` steps old. By
+    Little's law P groups a step that live m steps on average are m P under way. `lifetimes` of recent groups are in
+    undisturbed trainer steps. None, so that the window alone counts, before the first and where the longest groups
+    outlast the slack: then the trainer waits for stragglers and needs every overlap. The answer can only narrow the
+    window, so the gate holds as it does without.
+    """
+    if not lifetimes or longest_group_ratio(lifetimes, lag) > 1.0:
+        return None
+    return math.ceil((2.0 + sum(lifetimes) / len(lifetimes)) * groups_per_step)
 
 
 def drop_deadline_seconds(token_budget: int, slowest_decode_rate: float) -> float:

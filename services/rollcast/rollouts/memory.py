@@ -303,7 +303,7 @@ class MemoryGeneratorQueue:
                 continue
             record = decode_task(task.payload)
             record.attempt = waiting.attempt
-            first = waiting.first_version or version
+            first = min(waiting.first_version or version, version)
             task.renewed_at = self._broker.clock()
             task.place = Claim(self.owner, first, waiting.attempt, waiting.stream_id, task.renewed_at, purpose)
             claimed.append(Claimed(record, waiting.stream_id, first))

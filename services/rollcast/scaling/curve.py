@@ -63,6 +63,7 @@ class Curve:
             point.
         initial: pass rate measured at compute 0, or None.
         initial_standard_error: of `initial`, or None.
+        truncation_ratio: (n,) share of truncated answers near each evaluation, or None; only the verdict looks at it.
         dropped: points left out by `from_points` because a value was not finite.
     """
 
@@ -73,6 +74,7 @@ class Curve:
     name: str = ""
     initial: float | None = None
     initial_standard_error: float | None = None
+    truncation_ratio: Array | None = None
     dropped: int = 0
 
     def __len__(self) -> int:
@@ -89,6 +91,7 @@ class Curve:
         name: str = "",
         initial: float | None = None,
         initial_standard_error: float | None = None,
+        truncation_ratio: Sequence[float] | Array | None = None,
     ) -> Curve:
         """Sort the points by compute; drop and count those that are not finite.
 
@@ -106,10 +109,16 @@ class Curve:
         error = None if standard_error is None else np.asarray(standard_error, dtype=float).ravel()
         if error is not None and error.size != x.size:
             raise ValueError(f"curve {name!r}: {x.size} points but {error.size} standard errors; give one for each.")
+        truncation = None if truncation_ratio is None else np.asarray(truncation_ratio, dtype=float).ravel()
+        if truncation is not None and truncation.size != x.size:
+            raise ValueError(
+                f"curve {name!r}: {x.size} points but {truncation.size} truncation ratios; give one for each."
+            )
         finite = np.isfinite(x) & np.isfinite(y)
         dropped = int(x.size - finite.sum())
         x, y = x[finite], y[finite]
         error = None if error is None else error[finite]
+        truncation = None if truncation is None else np.nan_to_num(truncation[finite], posinf=0.0, neginf=0.0)
         if np.any(x < 0):
             raise ValueError(f"curve {name!r}: compute {x.min():g} is negative; give device-hours since the start.")
         if np.any((y < 0) | (y > 1)):
@@ -132,6 +141,7 @@ class Curve:
             name=name,
             initial=initial,
             initial_standard_error=initial_standard_error,
+            truncation_ratio=None if truncation is None else truncation[~at_zero][order],
             dropped=dropped,
         )
 
@@ -155,6 +165,7 @@ class Curve:
             name=self.name,
             initial=self.initial,
             initial_standard_error=self.initial_standard_error,
+            truncation_ratio=None if self.truncation_ratio is None else self.truncation_ratio[inside],
             dropped=self.dropped,
         )
 

@@ -18,7 +18,6 @@ from rollcast.scaling.curve import Array
 from rollcast.scaling.observations import Observations
 from rollcast.scaling.prior import Prior
 
-
 FIRST_BREAK = 2
 """Number of points before the first break that is considered."""
 

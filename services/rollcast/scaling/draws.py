@@ -70,7 +70,8 @@ def _truncated_normal(uniform: Array, mean: Array, spread: Array, upper: Array) 
 def _resample(weight: Array) -> NDArray[np.intp]:
     cumulative = np.cumsum(weight)
     position = (np.arange(NUM_DRAWS) + 0.5) / NUM_DRAWS * cumulative[-1]
-    return np.minimum(np.searchsorted(cumulative, position), weight.size - 1)
+    found: NDArray[np.intp] = np.minimum(np.searchsorted(cumulative, position), weight.size - 1)
+    return found
 
 
 def _uniform() -> Array:

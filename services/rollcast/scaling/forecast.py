@@ -51,6 +51,11 @@ class Forecast:
         """The setting of maximum posterior."""
         return self.grid.best()
 
+    @property
+    def reading_error(self) -> float:
+        """White noise of one evaluation like the last ones: a standard deviation in pass rate, drift left out."""
+        return float(np.median(self.draws.noise) * self.observations.spread[-1])
+
     def initial(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """R_0 (q,)."""
         return _quantile(self.draws.initial, quantiles)

@@ -19,19 +19,21 @@ from rollcast.scaling.departure import Departure
 from rollcast.scaling.observations import Observations
 from rollcast.scaling.prior import Prior
 
-COARSE = (7, 10, 16)
+COARSE = (6, 8, 14)
 """Nodes of ln s, ln B and ln C_mid while the grid is being placed."""
 NOISE_REACH = 1.8
 """The noise is looked for at least within this factor (ln) of its prior centre."""
-FINE = (20, 28)
+FINE = (18, 26)
 """Nodes of ln B and ln C_mid at last."""
 NEGLIGIBLE = 1e-3
 """A node whose marginal weight is below this share of the largest lies outside the refined grid."""
-RARE = 0.01
+RARE = 0.02
 """Departures and noises with less posterior weight than this are not refined."""
 RESOLVED = 12.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
 MAX_REFINEMENTS = 4
+CERTAIN = 5.0
+"""Standard deviations from a bound beyond which a normal distribution is taken to lie inside it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +52,9 @@ class Axes:
         departures: h candidates.
         noise, drift: (j,) pairs of ln s and rho; noise_prior: (j,) log density;
             noise_cell: spacing of the ln of the whole noise.
-        log_exponent: (b,) ln B, equidistant; log_midpoint: (b, m) ln C_mid, equidistant in each row and sheared along the
-            ridge on which B and C_mid trade against each other.
+        log_exponent: (b,) ln B, equidistant.
+        log_midpoint: (b, m) ln C_mid, equidistant in each row and sheared along the ridge on which B and C_mid trade
+            against each other.
     """
 
     departures: tuple[Departure, ...]
@@ -109,19 +112,21 @@ def solve(
     noise = _around(noise_prior[0], max(3.0 * noise_prior[1], NOISE_REACH), COARSE[0])
     midpoints = _around(reference + prior.log_midpoint[0], 3.0 * prior.log_midpoint[1], COARSE[2])
     axes = Axes(
-        tuple(departures),
+        tuple(departures[:1] + departures[1:][-1:]),  # none and the longest are enough to place the grid
         *_noise_pairs(noise, prior, noise_prior),
         float(noise[1] - noise[0]),
         _around(prior.log_exponent[0], 3.0 * prior.log_exponent[1], COARSE[1]),
         np.tile(midpoints, (COARSE[1], 1)),
     )
     grid = evaluate(observations, prior, linear, axes)
-    for _ in range(MAX_REFINEMENTS):
+    for round_ in range(MAX_REFINEMENTS):
         marginal = grid.weight.sum(axis=(0, 2, 3)).reshape(noise.size, -1).sum(axis=1)
         noise = _narrow(noise, marginal, COARSE[0])
         pairs = _noise_pairs(noise, prior, noise_prior)
+        axes = _moved(grid, COARSE[1:])
         axes = replace(
-            _moved(grid, COARSE[1:]),
+            axes,
+            departures=tuple(departures) if round_ == 0 else axes.departures,
             noise=pairs[0],
             drift=pairs[1],
             noise_prior=pairs[2],
@@ -185,11 +190,16 @@ def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes
     unnormalised = np.exp(log_weight - peak)
     total = float(unnormalised.sum())
     cell = (axes.log_exponent[1] - axes.log_exponent[0]) * (axes.log_midpoint[0, 1] - axes.log_midpoint[0, 0])
+    initial, asymptote, initial_variance, asymptote_variance, covariance = parts[1:].reshape(5, *shape)
     return Grid(
-        axes,
-        unnormalised / total,
-        *(part.reshape(shape) for part in parts[1:]),
-        peak + float(np.log(total * abs(cell) * axes.noise_cell)),
+        axes=axes,
+        weight=unnormalised / total,
+        initial=initial,
+        asymptote=asymptote,
+        initial_variance=initial_variance,
+        asymptote_variance=asymptote_variance,
+        covariance=covariance,
+        log_evidence=peak + float(np.log(total * abs(cell) * axes.noise_cell)),
     )
 
 
@@ -204,20 +214,24 @@ def _linear_part(
     log_determinant: Array,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """Normal equations in (R_0, A): log evidence, means of R_0 and A, their variances and covariance."""
-    p_00 = one_one - 2 * rise_one + rise_rise + 1.0 / linear.variance[0]
-    p_01 = rise_one - rise_rise
     p_11 = rise_rise + 1.0 / linear.variance[1]
-    b_0 = one_data - rise_data + linear.mean[0] / linear.variance[0]
+    p_01 = rise_one - rise_rise
+    p_00 = one_one + 1.0 / linear.variance[0] - rise_one - p_01
+    b_0 = one_data + linear.mean[0] / linear.variance[0] - rise_data
     b_1 = rise_data + linear.mean[1] / linear.variance[1]
     inverse = 1.0 / (p_00 * p_11 - p_01 * p_01)
     initial = (p_11 * b_0 - p_01 * b_1) * inverse
     asymptote = (p_00 * b_1 - p_01 * b_0) * inverse
     asymptote_variance = p_00 * inverse
-    spread = np.sqrt(asymptote_variance)
-    inside = ndtr((1.0 - asymptote) / spread) - ndtr(-asymptote / spread)
-    log_evidence = 0.5 * (initial * b_0 + asymptote * b_1 - data_data + np.log(inverse) - log_determinant)
-    log_evidence += np.log(np.maximum(inside, 1e-300))
-    return log_evidence, initial, asymptote, p_11 * inverse, asymptote_variance, -p_01 * inverse
+    scale = 1.0 / np.sqrt(asymptote_variance)
+    inside = ndtr((1.0 - asymptote) * scale)
+    from_zero = asymptote * scale
+    if from_zero.min() < CERTAIN:
+        inside -= ndtr(-from_zero)
+    log_evidence = initial * b_0 + asymptote * b_1
+    log_evidence += np.log(inverse * np.square(np.maximum(inside, 1e-150)))
+    log_evidence -= data_data + log_determinant
+    return 0.5 * log_evidence, initial, asymptote, p_11 * inverse, asymptote_variance, -p_01 * inverse
 
 
 def _log_reference(prior: Prior, observations: Observations) -> float:

@@ -14,7 +14,7 @@ from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.grid import Grid, LinearPrior, solve
 from rollcast.scaling.observations import Observations, unit_variance
 from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
-from rollcast.scaling.verdict import judge, judge_break, suspected_breaks
+from rollcast.scaling.verdict import judge, judge_break, judge_fall, judge_truncation, suspected_breaks
 
 OUTLIER = 4.0
 """Standardised residual beyond which a point loses weight."""
@@ -70,8 +70,8 @@ def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
         if weight is not None:
             observations, grid = posterior(weight)
     draws = draw(grid)
-    verdict = None
-    suspects = suspected_breaks(observations, grid.best(), prior)
+    verdict = judge_truncation(kept) or judge_fall(kept)
+    suspects = suspected_breaks(observations, grid.best(), prior) if verdict is None else []
     if suspects:
         broken = solve(observations, prior, linear, noise_prior, suspects)
         verdict = judge_break(grid, broken, observations)
@@ -88,7 +88,7 @@ def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
 
 
 def _transient_ends(curve: Curve, options: FitOptions, with_start: bool) -> list[float]:
-    """Candidates for the end of the first phase, in device-hours; one before the first point concerns the start alone."""
+    """Candidates for the end of the first phase, in device-hours; before the first point, it concerns the start alone."""
     first, last = float(curve.compute[0]), float(curve.compute[-1])
     automatic = options.exclude_before == "auto"
     ends = [0.5 * first] if with_start and options.exclude_before != 0 else []
@@ -114,6 +114,6 @@ def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
     standardised = np.abs(deviation) / max(scale, 1e-9)
     if not np.any(standardised > OUTLIER):
         return None
-    return np.minimum(
-        1.0, (OUTLIER / np.maximum(standardised, OUTLIER)) ** 2 * np.where(standardised > OUTLIER, 0.25, 1)
-    )
+    far = standardised > OUTLIER
+    weight: Array = np.where(far, 0.25 * (OUTLIER / np.maximum(standardised, OUTLIER)) ** 2, 1.0)
+    return weight

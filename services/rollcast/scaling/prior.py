@@ -30,8 +30,8 @@ class Prior:
     midpoint_reference: float | None = None
     """Device-hours; None: the last compute of the window."""
     log_noise: tuple[float, float] = (-4.8, 0.9)
-    """Centre and scale (Student t, 3 degrees of freedom) of the ln of the whole noise, s^2 (1 + rho^2), where no standard
-    error is given: its standard deviation at a pass rate of one half."""
+    """Centre and scale (Student t, 3 degrees of freedom) of the ln of the whole noise, s^2 (1 + rho^2), where no
+    standard error is given: its standard deviation at a pass rate of one half."""
     log_error_scale: tuple[float, float] = (-0.12, 0.15)
     """The same in units of the given standard errors: they hold white noise and drift together, and a little more, the
     share of the prompts that never changes."""

@@ -32,6 +32,8 @@ LEAST_BREAK = 0.03
 """Breaks smaller than this are left to the drift."""
 MAX_WIDTH = 0.15
 """Widest 90 % interval of A that is called known."""
+UNSTABLE_TRUNCATION = 0.10
+"""Share of truncated answers from which runs of this batch size turned unstable (A.15 of arXiv 2510.13786)."""
 LEAST_POINTS = 5
 LEAST_LOG_ODDS = 4.0
 """ln of the evidence ratio at which a break is called."""
@@ -136,17 +138,71 @@ def suspected_breaks(observations: Observations, best: SigmoidParameters, prior:
     return found
 
 
+def judge_fall(curve: Curve) -> Verdict | None:
+    """The verdict that the run fell: a collapse far outside its noise, or a falling trend from its peak on."""
+    y = curve.pass_rate
+    if y.size < LEAST_POINTS:
+        return None
+    smooth, width, noise = _smooth(y)
+    top = int(np.argmax(smooth))
+    where = f"its peak of {smooth[top]:.3f} near {curve.compute[min(top + width // 2, y.size - 1)]:.4g} device-hours"
+    fall = float(smooth[top] - smooth[-1])
+    start = float(smooth[: top + 1].min()) if curve.initial is None else curve.initial
+    sudden = fall > max(0.05, 6.0 * noise * np.sqrt(2.0 / width)) and fall > 0.25 * (float(smooth[top]) - start)
+    if sudden:
+        return Verdict(VerdictKind.NOT_SIGMOID, f"The pass rate fell by {fall:.3f} from {where}; the law only rises.")
+    decline, significance = _trend(y[top:])
+    if (decline > LEAST_BREAK and significance > 3.0) or (decline > 0.05 and significance > 2.5):
+        return Verdict(
+            VerdictKind.NOT_SIGMOID, f"The pass rate has declined by {decline:.3f} since {where}; the law only rises."
+        )
+    return None
+
+
+def judge_truncation(curve: Curve) -> Verdict | None:
+    """The verdict that answers came to be cut off: above 10 % such runs turn unstable and do not recover (A.15)."""
+    ratio = curve.truncation_ratio
+    if ratio is None or ratio.size < LEAST_POINTS:
+        return None
+    width = max(3, ratio.size // 20)
+    now = float(np.median(ratio[-width:]))
+    before = float(np.median(ratio[: max(ratio.size // 2, 1)]))
+    if now < UNSTABLE_TRUNCATION or now < 2.0 * before:
+        return None
+    since = int(np.flatnonzero(ratio < UNSTABLE_TRUNCATION)[-1]) + 1 if np.any(ratio < UNSTABLE_TRUNCATION) else 0
+    return Verdict(
+        VerdictKind.REGIME_CHANGE,
+        f"{now:.0%} of the answers are truncated, {before:.0%} in the first half "
+        f"(above {UNSTABLE_TRUNCATION:.0%} near {curve.compute[min(since, ratio.size - 1)]:.4g} device-hours); "
+        "such runs turn unstable and do not recover unaided.",
+    )
+
+
+def _trend(y: Array) -> tuple[float, float]:
+    """Decline along the straight line through y and its size in standard errors; 0 for fewer than 5 points."""
+    if y.size < LEAST_POINTS:
+        return 0.0, 0.0
+    position = np.arange(y.size) - (y.size - 1) / 2.0
+    slope = float(position @ y) / float(position @ position)
+    residual = y - y.mean() - slope * position
+    error = np.sqrt(float(residual @ residual) / (y.size - 2) / float(position @ position))
+    return -slope * (y.size - 1), -slope / max(float(error), 1e-12)
+
+
 def _peak(observations: Observations) -> int | None:
     """The break that follows the highest stretch, if the last points lie clearly below that; as in `break_shapes`."""
-    y = observations.pass_rate
-    count = y.size
-    width = max(2, count // 10)
-    smooth = np.convolve(y, np.full(width, 1.0 / width), mode="valid")
+    smooth, width, noise = _smooth(observations.pass_rate)
     top = int(np.argmax(smooth))
-    noise = 1.4826 * float(np.median(np.abs(np.diff(y)))) / np.sqrt(2.0)
     if smooth[top] - smooth[-1] < max(MARGIN, 2.0 * noise * np.sqrt(2.0 / width)):
         return None
-    return min(max(top + width - FIRST_BREAK, 0), count - 2 - FIRST_BREAK)
+    return min(max(top + width - FIRST_BREAK, 0), observations.pass_rate.size - 2 - FIRST_BREAK)
+
+
+def _smooth(y: Array) -> tuple[Array, int, float]:
+    """Running mean, its width, and the noise of one point from the differences of successive ones."""
+    width = max(2, y.size // 10)
+    noise = max(1.4826 * float(np.median(np.abs(np.diff(y)))) / float(np.sqrt(2.0)), 1e-4)
+    return np.convolve(y, np.full(width, 1.0 / width), mode="valid"), width, noise
 
 
 def _amplitude(grid: Grid, observations: Observations) -> tuple[Departure, float]:

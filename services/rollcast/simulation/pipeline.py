@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rollcast.recipe.schedule import Schedule, State, Wait
+from rollcast.recipe.staleness import enough_groups
 from rollcast.simulation.events import Events
 from rollcast.simulation.fleet import Delays, Fleet
 from rollcast.simulation.generator import Attempt, Engine
@@ -52,13 +53,18 @@ class Pipeline:
         trainer: Trainer | None = None,
         delays: Delays | None = None,
         claims_seen_late: bool = False,
+        fresh: bool = False,
         seed: int = 0,
     ) -> None:
-        """`seed` draws what is not the workload's: delays and step durations. `claims_seen_late`: see Fleet."""
+        """`fresh`: dispatch no more than keeps the trainer fed, as the trainer does (`staleness.enough_groups`).
+
+        `seed` draws what is not the workload's: delays and step durations. `claims_seen_late`: see Fleet.
+        """
         self.step = 0
         """t, in the surviving history."""
         self.report = Report()
         self._schedule = schedule
+        self._fresh = fresh
         self._workload = workload
         self._trainer = trainer or Trainer()
         self._events = Events()
@@ -188,7 +194,15 @@ class Pipeline:
             steps_since_start=self._steps_since_start,
             acknowledged=self.fleet.acknowledged(),
             groups=tuple([attempt.group() for attempt in self._outstanding.values()]),
+            enough=self._enough(),
         )
+
+    def _enough(self) -> int | None:
+        if not self._fresh:
+            return None
+        recent = self.report.lifetimes[-16 * self._schedule.groups_per_step :]
+        lifetimes = [seconds / self._trainer.step for _, seconds in recent]
+        return enough_groups(lifetimes, lag=self._schedule.lag, groups_per_step=self._schedule.groups_per_step)
 
     def _dispatch(self) -> None:
         if self._redo:

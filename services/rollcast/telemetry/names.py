@@ -171,6 +171,13 @@ FORECAST_END = Metric(
 FORECAST_END_DEVICE_HOURS = Metric("rollcast_forecast_end_device_hours", "Compute at which the budget ends", "gauge")
 FORECAST_VERDICT = Metric("rollcast_forecast_verdict", "1 for the verdict in force", "gauge", ("verdict",))
 FORECAST_POINTS = Metric("rollcast_forecast_points", "Evaluations in the fit", "gauge")
+# Served with future timestamps by the forecaster's query API only: Prometheus refuses samples that are minutes ahead.
+TIMELINE_PASS_RATE = Metric(
+    "rollcast_timeline_pass_rate", "Pass rate over time: what an evaluation then will read", "gauge", ("quantile",)
+)
+TIMELINE_DEVICE_HOURS = Metric(
+    "rollcast_timeline_device_hours", "Compute over time: measured, then at the measured rate", "gauge"
+)
 FORECAST_LOST_POINTS = Metric(
     "rollcast_forecast_lost_points", "Evaluations left out because their step is not in the surviving history", "gauge"
 )

@@ -111,6 +111,7 @@ class Controller:
         self._compute = ComputeLedger(config.run_folder / "compute.json")
         self._pacing = Pacing(
             lag=self._schedule.lag,
+            groups_per_step=recipe.prompts_per_step,
             token_budget=recipe.max_completion_tokens,
             drop_after_budgets=config.trainer.drop_after_budgets,
         )
@@ -209,6 +210,7 @@ class Controller:
             steps_since_start=self._steps_since_start,
             acknowledged=acknowledged,
             groups=self._intake.groups(),
+            enough=self._pacing.enough(),
         )
 
     def _serve(self) -> None:
@@ -269,7 +271,7 @@ class Controller:
         self._observe(groups)
         batch = assemble(groups, self._config.recipe)
         stream_ids = {delivery.group.sequence: delivery.stream_id for delivery in deliveries}
-        stats = self._learners.update(batch.sequences) if batch.sequences else None
+        stats = self._learners.update(batch.sequences, self._between_micro_batches) if batch.sequences else None
         if stats is None or not stats.applied:
             if stats is not None:
                 self._reporter.update_skipped()
@@ -289,6 +291,12 @@ class Controller:
         self._ask_evaluation_if_due()
         if self._progress.step % self._config.trainer.checkpoint_every_steps == 0:
             self._checkpoint()
+
+    def _between_micro_batches(self) -> None:
+        """A long update must not hold back what the window allows as groups come in and weights are acknowledged."""
+        with suppress(QueueAway):
+            self._intake.collect(0.0)
+            self._dispatch(self._schedule.dispatch(self._state()))
 
     def _observe(self, groups: list[RolloutGroup]) -> None:
         for group in groups:

@@ -9,7 +9,7 @@ thread. Between calls nobody waits inside a collective.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.recipe.losses import make_loss
 from rollcast.trainer.batch import (
-    MicroBatch,
     TrainingSequence,
     decode_micro_batches,
     denominator,
@@ -75,8 +74,11 @@ class LearnerGroup:
         """Optimizer steps made in the surviving history."""
         return self.learner.updates
 
-    def update(self, sequences: Sequence[TrainingSequence]) -> UpdateStats:
-        """Make one optimizer step on the kept rollouts of a batch; at least one must carry loss."""
+    def update(self, sequences: Sequence[TrainingSequence], between: Callable[[], None] = lambda: None) -> UpdateStats:
+        """Make one optimizer step on the kept rollouts of a batch; at least one must carry loss.
+
+        `between` is called here, on rank 0, after each of its micro-batches.
+        """
         total = denominator(sequences)
         assert total > 0, "a batch without loss tokens makes no update"
         ranks = plan_micro_batches(
@@ -86,7 +88,7 @@ class LearnerGroup:
             rank: encode_micro_batches(ranks[rank], total) for rank in range(1, self.ranks.world_size)
         }
         self.sender.send(CommandKind.UPDATE, bodies)
-        return self._update(ranks[0], total)
+        return self.learner.update(ranks[0], total, between)
 
     def gather(self, snapshot: Snapshot) -> None:
         """Fill `snapshot` (made for `buckets`) with the current weights."""
@@ -126,16 +128,13 @@ class LearnerGroup:
 
     def _obey(self, command: Command) -> None:
         if command.kind is CommandKind.UPDATE:
-            self._update(*decode_micro_batches(command.body))
+            self.learner.update(*decode_micro_batches(command.body))
         elif command.kind is CommandKind.GATHER:
             self._gather(None)
         elif command.kind is CommandKind.SAVE:
             self._save(PolicyVersion.parse(command.body.decode()), None)
         elif command.kind is CommandKind.RESTORE:
             load_checkpoint(Path(command.body.decode()), self.learner)
-
-    def _update(self, micro_batches: Sequence[MicroBatch], total: float) -> UpdateStats:
-        return self.learner.update(micro_batches, total)
 
     def _gather(self, snapshot: Snapshot | None) -> None:
         gather_weights(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,10 +90,13 @@ class Learner:
             fused=True,
         )
 
-    def update(self, micro_batches: Sequence[MicroBatch], denominator: float) -> UpdateStats:
+    def update(
+        self, micro_batches: Sequence[MicroBatch], denominator: float, between: Callable[[], None] = lambda: None
+    ) -> UpdateStats:
         """Make one optimizer step.
 
-        `micro_batches`: this rank's, as many as every other rank has. `denominator`: D, of the whole batch.
+        `micro_batches`: this rank's, as many as every other rank has. `denominator`: D, of the whole batch. `between`
+        is called after each micro-batch, outside any collective.
         """
         started = time.perf_counter()
         sums = torch.zeros(7, dtype=torch.float64, device=self.ranks.device)
@@ -121,6 +124,7 @@ class Learner:
             )
             if gap.numel():
                 largest_gap = torch.maximum(largest_gap, gap.max())
+            between()
         dist.all_reduce(sums)
         dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
         grad_norm = self._clip()

@@ -25,7 +25,16 @@ from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.trainer.head import Head, Precision
 
-UNREADABLE = (OSError, ValueError, TypeError, KeyError, RuntimeError, ImportError, SafetensorError, StrictDataclassError)
+UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    RuntimeError,
+    ImportError,
+    SafetensorError,
+    StrictDataclassError,
+)
 UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Settings of models that change the logits after the projection; the head knows nothing of them."""
 
@@ -91,9 +100,11 @@ def _refuse_unsupported(causal_lm: Any, settings: Model) -> None:
     found = [name for name in UNSUPPORTED if getattr(causal_lm.config, name, None) not in (None, 1, 1.0)]
     if getattr(causal_lm.get_output_embeddings(), "bias", None) is not None:
         found.append("a bias of the output projection")
+    if getattr(causal_lm, "_weight_conversions", None):
+        found.append("weights that are stored under other names (fused experts)")  # the generators would not know them
     if found:
         raise UserError(
-            f"model.path = {settings.path!r} uses {', '.join(found)}, which the log-probabilities here do not know; "
+            f"model.path = {settings.path!r} uses {', '.join(found)}, which this trainer does not support; "
             "choose another model"
         )
 

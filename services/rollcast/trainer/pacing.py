@@ -1,4 +1,4 @@
-"""How long steps and groups take: the longest group in steps, and when a group counts as lost."""
+"""How long steps and groups take: the longest group in steps, how many groups are enough, when one counts as lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from rollcast.recipe.staleness import longest_group_ratio
+from rollcast.recipe.staleness import enough_groups, longest_group_ratio
 from rollcast.rollouts.records import Claim, RolloutGroup
 
 WINDOW = 16
@@ -15,25 +15,34 @@ WINDOW = 16
 class Pacing:
     """Recent step and group durations, in seconds."""
 
-    def __init__(self, *, lag: int, token_budget: int, drop_after_budgets: float) -> None:
+    def __init__(self, *, lag: int, groups_per_step: int, token_budget: int, drop_after_budgets: float) -> None:
         self._lag = lag
+        self._groups_per_step = groups_per_step
         self._token_budget = token_budget
         self._drop_after_budgets = drop_after_budgets
         self._step_seconds: deque[float] = deque(maxlen=WINDOW)
-        self._longest_group_seconds: deque[float] = deque(maxlen=WINDOW)
+        self._group_seconds: deque[float] = deque(maxlen=WINDOW * groups_per_step)
         self._slowest_rate: float | None = None
 
     def step_made(self, seconds: float, groups: Sequence[RolloutGroup]) -> None:
         """`seconds`: from the step before to this one, waits for stragglers excluded."""
         self._step_seconds.append(seconds)
-        self._longest_group_seconds.append(max(group.finished_at - group.started_at for group in groups))
+        self._group_seconds.extend(max(0.0, group.finished_at - group.started_at) for group in groups)
+
+    def _lifetimes(self) -> list[float]:
+        """Recent groups' lifetimes in undisturbed steps."""
+        if not self._step_seconds:
+            return []
+        step = max(median(self._step_seconds), 1e-6)
+        return [seconds / step for seconds in self._group_seconds]
 
     def longest_ratio(self) -> float:
         """Steps the longest recent group lasted over k - l."""
-        if not self._step_seconds:
-            return 0.0
-        step = max(median(self._step_seconds), 1e-6)
-        return longest_group_ratio([seconds / step for seconds in self._longest_group_seconds], self._lag)
+        return longest_group_ratio(self._lifetimes(), self._lag)
+
+    def enough(self) -> int | None:
+        """Groups that keep the trainer fed; None = the window alone counts."""
+        return enough_groups(self._lifetimes(), lag=self._lag, groups_per_step=self._groups_per_step)
 
     def observe_rates(self, tokens_per_second: Iterable[float]) -> None:
         """Decode rates of one rollout, as the generators report them; 0 = unknown."""

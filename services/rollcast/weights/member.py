@@ -111,6 +111,11 @@ class WeightMember:
 
     async def run(self) -> None:
         """Connect, take part, reconnect with back-off; see the class for how it ends."""
+        await self._take_part()
+        await self._finish_applying()
+        await self._ask(self._engine.abandon())
+
+    async def _take_part(self) -> None:
         pause = BACKOFF_SECONDS[0]
         while not self._over.is_set():
             try:

@@ -112,4 +112,4 @@ def _make(address: GroupAddress, store: Any, timeout: timedelta) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+    return (str(error).splitlines() or [type(error).__name__])[0][:160]

@@ -99,8 +99,6 @@ class Publisher:
         self._stopping = False
         self._removed: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
 
-    # Life cycle
-
     def start(self) -> int:
         """Serve; returns the gRPC port. Raises UserError where it is taken."""
         self._store = start_store()
@@ -129,8 +127,7 @@ class Publisher:
         for thread in self._threads:
             thread.join(deadline_seconds)
         self._drop_epoch()
-
-    # The learner's side
+        self._staging.wait_for_readers(deadline_seconds)
 
     def stage(self) -> Snapshot:
         """A snapshot that is not being broadcast, to be filled by the learner (blocks at most one deadline).
@@ -146,8 +143,6 @@ class Publisher:
             torch.cuda.current_stream(self._device).synchronize()  # other streams read it from here on
         self._staging.offer(snapshot, version)
         self._notify()
-
-    # What the trainer may ask
 
     def members(self) -> list[Member]:
         """Every generator that has a place, joined or not yet."""

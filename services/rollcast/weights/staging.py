@@ -41,12 +41,10 @@ class Staging:
         """The spare snapshot, to be filled; waits at most `patience_seconds` for broken groups to let go of it."""
         with self._lock:
             self._waiting = None
-            readers, self._readers = self._readers, []
-        deadline = time.monotonic() + patience_seconds
-        stuck = [worker for worker in readers if not worker.ended(max(0.0, deadline - time.monotonic()))]
+        stuck = self.wait_for_readers(patience_seconds)
         with self._lock:
             if stuck:
-                log.warning("a broken group still holds its buffers; new ones are made", groups=len(stuck))
+                log.warning("a broken group still holds its buffers; new ones are made", groups=stuck)
                 self._spare = Snapshot(self._buckets, self._device)
             self._spare.version = None
             return self._spare
@@ -78,3 +76,10 @@ class Staging:
         worker.abandon()
         with self._lock:
             self._readers = [reader for reader in self._readers if not reader.ended()] + [worker]
+
+    def wait_for_readers(self, patience_seconds: float) -> int:
+        """Wait until dropped groups are over; returns how many are not, which are waited for no more."""
+        with self._lock:
+            readers, self._readers = self._readers, []
+        deadline = time.monotonic() + patience_seconds
+        return sum(not worker.ended(max(0.0, deadline - time.monotonic())) for worker in readers)

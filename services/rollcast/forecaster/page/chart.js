@@ -71,7 +71,7 @@ export function drawChart(holder, spec) {
     svg.append(element("line", { class: "grid", x1: margin.left, x2: width - margin.right, y1: y(tick), y2: y(tick) }));
     svg.append(element("text", { x: margin.left - 8, y: y(tick) + 4, "text-anchor": "end" }, spec.y.format(tick)));
   }
-  const wanted = Math.max(2, Math.floor(width / 95));
+  const wanted = Math.max(2, Math.floor(width / 80));
   const ticks = spec.x.log ? logTicks(...spec.x.domain, wanted) : linearTicks(...spec.x.domain, wanted);
   for (const tick of ticks)
     svg.append(element("text", { x: x(tick), y: height - margin.bottom + 16, "text-anchor": "middle" }, spec.x.format(tick)));
@@ -96,7 +96,7 @@ export function drawChart(holder, spec) {
     area.append(element("line", { class: "rule", x1, x2, y1, y2 }));
     const left = rule.x === undefined || x1 > width / 2;
     area.append(element("text", rule.x === undefined
-      ? { x: width - margin.right - 4, y: y1 - 5, "text-anchor": "end" }
+      ? { x: margin.left + 6, y: y1 - 5 }
       : { x: x1 + (left ? -6 : 6), y: base - 8, "text-anchor": left ? "end" : "start" }, rule.text));
   }
   for (const { xs, ys, style } of spec.lines ?? [])

@@ -117,12 +117,12 @@ function showNumbers() {
   const lost = f.num_lost ? `, ${f.num_lost} of lost steps left out` : "";
   $("now-note").textContent = `step ${f.step}, ${hours(f.compute)} device-hours, ${f.num_points} evaluations${lost}`;
   $("asymptote").textContent = rate(f.asymptote.q50);
-  $("asymptote-note").textContent = `90 %: ${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}`;
+  $("asymptote-note").textContent = `90 %: ${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}`;
   $("headroom").textContent = rate(f.headroom.q50);
-  $("headroom-note").textContent = `90 %: ${rate(f.headroom.q05)} to ${rate(f.headroom.q95)}`;
+  $("headroom-note").textContent = `90 %: ${rate(f.headroom.q05)} to ${rate(f.headroom.q95)}`;
   $("end").textContent = f.end ? rate(f.end.q50) : "–";
   $("end-note").textContent = f.end
-    ? `90 %: ${rate(f.end.q05)} to ${rate(f.end.q95)} at ${hours(f.end.compute)} device-hours; gain from now ${rate(f.end.gain.mean)}`
+    ? `90 %: ${rate(f.end.q05)} to ${rate(f.end.q95)} at ${hours(f.end.compute)} device-hours; gain from now ${rate(f.end.gain.mean)}`
     : "the run tells no budget";
   $("curve-text").textContent =
     `Pass rate ${rate(f.pass_rate)} at ${hours(f.compute)} device-hours. Forecast ceiling ${rate(f.asymptote.q50)}, ` +
@@ -185,8 +185,8 @@ function drawCurve() {
   $("legend").replaceChildren(
     legendItem("", "point", "evaluation ± standard error"),
     legendItem("fit", "line", "the law"),
-    legendItem("fit inner", "band", "50 % of readings"),
-    legendItem("fit", "band", "90 % of readings"),
+    legendItem("fit inner", "band", "50 % of readings"),
+    legendItem("fit", "band", "90 % of readings"),
     ...($("power").checked ? [legendItem("power", "line", "power law")] : []),
     ...(state.earlier ? [legendItem("earlier", "line", "said earlier")] : []),
     ...others.map(([name], place) => legendItem(style(place), "line", name)),
@@ -200,7 +200,7 @@ function showReadout(compute) {
     return;
   }
   const place = curve.compute.reduce((best, value, i) => (Math.abs(value - compute) < Math.abs(curve.compute[best] - compute) ? i : best), 0);
-  $("readout").textContent = `at ${hours(curve.compute[place])} device-hours: ${rate(curve.q50[place])}, 90 % ${rate(curve.q05[place])} to ${rate(curve.q95[place])}`;
+  $("readout").textContent = `at ${hours(curve.compute[place])} device-hours: ${rate(curve.q50[place])}, 90 % ${rate(curve.q05[place])} to ${rate(curve.q95[place])}`;
 }
 
 function showEarlierChoice() {
@@ -227,7 +227,7 @@ async function showEarlier() {
     const end = past.end ? `; end of the budget ${rate(past.end.q50)} (${rate(past.end.q05)} to ${rate(past.end.q95)})` : "";
     $("earlier-answer").textContent =
       `It said: ${(VERDICTS[past.verdict] ?? [past.verdict])[0].toLowerCase()}, ceiling ${rate(past.asymptote.q50)} ` +
-      `(90 %: ${rate(past.asymptote.q05)} to ${rate(past.asymptote.q95)})${end}.`;
+      `(90 %: ${rate(past.asymptote.q05)} to ${rate(past.asymptote.q95)})${end}.`;
   }
   drawCurve();
   drawPast();
@@ -265,13 +265,13 @@ async function showTarget() {
   const answer = await ask(runPath(state.run, `target?pass_rate=${value}`));
   if (asked !== showTarget.asked) return;
   const { compute, probability } = answer, now = state.forecast.compute;
-  const percent = (p) => (p > 0.99 ? "over 99 %" : p < 0.01 ? "under 1 %" : `${Math.round(100 * p)} %`);
+  const percent = (p) => (p > 0.99 ? "over 99 %" : p < 0.01 ? "under 1 %" : `${Math.round(100 * p)} %`);
   $("target-answer").textContent =
     compute.q50 === null ? "More likely than not, never" : `${hours(compute.q50)} device-hours in all`;
   const more = compute.q50 === null ? "" : compute.q50 > now ? `${hours(compute.q50 - now)} more than now. ` : "Behind us already. ";
   const budget = answer.probability_in_budget === null ? "" : `, within the budget ${percent(answer.probability_in_budget)}`;
   $("target-note").textContent =
-    `${more}90 %: ${hours(compute.q05)} to ${compute.q95 === null ? "never" : hours(compute.q95)}. Chance to reach it ever ${percent(probability)}${budget}.`;
+    `${more}90 %: ${hours(compute.q05)} to ${compute.q95 === null ? "never" : hours(compute.q95)}. Chance to reach it ever ${percent(probability)}${budget}.`;
 }
 showTarget.asked = 0;
 
@@ -284,13 +284,13 @@ function drawStatus() {
     const shown = buckets.filter((b) => b.steps <= last), shares = shown.map((b) => b.tokens / total);
     drawChart($("staleness"), {
       x: { domain: [-0.6, last + 0.6], format: (v) => (Number.isInteger(v) ? String(v) : "") },
-      y: { domain: [0, Math.max(...shares, 0.01) * 1.1], format: (v) => `${Math.round(100 * v)} %`, ticks: 3 },
+      y: { domain: [0, Math.max(...shares, 0.01) * 1.1], format: (v) => `${Math.round(100 * v)} %`, ticks: 3 },
       bars: shown.map((b, place) => ({ at: b.steps, width: 0.8, height: shares[place] })),
       rules: s.max_staleness === null ? [] : [{ x: s.max_staleness, text: "bound k" }],
     });
     const mean = buckets.reduce((sum, b) => sum + b.steps * b.tokens, 0) / total;
     $("staleness-note").textContent = `Share of trained tokens by staleness in steps; mean ${mean.toFixed(2)}` +
-      (s.longest_group_ratio === null ? "." : `, longest group ${Math.round(100 * s.longest_group_ratio)} % of what the bound allows.`);
+      (s.longest_group_ratio === null ? "." : `, longest group ${Math.round(100 * s.longest_group_ratio)} % of what the bound allows.`);
   } else {
     $("staleness").replaceChildren();
     $("staleness-note").textContent = "The source tells no staleness.";
@@ -300,14 +300,14 @@ function drawStatus() {
     const ys = trace.map((p) => p.truncation_ratio), xs = trace.map((p) => p.step);
     drawChart($("truncation"), {
       x: { domain: [Math.min(...xs), Math.max(...xs)], format: (v) => (Number.isInteger(v) ? String(v) : "") },
-      y: { domain: [0, Math.max(0.12, ...ys) * 1.1], format: (v) => `${Math.round(100 * v)} %`, ticks: 3 },
+      y: { domain: [0, Math.max(0.12, ...ys) * 1.1], format: (v) => `${Math.round(100 * v)} %`, ticks: 3 },
       lines: [{ xs, ys, style: "fit" }],
-      rules: [{ y: 0.1, text: "10 %: often unstable beyond" }],
+      rules: [{ y: 0.1, text: "10 %: often unstable beyond" }],
     });
   } else $("truncation").replaceChildren();
   $("truncation-note").textContent = s.truncation_ratio === null
     ? "The source tells no truncation."
-    : `Now ${(100 * s.truncation_ratio).toFixed(1)} % of rollouts are cut by the budget, at step ${s.step ?? "?"}.`;
+    : `Now ${(100 * s.truncation_ratio).toFixed(1)} % of rollouts are cut by the budget, at step ${s.step ?? "?"}.`;
 }
 
 function drawAll() {

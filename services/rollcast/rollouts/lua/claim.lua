@@ -13,7 +13,7 @@ for i, stream in ipairs({EVALS, TASKS}) do
     for _, row in ipairs(reply and reply[1][2] or {}) do
       local id, entry = row[1], fields_of(row)
       if is_task(entry) and stream_of(entry.p) == stream then
-        local version = entry.v == '-' and first_version or entry.v
+        local version = older(entry.v, first_version)
         claimed(entry, id, version, owner)
         taken[#taken + 1] = {id, entry.s, entry.a, entry.p, version, entry.d}
       else

@@ -103,3 +103,18 @@ local function redo(stream, id, reason, max_failures, redone, dead)
   end
   take_off(stream, GENERATORS, id)
 end
+
+-- The older of a recorded first version ('-' = no token yet) and that of the claimer, who may be a step behind.
+local function older(recorded, version)
+  if recorded == '-' then
+    return version
+  end
+  local incarnation, step = recorded:match('^(%d+)%.(%d+)$')
+  local other_incarnation, other_step = version:match('^(%d+)%.(%d+)$')
+  incarnation, step = tonumber(incarnation), tonumber(step)
+  other_incarnation, other_step = tonumber(other_incarnation), tonumber(other_step)
+  if other_incarnation < incarnation or (other_incarnation == incarnation and other_step < step) then
+    return version
+  end
+  return recorded
+end

@@ -115,6 +115,7 @@ local function ensure_index()
   for i = 1, #flat, 2 do
     before[flat[i]] = flat[i + 1]
   end
+  redis.call('HINCRBY', STATE, 'rebuilt', 1)
   redis.call('DEL', INFLIGHT)
   rebuild_rollouts(seen)
   rebuild_tasks(TASKS, before, seen)

@@ -9,7 +9,7 @@ for purpose, stream in pairs({eval = EVALS, train = TASKS}) do
     local id = row[1]
     local entry = not known[purpose .. ' ' .. id] and read_entry(stream, id)
     if entry then
-      local version = entry.v == '-' and first_version or entry.v
+      local version = older(entry.v, first_version)
       claimed(entry, id, version, owner)
       found[#found + 1] = {id, entry.s, entry.a, entry.p, version, entry.d}
     end

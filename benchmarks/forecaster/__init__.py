@@ -1,0 +1,1 @@
+"""What the forecaster's service costs and what it withstands."""

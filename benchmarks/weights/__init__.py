@@ -1,0 +1,1 @@
+"""How long publishing and recovery take."""

@@ -1,0 +1,192 @@
+"""Publishing time, bandwidth and recovery times of wire 2, between processes of one machine: JSON on standard output.
+
+    python -m benchmarks.weights [--megabytes 3.3 268] [--repeats 10]
+
+The generators are those of the tests: the real member and receiver around an engine that only copies tensors. `publish`
+runs from the call of publish() to the last acknowledgement, checksums on both sides and the copy into the engine
+included. Timeouts are the defaults of the configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rollcast.config.services import Rpc, Weights
+from rollcast.telemetry.exporter import Exporter
+from rollcast.weights.manifest import TensorSpec, total_bytes
+from rollcast.weights.publisher import Publisher
+from rollcast.wire.version import PolicyVersion
+from tests.weights import generator_process
+
+DEADLINE_SECONDS = 120.0
+SETTINGS = Weights(coalesce_seconds=0.0)
+
+
+class Generator:
+    """One generator process; its events arrive in `events`."""
+
+    def __init__(self, name: str, port: int, **settings: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        rpc = {"port": port}
+        arguments = {"name": name, "rpc": rpc, "weights": SETTINGS.model_dump(), "verify": False, **settings}
+        self.process = context.Process(target=generator_process.run, args=(theirs, arguments), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.events: list[dict[str, Any]] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self.events.append(self._pipe.recv())
+        except (EOFError, ConnectionError):
+            return
+
+
+def wait_for(condition: Callable[[], bool]) -> float:
+    """Seconds until `condition` holds."""
+    started = time.perf_counter()
+    while not condition():
+        if time.perf_counter() - started > DEADLINE_SECONDS:
+            raise TimeoutError("the benchmark waited in vain")
+        time.sleep(0.001)
+    return time.perf_counter() - started
+
+
+def open_publisher(megabytes: float) -> tuple[Publisher, int]:
+    tensors = 50
+    specs = [TensorSpec(f"layer.{i}.weight", "bfloat16", (int(megabytes * 1e6 / 2 / tensors),)) for i in range(tensors)]
+    publisher = Publisher(
+        weights=SETTINGS,
+        rpc=Rpc(port=0),
+        incarnation=1,
+        history=[],
+        lm_head="fp32",
+        specs=specs,
+        device=torch.device("cpu"),
+        exporter=Exporter("benchmark"),
+        on_removed=lambda name, reason: None,
+    )
+    return publisher, publisher.start()
+
+
+def publish(publisher: Publisher, step: int) -> float:
+    """Returns for how long the caller, which would be training, was held up."""
+    started = time.perf_counter()
+    snapshot = publisher.stage()
+    held_up = time.perf_counter() - started
+    for buffer in snapshot.buffers:
+        buffer.fill_(step % 251)
+    started = time.perf_counter()
+    publisher.publish(snapshot, PolicyVersion(1, step))
+    return held_up + time.perf_counter() - started
+
+
+def joined(publisher: Publisher) -> int:
+    return sum(member.joined for member in publisher.members())
+
+
+def measure_publishing(megabytes: float, generators: int, repeats: int) -> dict[str, Any]:
+    publisher, port = open_publisher(megabytes)
+    publish(publisher, 0)
+    crowd = [Generator(f"g{index}", port) for index in range(generators)]
+    try:
+        wait_for(lambda: joined(publisher) == generators)
+        seconds, held_up = [], []
+        for step in range(1, repeats + 1):
+            held_up.append(publish(publisher, step))
+            started = time.perf_counter()
+            assert publisher.wait_acknowledged(step, DEADLINE_SECONDS)
+            seconds.append(time.perf_counter() - started)
+        pauses = [event["pause"] for generator in crowd for event in generator.events if event["event"] == "applied"]
+        size = total_bytes(publisher.stage().specs)
+        median = statistics.median(seconds)
+        return {
+            "megabytes": round(size / 1e6, 1),
+            "generators": generators,
+            "publish_seconds_median": round(median, 4),
+            "publish_seconds_worst": round(max(seconds), 4),
+            "bandwidth_gigabytes_per_second": round(size * generators / median / 1e9, 2),
+            "apply_copy_seconds_median": round(statistics.median(pauses[generators:]), 5),
+            "learner_held_up_seconds_median": round(statistics.median(held_up), 6),
+        }
+    finally:
+        end(publisher, crowd)
+
+
+def measure_joining(megabytes: float) -> dict[str, Any]:
+    """From the announcement to membership, the catch-up included; the process's own start is not."""
+    publisher, port = open_publisher(megabytes)
+    publish(publisher, 0)
+    crowd = [Generator("first", port)]
+    try:
+        wait_for(lambda: joined(publisher) == 1)
+        crowd.append(Generator("second", port))
+        wait_for(lambda: len(publisher.members()) == 2)
+        return {"megabytes": megabytes, "join_seconds": round(wait_for(lambda: joined(publisher) == 2), 3)}
+    finally:
+        end(publisher, crowd)
+
+
+def measure_recovery(megabytes: float, number: signal.Signals) -> dict[str, Any]:
+    """From the signal, in mid-broadcast, to the acknowledgement of the other two."""
+    publisher, port = open_publisher(megabytes)
+    publish(publisher, 0)
+    crowd = [Generator("victim", port, slow_seconds=0.05), Generator("one", port), Generator("two", port)]
+    victim = crowd[0]
+    try:
+        wait_for(lambda: joined(publisher) == 3)
+        seen = len([event for event in victim.events if event["event"] == "bucket"])
+        publish(publisher, 1)
+        wait_for(lambda: len([event for event in victim.events if event["event"] == "bucket"]) > seen + 1)
+        victim.send(number)
+        seconds = wait_for(lambda: publisher.wait_acknowledged(1, 0.0))
+        return {"megabytes": megabytes, "signal": number.name, "recovery_seconds": round(seconds, 2)}
+    finally:
+        end(publisher, crowd)
+
+
+def end(publisher: Publisher, crowd: list[Generator]) -> None:
+    for generator in crowd:
+        generator.process.kill()
+        generator.process.join()
+    publisher.stop(10.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=float, nargs="+", default=[3.3, 268.0])
+    parser.add_argument("--repeats", type=int, default=10)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    largest = max(arguments.megabytes)
+    report = {
+        "machine": {"cores": os.cpu_count(), "system": platform.platform(), "torch": torch.__version__},
+        "publishing": [measure_publishing(size, n, arguments.repeats) for size in arguments.megabytes for n in (1, 2)],
+        "joining": [measure_joining(size) for size in arguments.megabytes],
+        "recovery": [measure_recovery(largest, number) for number in (signal.SIGKILL, signal.SIGSTOP)],
+    }
+    json.dump(report, sys.stdout, indent=1)
+    print()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+#!/bin/sh
+# install.sh PYTHON VENV DEVICE: the virtual environment with the pinned packages for `cpu` or `cuda`, and Rollcast itself.
+set -eu
+python=$1 venv=$2 device=$3
+
+"$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || {
+	echo "error: PYTHON = $python is not Python 3.11, which requirements/$device.txt is pinned for;" \
+		"name one: make PYTHON=python3.11" >&2
+	exit 2
+}
+"$python" -m venv "$venv"
+pip="$venv/bin/python -m pip --disable-pip-version-check -qq"
+echo "installing the packages of requirements/$device.txt into $venv (some minutes, once)"
+if [ "$device" = cpu ]; then
+	$pip install --no-compile --no-deps -r requirements/cpu.txt
+else
+	$pip install --no-compile -r requirements/cuda.txt
+fi
+$pip install --no-deps --no-build-isolation --editable .
+"$venv/bin/python" -c 'import torch' || {
+	echo "error: torch cannot be imported; without a GPU it must be its CPU build: add PyTorch's CPU package index" \
+		"with PIP_EXTRA_INDEX_URL, remove $venv and run again" >&2
+	exit 2
+}

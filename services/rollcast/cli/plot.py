@@ -1,0 +1,66 @@
+"""Pictures of a forecast, as PNG or SVG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.scaling.forecast import Forecast
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def draw_forecast(forecast: Forecast, until: float, path: Path) -> None:
+    """Points, law, 50 and 90 % bands of readings and the power law, up to `until` device-hours.
+
+    Raises UserError where the file cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("--plot: matplotlib is not installed; pip install 'rollcast[forecaster]'") from None
+
+    from rollcast.scaling.baselines import power_law
+
+    curve, ink = forecast.curve, "#1a1e23"
+    compute = np.geomspace(curve.compute[0] / 2, max(until, curve.compute[-1]) * 1.05, 200)
+    bands = forecast.predictive(compute, QUANTILES)
+    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.fill_between(compute, bands[0], bands[4], color="#1d5fd1", alpha=0.13, lw=0, label="90 % of readings")
+    axes.fill_between(compute, bands[1], bands[3], color="#1d5fd1", alpha=0.22, lw=0, label="50 % of readings")
+    axes.plot(compute, forecast.pass_rate(compute, (0.5,))[0], color="#1d5fd1", label="the law")
+    axes.plot(compute, power_law(curve).pass_rate(compute), color="#7a818a", ls="--", lw=1, label="power law")
+    error = curve.standard_error
+    for part, face, label in (
+        (slice(forecast.excluded, None), ink, "evaluation"),
+        (slice(0, forecast.excluded), "none", "left out of the fit"),
+    ):
+        if curve.compute[part].size:
+            spread = None if error is None else error[part]
+            x, y = curve.compute[part], curve.pass_rate[part]
+            axes.errorbar(x, y, yerr=spread, fmt="o", ms=3.5, lw=1, color=ink, mfc=face, label=label)
+    low, median, high = forecast.asymptote((0.05, 0.5, 0.95))
+    axes.axhline(median, color="#59626d", ls=":", lw=1)
+    axes.set_title(
+        f"{curve.name}: {forecast.verdict.kind.replace('_', ' ')}, A = {median:.3f} ({low:.3f} to {high:.3f})"
+    )
+    axes.set_xscale("log")
+    axes.set_ylim(
+        max(0.0, min(curve.pass_rate.min(), bands[0].min()) - 0.05), min(1.0, max(bands[4].max(), high) + 0.05)
+    )
+    axes.set_xlabel("compute (device-hours)")
+    axes.set_ylabel("pass rate")
+    axes.legend(frameon=False, loc="lower right")
+    axes.spines[["top", "right"]].set_visible(False)
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise UserError(f"--plot {path}: cannot be written ({error.strerror}); choose another folder") from None

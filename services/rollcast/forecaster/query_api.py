@@ -1,0 +1,191 @@
+"""The part of Prometheus's query API that a stock Grafana needs to draw the forecast beyond now.
+
+Add `http://FORECASTER/prometheus` to Grafana as a second Prometheus data source. Selectors with label matchers and the
+health query 1+1 are answered; anything else is refused with Prometheus's own 400.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qs
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from rollcast.forecaster.board import Board
+from rollcast.forecaster.run_forecast import QUANTILES, RunForecast
+from rollcast.forecaster.selector import Selector, parse_selector
+from rollcast.forecaster.timeline import readings_over_time, timeline
+from rollcast.scaling.curve import Array
+from rollcast.telemetry import names
+
+MAX_POINTS = 11_000
+MAX_RUNS = 20
+MAX_TIME = 1e11
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)")
+_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
+_HEALTH = re.compile(r"\s*1\s*\+\s*1\s*")
+Form = dict[str, list[str]]
+Labels = dict[str, str]
+
+
+def query_router(board: Board) -> APIRouter:
+    """Routes below /prometheus/api/v1."""
+    router = APIRouter(prefix="/prometheus/api/v1", include_in_schema=False)
+
+    def add(path: str, answer: Callable[[Board, Form], Any]) -> None:
+        async def serve(request: Request) -> Response:
+            try:
+                form = await _form(request)
+                return JSONResponse(
+                    {"status": "success", "data": await run_in_threadpool(answer, board, form | _path(request))}
+                )
+            except ValueError as error:
+                sentence = str(error).encode("utf-8", errors="backslashreplace").decode()
+                return JSONResponse({"status": "error", "errorType": "bad_data", "error": sentence}, status_code=400)
+
+        router.add_api_route(path, serve, methods=["GET", "POST"])
+
+    add("/query", _query)
+    add("/query_range", _query_range)
+    add("/labels", lambda board, form: sorted({name for labels in _all(board) for name in labels}))
+    add("/label/{name}/values", _label_values)
+    add("/series", _series)
+    add("/metadata", lambda board, form: {m.name: [{"type": m.kind, "help": m.help, "unit": ""}] for m in _METRICS})
+    add("/status/buildinfo", lambda board, form: {"version": "2.42.0", "application": "rollcast"})
+    return router
+
+
+_METRICS = (names.TIMELINE_PASS_RATE, names.TIMELINE_DEVICE_HOURS)
+
+
+def _query(board: Board, form: Form) -> Any:
+    at = _time(_one(form, "time", str(time.time())), "time")
+    query = _one(form, "query")
+    if _HEALTH.fullmatch(query):
+        return {"resultType": "scalar", "result": [at, "2"]}
+    rows = _evaluate(board, parse_selector(query), np.array([at]))
+    return {
+        "resultType": "vector",
+        "result": [{"metric": labels, "value": [at, repr(float(v[0]))]} for labels, v in rows if math.isfinite(v[0])],
+    }
+
+
+def _query_range(board: Board, form: Form) -> Any:
+    start, end = _time(_one(form, "start"), "start"), _time(_one(form, "end"), "end")
+    step = _duration(_one(form, "step"))
+    if end < start:
+        raise ValueError("end lies before start")
+    if (end - start) / step > MAX_POINTS:
+        raise ValueError(f"more than {MAX_POINTS} points in a series; make the step larger")
+    times: Array = start + step * np.arange(math.floor((end - start) / step) + 1, dtype=np.float64)
+    query = _one(form, "query")
+    if _HEALTH.fullmatch(query):
+        return {"resultType": "matrix", "result": [{"metric": {}, "values": [[float(at), "2"] for at in times]}]}
+    result = []
+    for labels, values in _evaluate(board, parse_selector(query), times):
+        known = np.isfinite(values)
+        pairs = zip(times[known].tolist(), values[known].tolist(), strict=True)
+        if np.any(known):
+            result.append({"metric": labels, "values": [[at, repr(value)] for at, value in pairs]})
+    return {"resultType": "matrix", "result": result}
+
+
+def _label_values(board: Board, form: Form) -> Any:
+    name = _one(form, "name")
+    return sorted({labels[name] for labels in _matched(board, form) if name in labels})
+
+
+def _series(board: Board, form: Form) -> Any:
+    if not form.get("match[]"):
+        raise ValueError("match[] is missing; give a selector")
+    return _matched(board, form)
+
+
+def _matched(board: Board, form: Form) -> list[Labels]:
+    selectors = [parse_selector(text) for text in form.get("match[]", [])[:20]]
+    return [labels for labels in _all(board) if not selectors or any(s.matches(labels) for s in selectors)]
+
+
+def _all(board: Board) -> list[Labels]:
+    return [labels for forecast in board.all() for labels in _labels(forecast)]
+
+
+def _labels(forecast: RunForecast) -> Iterator[Labels]:
+    for quantile in QUANTILES:
+        yield {"__name__": names.TIMELINE_PASS_RATE.name, "run": forecast.name, "quantile": f"{quantile:g}"}
+    yield {"__name__": names.TIMELINE_DEVICE_HOURS.name, "run": forecast.name}
+
+
+def _evaluate(board: Board, selector: Selector, times: Array) -> list[tuple[Labels, Array]]:
+    """Labels and values (m,) of every series that is selected; NaN where a series has no sample."""
+    chosen = [(item, rows) for item in board.all() if (rows := [x for x in _labels(item) if selector.matches(x)])]
+    if len(chosen) > MAX_RUNS:
+        raise ValueError(f"the query selects {len(chosen)} runs; name at most {MAX_RUNS} with the label run")
+    result: list[tuple[Labels, Array]] = []
+    for item, rows in chosen:
+        line = timeline(item)
+        if line is None:
+            continue
+        quantiles = [labels.get("quantile") for labels in rows]
+        readings = readings_over_time(item, line, times) if any(quantiles) else None
+        for labels, quantile in zip(rows, quantiles, strict=True):
+            if quantile is None:
+                result.append((labels, line.compute_at(times)))
+            elif readings is not None:
+                result.append((labels, readings[QUANTILES.index(float(quantile))]))
+    return result
+
+
+async def _form(request: Request) -> Form:
+    query = request.url.query
+    if request.method == "POST":
+        query += "&" + (await request.body()).decode("utf-8", errors="replace")
+    return parse_qs(query, max_num_fields=100)
+
+
+def _path(request: Request) -> Form:
+    return {name: [str(value)] for name, value in request.path_params.items()}
+
+
+def _one(form: Form, name: str, default: str | None = None) -> str:
+    values = form.get(name)
+    if values:
+        return values[0]
+    if default is None:
+        raise ValueError(f"{name} is missing")
+    return default
+
+
+def _time(text: str, name: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        try:
+            parsed = datetime.fromisoformat(text)
+            value = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            raise ValueError(f"{name} = {text[:40]!r} is no time; give Unix seconds or RFC 3339") from None
+    if not 0 <= value <= MAX_TIME:
+        raise ValueError(f"{name} = {text[:40]!r} is out of bounds")
+    return value
+
+
+def _duration(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        parts = _DURATION.findall(text)
+        if not parts or "".join(number + unit for number, unit in parts) != text:
+            raise ValueError(f"step = {text[:40]!r} is no duration; give seconds or 15s, 1m, 2h") from None
+        value = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if not 1e-3 <= value <= MAX_TIME:
+        raise ValueError(f"step = {text[:40]!r} is out of bounds")
+    return value

@@ -1,0 +1,91 @@
+"""PromQL's vector selectors, and nothing else of it: `name{label="value", other=~"a|b.*"}`.
+
+Regular expressions are alternatives of literal text and the wildcards . .* and .+, which is what dashboards write; a
+general one from a stranger could be made to run for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MAX_LENGTH = 4_000
+MAX_WILDCARDS = 4
+_NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)")
+_MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')\s*')
+_TOKEN = re.compile(r"\\(.)|(\.[*+]?)|([\[\](){}*+?^$.])|([^\\\[\](){}*+?^$.]+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Matcher:
+    label: str
+    pattern: re.Pattern[str]
+    wanted: bool
+    """Whether the label has to match, or must not."""
+
+
+@dataclass(frozen=True)
+class Selector:
+    matchers: tuple[Matcher, ...]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """`labels` with __name__ among them; an absent label counts as empty."""
+        return all(bool(m.pattern.fullmatch(labels.get(m.label, ""))) == m.wanted for m in self.matchers)
+
+
+def parse_selector(text: str) -> Selector:
+    """Raises ValueError: one sentence on what is not a selector."""
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"query is longer than {MAX_LENGTH} characters")
+    matchers = []
+    name = _NAME.match(text)
+    place = name.end() if name else 0
+    if name:
+        matchers.append(Matcher("__name__", re.compile(re.escape(name[1])), True))
+    rest = text[place:].strip()
+    if rest:
+        if not (rest.startswith("{") and rest.endswith("}")):
+            raise ValueError('only selectors such as rollcast_timeline_pass_rate{run="a"} are answered here')
+        inner, place = rest[1:-1], 0
+        while inner[place:].strip():
+            found = _MATCHER.match(inner, place)
+            if not found:
+                raise ValueError(f"cannot read the label matchers at {inner[place : place + 40]!r}")
+            label, operator, quoted = found.groups()
+            matchers.append(Matcher(label, _pattern(_unquote(quoted), operator.endswith("~")), operator[0] == "="))
+            place = found.end()
+            if inner[place:].strip():
+                if inner[place] != ",":
+                    raise ValueError(f"a comma is missing before {inner[place : place + 40]!r}")
+                place += 1
+    if not matchers:
+        raise ValueError("query is empty; give a selector")
+    return Selector(tuple(matchers))
+
+
+def _unquote(quoted: str) -> str:
+    return re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], quoted[1:-1], flags=re.DOTALL)
+
+
+def _pattern(text: str, is_regex: bool) -> re.Pattern[str]:
+    if not is_regex:
+        return re.compile(re.escape(text))
+    place, parts, wildcards = 0, [], 0
+    if text.startswith("(") and text.endswith(")") and "(" not in text[1:]:
+        text = text[1:-1]
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        if not found or found[3]:
+            raise ValueError(f"regular expression {text[:60]!r}: only text, |, .* and .+ are understood here")
+        if found[2]:
+            wildcards += len(found[2]) > 1
+            parts.append(found[2])
+        elif found[1]:
+            parts.append(re.escape(found[1]))
+        else:
+            parts.append("|".join(re.escape(piece) for piece in found[4].split("|")))
+        place = found.end()
+    if wildcards > MAX_WILDCARDS:
+        raise ValueError(f"regular expression {text[:60]!r}: more than {MAX_WILDCARDS} wildcards")
+    return re.compile("".join(parts), re.DOTALL)

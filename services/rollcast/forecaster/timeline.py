@@ -1,0 +1,63 @@
+"""A forecast against time of day: compute as it was reached, then as it will be at the measured rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rollcast.forecaster.axis import MIN_INTERVALS
+from rollcast.forecaster.run_forecast import QUANTILES, RunForecast
+from rollcast.scaling.curve import Array
+
+MAX_KNOTS = 150
+"""Times at which the forecast is asked; between them it is interpolated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Attributes: times (n,) Unix seconds and compute (n,) device-hours, both rising; rate in device-hours a second."""
+
+    times: Array
+    compute: Array
+    rate: float
+    end: float
+    """Unix seconds at which the budget ends; inf without one."""
+
+    def compute_at(self, times: Array) -> Array:
+        """(m,) -> (m,); NaN before the first evaluation and after the end of the budget."""
+        beyond = np.maximum(times - self.times[-1], 0.0) * self.rate
+        compute = np.interp(times, self.times, self.compute) + beyond
+        return np.where((times < self.times[0]) | (times > self.end), np.nan, compute)
+
+
+def timeline(forecast: RunForecast) -> Timeline | None:
+    """None where the evaluations' times do not tell a rate: all were read at once, or there is one only."""
+    times: list[float] = []
+    compute: list[float] = []
+    for item in forecast.evaluations:
+        if not times or (item.at > times[-1] and item.compute > compute[-1]):
+            times.append(item.at)
+            compute.append(item.compute)
+    if len(times) < 2:
+        return None
+    first = max(0, len(times) - 1 - max(MIN_INTERVALS, len(times) // 3))
+    rate = (compute[-1] - compute[first]) / (times[-1] - times[first])
+    end = np.inf
+    if forecast.end is not None:
+        end = times[-1] + max(forecast.end - compute[-1], 0.0) / rate
+    return Timeline(np.array(times), np.array(compute), float(rate), float(end))
+
+
+def readings_over_time(forecast: RunForecast, line: Timeline, times: Array) -> Array:
+    """Readings (5, m) at `times` (m,) ascending; NaN where the timeline says nothing."""
+    compute = line.compute_at(times)
+    known = np.isfinite(compute) & (compute > 0)
+    readings = np.full((len(QUANTILES), times.size), np.nan)
+    if np.any(known):
+        inside = compute[known]
+        knots = np.unique(np.quantile(inside, np.linspace(0, 1, min(MAX_KNOTS, inside.size))))
+        values = forecast.reading(knots)
+        for row, at_knots in zip(readings, values, strict=True):
+            row[known] = np.interp(inside, knots, at_knots)
+    return readings

@@ -1,0 +1,135 @@
+"""A real Prometheus scraping a replayed run; it is killed and started again in between."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from rollcast.config.services import CurveQueries
+from rollcast.forecaster.sources import PrometheusQueries
+from rollcast.telemetry.prometheus_reader import SourceAway
+from tests.forecaster.recorded_run import TrainerPage, record, run_file
+from tests.forecaster.service_process import running, wait_for
+
+PROMETHEUS = shutil.which("prometheus")
+pytestmark = pytest.mark.skipif(PROMETHEUS is None, reason="needs the prometheus server (Debian package prometheus)")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def prometheus(folder: Path, port: int, targets: list[int]) -> Iterator[None]:
+    """A server that scrapes every second; killed at the end, its data kept."""
+    addresses = ", ".join(f"'127.0.0.1:{target}'" for target in targets)
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 1s}\n"
+        f"scrape_configs: [{{job_name: trainer, static_configs: [{{targets: [{addresses}]}}]}}]\n"
+    )
+    assert PROMETHEUS is not None
+    process = subprocess.Popen(
+        [
+            PROMETHEUS,
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--log.level=error",
+        ]
+    )
+
+    def is_ready() -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/-/ready", timeout=2.0).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    try:
+        wait_for(is_ready)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+PROMTOOL = shutil.which("promtool")
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool to write samples of the past (Debian package prometheus)")
+def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) -> None:
+    points = record(20)
+    now = time.time() // 60 * 60
+    lines = []
+    # Ten scrapes, a minute apart, between two evaluations; the newest evaluation is 20 minutes old.
+    for name, value in (("acc", lambda r: 100 * r.pass_rate), ("gpu_seconds", lambda r: 3600 * r.compute)):
+        lines.append(f"# TYPE {name} gauge")
+        for index, reading in enumerate(points):
+            for minute in range(10):
+                at = now - 60 * (10 * (len(points) - index) + 10 - minute)
+                lines.append(f'{name}{{experiment="a"}} {value(reading)!r} {at:.0f}')
+                lines.append(f'{name}{{experiment="b"}} 1.0 {at:.0f}')
+    (tmp_path / "past.om").write_text("\n".join([*lines, "# EOF", ""]))
+    assert PROMTOOL is not None
+    command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "past.om"), str(tmp_path / "data")]
+    subprocess.run(command, check=True, capture_output=True)
+    port = free_port()
+    curve = {
+        "run": "theirs",
+        "pass_rate": 'acc{experiment="a"} / 100',
+        "compute": 'gpu_seconds{experiment="a"} / 3600',
+        "look_back_hours": 12,
+    }
+    source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5, "curves": [curve]}
+    with prometheus(tmp_path, port, []), running(run_file(tmp_path, source), tmp_path) as service:
+        service.wait_points(20, "theirs")
+        found = service.client.get("/api/runs/theirs/points").json()["points"]
+        assert [p["compute"] for p in found] == pytest.approx([r.compute for r in points])
+        assert [p["pass_rate"] for p in found] == pytest.approx([r.pass_rate for r in points])
+        time.sleep(2.0)
+        answer = service.forecast("theirs")
+        assert answer is not None
+        assert answer["num_points"] == 20
+
+        ambiguous = PrometheusQueries(source["url"], curves=(CurveQueries(**(curve | {"pass_rate": "acc"})),))
+        with pytest.raises(SourceAway, match="selects 2 series, needs one"):
+            ambiguous.read()
+        ambiguous.close()
+
+
+def test_runs_are_read_from_prometheus_and_its_outage_loses_nothing(tmp_path: Path) -> None:
+    port, points = free_port(), record()
+    source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
+    with TrainerPage() as page, TrainerPage("other") as other:
+        for reading in points[:10]:
+            page.show(reading)
+        for reading in record(asymptote=0.6, seed=1)[:12]:
+            other.show(reading)
+        with running(run_file(tmp_path, source), tmp_path) as service:
+            with prometheus(tmp_path, port, [page.port, other.port]):
+                before = service.wait_points(10)
+                assert service.wait_points(12, "other")["run"] == "other"
+                status = service.client.get("/api/runs/demo/status").json()
+                assert (status["max_staleness"], status["step"]) == (8, 90)
+            wait_for(lambda: not service.client.get("/api/runs").json()["source"]["up"])
+            assert service.forecast() == before
+            for reading in points[10:14]:
+                page.show(reading)
+            with prometheus(tmp_path, port, [page.port, other.port]):
+                assert service.wait_points(14)["step"] == 130
+                assert service.client.get("/api/runs").json()["source"]["up"]
+
+        # A forecaster that starts later finds in Prometheus what the page no longer shows.
+        for reading in points[14:]:
+            page.show(reading)
+        (tmp_path / "demo" / "forecasts.sqlite").unlink()
+        with prometheus(tmp_path, port, [page.port]), running(run_file(tmp_path, source), tmp_path) as service:
+            assert service.wait_points(29)["step"] == 290

@@ -1,0 +1,63 @@
+"""What a user gets wrong is one sentence and exit code 2, before anything heavy is started."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SETTINGS: dict[str, Any] = {
+    "run": "main",
+    "model": {"path": "model", "max_length": 512},
+    "recipe": {
+        "length_control": {"kind": "none"},
+        "max_prompt_tokens": 100,
+        "max_completion_tokens": 100,
+        "rollouts_per_prompt": 4,
+    },
+    "tasks": {"evaluation": {"rollouts_per_prompt": 4}},
+}
+
+
+def run_generator(folder: Path, generator: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    config = folder / "run.json"
+    config.write_text(json.dumps(SETTINGS | {"folder": str(folder / "runs"), "generator": generator}))
+    command = [sys.executable, "-m", "rollcast.generator", "--config", str(config), "--name", "x"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize(
+    ("generator", "sentence"),
+    [
+        ({"slots": 3}, "generator.slots = 3: fewer than the 4 rollouts of one prompt; raise it to at least that"),
+        ({"slots": 8, "cpu": 100_000}, "generator.cpu = 100000: this process may run on"),
+        ({"slots": 0}, "generator.slots"),
+    ],
+)
+def test_settings_that_cannot_work(tmp_path: Path, generator: dict[str, Any], sentence: str) -> None:
+    done = run_generator(tmp_path, generator)
+    assert done.returncode == 2, done.stderr
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run_generator(tmp_path, {"slots": 8, "http_port": port})
+    assert done.returncode == 2, done.stderr
+    assert f"generator.http_port = {port}: 127.0.0.1 cannot listen on it" in done.stderr
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys, rollcast.generator.__main__; print([m for m in ('torch', 'vllm', 'grpc') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,130 @@
+"""When a generator is fenced, and who may take a place."""
+
+from __future__ import annotations
+
+from queue import SimpleQueue
+
+import pytest
+
+from rollcast.weights.roster import MAX_FAILURES, Answer, Refusal, Roster, Seat
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion
+
+PATIENCE, SUSPICION = 8.0, 3.0
+
+
+def announce(name: str = "g", **fields) -> weights_pb2.Announce:
+    return weights_pb2.Announce(**{"generator": name, "num_workers": 1, "lm_head": "fp32", "slots": 4, **fields})
+
+
+def take_place(roster: Roster, now: float = 100.0, **fields) -> Seat:
+    seat = roster.admit(announce(**fields), SimpleQueue(), now)
+    assert isinstance(seat, Seat)
+    return seat
+
+
+@pytest.fixture
+def roster() -> Roster:
+    return Roster(incarnation=2, lm_head="fp32")
+
+
+@pytest.mark.parametrize(
+    ("connected", "suspected", "silent", "fault"),
+    [
+        (True, False, 7.9, None),
+        (True, False, 8.1, "silent"),
+        (True, True, 2.9, None),
+        (True, True, 3.1, "silent"),
+        (False, False, 2.9, None),
+        (False, False, 3.1, "disconnected"),
+        (False, True, 0.0, "disconnected"),
+    ],
+)
+def test_silence_convicts_sooner_when_something_broke(roster, connected, suspected, silent, fault):
+    seat = take_place(roster)
+    seat.connected = connected
+    assert seat.fault(100.0 + silent, PATIENCE, SUSPICION, suspected) == fault
+
+
+def test_an_engine_with_work_must_step(roster):
+    seat = take_place(roster)
+    for now in range(101, 111):
+        seat.beat(weights_pb2.Heartbeat(engine_steps=5, running_rollouts=2), now)
+        seat.heard_at = now
+    assert seat.fault(108.0, PATIENCE, SUSPICION, suspected=False) is None
+    assert seat.fault(109.1, PATIENCE, SUSPICION, suspected=False) == "hung"
+    seat.beat(weights_pb2.Heartbeat(engine_steps=6, running_rollouts=2), 109.0)
+    assert seat.fault(109.1, PATIENCE, SUSPICION, suspected=False) is None
+    seat.beat(weights_pb2.Heartbeat(engine_steps=6, running_rollouts=0), 130.0)
+    seat.heard_at = 130.0
+    assert seat.fault(130.0, PATIENCE, SUSPICION, suspected=False) is None
+
+
+def test_who_breaks_every_group_is_the_cause(roster):
+    seat = take_place(roster)
+    for epoch in range(1, MAX_FAILURES + 1):
+        assert seat.fault(100.0, PATIENCE, SUSPICION, suspected=False) is None
+        seat.epoch = epoch
+        seat.respond(epoch, Answer(good=True))
+        seat.respond(epoch, Answer(good=False))
+    assert seat.fault(100.0, PATIENCE, SUSPICION, suspected=False) == "failed"
+    seat.acknowledge(seat.epoch, PolicyVersion(2, 1))
+    assert seat.fault(100.0, PATIENCE, SUSPICION, suspected=False) is None
+
+
+def test_answers_of_a_dead_epoch_are_ignored(roster):
+    seat = take_place(roster)
+    seat.epoch = 5
+    seat.respond(4, Answer(good=False))
+    assert (seat.answer, seat.failures) == (None, 0)
+
+
+def test_a_fenced_name_is_told_to_come_back_as_new(roster):
+    seat = take_place(roster)
+    roster.fence(seat, "silent")
+    queue = SimpleQueue()
+    assert roster.admit(announce(), queue, 200.0) is None
+    assert queue.get().leave.reason == "silent"
+    assert queue.get() is None
+    assert isinstance(roster.admit(announce("g-2"), SimpleQueue(), 200.0), Seat)
+
+
+def test_a_stream_that_comes_back_takes_over_the_place(roster):
+    old = take_place(roster)
+    old.joined = True
+    new = take_place(roster, version=PolicyVersion(2, 4).to_proto())
+    assert old not in roster
+    assert new in roster
+    assert (new.joined, new.version) == (False, PolicyVersion(2, 4))
+    assert old.outgoing.get() is None  # its stream ends
+
+
+def test_weights_of_an_older_incarnation_count_as_none(roster):
+    assert take_place(roster, version=PolicyVersion(1, 9).to_proto()).version is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"lm_head": "model"}, "lm_head"),
+        ({"num_workers": 0}, "num_workers"),
+        ({"num_workers": 1 << 20}, "num_workers"),
+        ({"name": ""}, "name"),
+        ({"name": "x" * 300}, "name"),
+    ],
+)
+def test_a_contradictory_announcement_is_refused(roster, fields, complaint):
+    refusal = roster.admit(announce(**fields), SimpleQueue(), 0.0)
+    assert isinstance(refusal, Refusal)
+    assert complaint in refusal.reason
+
+
+@pytest.mark.parametrize(("step", "ready"), [(6, False), (7, True), (8, True)])
+def test_ready_is_joined_and_at_most_one_step_behind(roster, step, ready):
+    seat = take_place(roster, version=PolicyVersion(2, step).to_proto())
+    newest = PolicyVersion(2, 8)
+    assert not seat.member(newest).ready
+    seat.joined = True
+    assert seat.member(newest).ready is ready
+    seat.leaving = True
+    assert not seat.member(newest).ready
