@@ -50,10 +50,29 @@ def send(port: int, request: bytes) -> tuple[int, bytes]:
 
 
 def _read(draw: random.Random) -> bytes:
+    if draw.random() < 0.3:
+        return _query(draw)
     path = f"/api/runs/{draw.choice(_RUNS)}/{draw.choice(_LEAVES)}"
     pairs = "&".join(f"{draw.choice(_KEYS)}={draw.choice(_NUMBERS)}" for _ in range(draw.choice([0, 1, 1, 2, 300])))
     method = "GET" if draw.random() < 0.8 else draw.choice(_METHODS)
     return _request(method, f"{path}?{pairs}", b"", "")
+
+
+def _query(draw: random.Random) -> bytes:
+    path = f"/prometheus/api/v1/{draw.choice(['query', 'query_range', 'series', 'labels', 'label/x/values', 'x'])}"
+    queries = ["1+1", "up", 'rollcast_timeline_pass_rate{run="demo"}', '{x=~"(a+)+"}', "{", "x" * 5000, "%00", "😀", ""]
+    form = {
+        "query": draw.choice(queries),
+        "match[]": draw.choice(queries),
+        "time": draw.choice(_NUMBERS),
+        "start": draw.choice(["0", *_NUMBERS]),
+        "end": draw.choice(["1700000000", *_NUMBERS]),
+        "step": draw.choice(["1e6", "15s", *_NUMBERS]),
+    }
+    text = "&".join(f"{name}={value}" for name, value in form.items() if draw.random() < 0.8)
+    if draw.random() < 0.5:
+        return _request("GET", f"{path}?{text}".replace(" ", "+"), b"", "")
+    return _request("POST", path, text.encode(), "application/x-www-form-urlencoded")
 
 
 def _fit(draw: random.Random) -> bytes:

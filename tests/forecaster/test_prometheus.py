@@ -94,7 +94,12 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
         found = service.client.get("/api/runs/theirs/points").json()["points"]
         assert [p["compute"] for p in found] == pytest.approx([r.compute for r in points])
         assert [p["pass_rate"] for p in found] == pytest.approx([r.pass_rate for r in points])
-        time.sleep(2.0)
+        # Prometheus's own client reads the forecast beyond now.
+        later = f"--time={now + 86_400:.0f}"
+        address, query = f"http://127.0.0.1:{service.port}/prometheus", 'rollcast_timeline_pass_rate{run="theirs"}'
+        asked = [PROMTOOL, "query", "instant", later, address, query]
+        read = subprocess.run(asked, check=True, capture_output=True, text=True, timeout=30).stdout
+        assert read.count("rollcast_timeline_pass_rate{") == 5
         answer = service.forecast("theirs")
         assert answer is not None
         assert answer["num_points"] == 20

@@ -57,12 +57,16 @@ def test_any_text_is_samples_or_one_sentence(text: str) -> None:
 
 
 def test_a_source_that_is_no_prometheus_is_away() -> None:
-    with TrainerPage() as page, pytest.raises(SourceAway, match="status 404"):
-        Prometheus(f"http://127.0.0.1:{page.port}").query("up")
-    with pytest.raises(SourceAway, match="cannot be read"):
-        Prometheus("http://127.0.0.1:9").query("up")
-    with pytest.raises(SourceAway, match="cannot be read"):
-        Prometheus("no address").query("up")
+    with TrainerPage() as page:
+        for address, sentence in (
+            (f"http://127.0.0.1:{page.port}", "status 404"),
+            ("http://127.0.0.1:9", "cannot be read"),
+            ("no address", "cannot be read"),
+        ):
+            prometheus = Prometheus(address)
+            with pytest.raises(SourceAway, match=sentence):
+                prometheus.query("up")
+            prometheus.close()
 
 
 def line(step: int, **more: object) -> str:

@@ -318,6 +318,7 @@ class ShakyQueue(MemoryGeneratorQueue):
     def _stumble(self) -> None:
         self.calls += 1
         if self.calls % 3 == 0:
+            self.away_seconds += 0.5
             raise QueueAway("redis is away")
 
     async def claim(self, **arguments: Any) -> list[Claimed]:

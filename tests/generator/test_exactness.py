@@ -110,3 +110,8 @@ async def test_nothing_is_sampled_without_a_version(versions: Versions) -> None:
     await versions.apply(60)
     await asyncio.wait_for(running, 10)
     assert sampler.completion.versions == {versions.engine.version}
+
+
+async def test_the_text_that_is_graded_keeps_special_tokens(versions: Versions) -> None:
+    assert versions.engine.decode([3, 4, 13, 5]) == "01+2"
+    assert versions.engine.decode([3, 1, 4]) == "0<bos>1"

@@ -14,6 +14,7 @@ from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
     from rollcast.scaling.curve import Curve
+    from rollcast.scaling.posterior import FitOptions
 
 MAX_FILE_BYTES = 64 << 20
 COMPUTE_NAMES = ("compute_device_hours", "compute", "device_hours", "gpu_hours", "gpu_hours_excl_eval")
@@ -66,6 +67,16 @@ def read_curve(source: str, columns: Columns, run: str | None) -> Curve:
         )
     except ValueError as wrong:
         raise wrong if isinstance(wrong, UserError) else UserError(f"{path}: {wrong}") from None
+
+
+def fit_options(initial: float | None, exclude_before: float | None) -> FitOptions:
+    """Raises ValueError where a value is out of bounds."""
+    from rollcast.scaling.posterior import FitOptions
+
+    return FitOptions(
+        initial="measured" if initial is None else initial,
+        exclude_before="auto" if exclude_before is None else exclude_before,
+    )
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rollcast.cli import curve_options as options
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,22 +18,21 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def fit(
-    source: Annotated[str, typer.Argument(metavar="CURVE", help="CSV or JSONL file, or a Prometheus address")],
-    compute: Annotated[str | None, typer.Option(help="column of compute, in device-hours since the start")] = None,
-    pass_rate: Annotated[str | None, typer.Option(help="column of pass rates in [0, 1]")] = None,
-    standard_error: Annotated[str | None, typer.Option(help="column of their standard errors")] = None,
-    where: Annotated[list[str] | None, typer.Option(help="COLUMN=VALUE that rows must meet; repeatable")] = None,
-    run: Annotated[str | None, typer.Option(help="run, where the source holds several")] = None,
-    initial: Annotated[float | None, typer.Option(help="pass rate at compute 0, if known")] = None,
-    exclude_before: Annotated[float | None, typer.Option(help="device-hours to leave out; default: found")] = None,
+    source: Annotated[str, typer.Argument(metavar="CURVE", help=options.CURVE_HELP)],
+    compute: options.Compute = None,
+    pass_rate: options.PassRate = None,
+    standard_error: options.StandardError = None,
+    where: options.Where = None,
+    run: options.Run = None,
+    initial: options.Initial = None,
+    exclude_before: options.ExcludeBefore = None,
     at: Annotated[list[float] | None, typer.Option(help="device-hours to predict; repeatable")] = None,
     target: Annotated[list[float] | None, typer.Option(help="pass rate to reach; repeatable")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: options.AsJson = False,
     plot: Annotated[Path | None, typer.Option(help="draw to this PNG or SVG file")] = None,
 ) -> None:
     """Fit the sigmoid law to a curve: asymptote, verdict, predictions, each with its interval."""
-    from rollcast.cli.curve_source import Columns, read_curve
-    from rollcast.scaling.posterior import FitOptions
+    from rollcast.cli.curve_source import Columns, fit_options, read_curve
     from rollcast.scaling.posterior import fit as fit_curve
 
     if plot is not None and plot.suffix not in (".png", ".svg"):
@@ -43,11 +43,7 @@ def fit(
     if any(not 0 < value <= 1e12 for value in computes):
         raise UserError("--at: device-hours must lie in (0, 1e12]")
     try:
-        options = FitOptions(
-            initial="measured" if initial is None else initial,
-            exclude_before="auto" if exclude_before is None else exclude_before,
-        )
-        forecast = fit_curve(curve, options)
+        forecast = fit_curve(curve, fit_options(initial, exclude_before))
         answer = _answer(forecast, computes, target or [])
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None

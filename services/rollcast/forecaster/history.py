@@ -135,9 +135,11 @@ class History:
                 )
 
     def forecasts(self, name: str) -> list[PastForecast]:
-        """Oldest first."""
+        """In the order of the compute at which they were made."""
         with self._lock:
-            rows = self._connection.execute("SELECT * FROM forecasts WHERE name = ? ORDER BY id", (name,)).fetchall()
+            rows = self._connection.execute(
+                "SELECT * FROM forecasts WHERE name = ? ORDER BY compute, id", (name,)
+            ).fetchall()
         return [_from_row(row) for row in rows]
 
     def forecast(self, name: str, forecast_id: int) -> PastForecast | None:

@@ -34,6 +34,11 @@ CLAIM_BLOCK_SECONDS = 0.5
 """How long one claim waits for a training task; evaluation is looked at again after it."""
 QUEUE_RETRY_SECONDS = 1.0
 
+
+class _WithdrawnError(Exception):
+    """The weights were lost while a claim waited: to claim under their version would mislead the staleness gate."""
+
+
 log = get_logger()
 T = TypeVar("T")
 
@@ -99,6 +104,7 @@ class ClaimLoop:
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
         self._fenced_since: float | None = None
+        self._away_seconds = 0.0
         self.draining = False
 
     @property
@@ -125,6 +131,9 @@ class ClaimLoop:
                     self._exporter.add(names.GENERATOR_IDLE, now - idle_since)
                 idle_since = now
                 self._exporter.set(names.RUNNING_ROLLOUTS, self.num_running)
+                away_seconds = self._queue.away_seconds
+                self._exporter.add(names.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0))
+                self._away_seconds = away_seconds
                 self._changed.clear()
                 if self._engine.version is None or not await self._patiently(self._claim):
                     await self._wait_for_change(CLAIM_BLOCK_SECONDS)
@@ -203,10 +212,9 @@ class ClaimLoop:
         return bool(claimed)
 
     def _first_version(self) -> PolicyVersion:
-        # Withdrawn since: naming the lost version makes the trainer expect too little of this claim, never too much.
-        version = self._engine.newest_version
-        assert version is not None
-        return version
+        if self._engine.version is None:
+            raise _WithdrawnError
+        return self._engine.version
 
     def _begin(self, claimed: list[Claimed]) -> None:
         for one in claimed:
@@ -271,15 +279,15 @@ class ClaimLoop:
                 await self._forget(gone)
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        """Repeat a call while Redis is away; None where the tasks were given to others meanwhile."""
+        """Repeat a call while Redis is away; None where the tasks went to others, or the weights were lost."""
         while True:
-            started = time.monotonic()
             try:
                 result = await call()
                 self._fenced_since = None
                 return result
+            except _WithdrawnError:
+                return None
             except QueueAway as error:
-                self._exporter.add(names.REDIS_AWAY, time.monotonic() - started + QUEUE_RETRY_SECONDS)
                 log.warning("redis is away", reason=str(error))
                 await asyncio.sleep(QUEUE_RETRY_SECONDS)
             except OwnerFenced:

@@ -65,7 +65,6 @@ class EngineCounts:
 
     steps: int = 0
     preemptions: int = 0
-    tokens_sampled: int = 0
 
 
 class Engine:
@@ -85,7 +84,10 @@ class Engine:
 
     @classmethod
     async def start(cls, config: RunConfig, name: str) -> Engine:
-        """Start the child process and the model's skeleton; `name` gives each generator random numbers of its own. Raises UserError where the model cannot be served."""
+        """Start the child process and the model's skeleton. Raises UserError where the model cannot be served.
+
+        `name` gives each generator of a run random numbers of its own.
+        """
         await asyncio.to_thread(_import_vllm)
         llm = await asyncio.to_thread(_start_llm, config, name)
         engine = cls(llm, config.weights.acknowledge_timeout_seconds)
@@ -112,7 +114,7 @@ class Engine:
 
     @property
     def failed(self) -> bool:
-        return bool(self._llm.errored)
+        return self._llm is None or bool(self._llm.errored)
 
     async def sample(self, request: EngineRequest) -> Sampled:
         """Run one request to its end; waits for a version first. Raises BadRequestError, or what vLLM raises."""
@@ -132,11 +134,9 @@ class Engine:
         completion = output.outputs[0]
         if completion.finish_reason not in ("stop", "length", "abort"):
             raise RuntimeError(f"engine ended request {request.request_id} with {completion.finish_reason!r}")
-        token_ids = list(completion.token_ids)
-        self.counts.tokens_sampled += len(token_ids)
         return Sampled(
             request_id=request.request_id,
-            token_ids=token_ids,
+            token_ids=list(completion.token_ids),
             logprobs=list(completion.logprobs.logprobs),
             spans=[
                 VersionSpan(PolicyVersion.parse(span.version), span.start, span.end)
@@ -203,8 +203,8 @@ class Engine:
         return self._rebuilds
 
     def decode(self, token_ids: list[int]) -> str:
-        """Text of a completion, special tokens left out."""
-        return str(self._llm.get_tokenizer().decode(token_ids, skip_special_tokens=True))
+        """Text of a completion. Special tokens stay: in some vocabularies the end of thinking is one."""
+        return str(self._llm.get_tokenizer().decode(token_ids, skip_special_tokens=False))
 
     def shutdown(self) -> None:
         """End the child process. Nothing may be called afterwards."""

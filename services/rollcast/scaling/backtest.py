@@ -73,7 +73,7 @@ def backtest(
     outcome = float(np.mean(curve.pass_rate[-num_last:]))
     past = []
     for share in shares:
-        cut = share * float(curve.compute[-1])
+        cut = share * float(curve.compute[-1]) * (1 + 1e-9)  # a point at the cut is seen whatever the rounding
         count = int(np.sum(curve.compute <= cut))
         if count < LEAST_POINTS or count > len(curve) - num_last:
             continue

@@ -103,5 +103,6 @@ def _range(low: float, high: float) -> str:
 
 
 def _difference(one: Array, two: Array) -> Array:
-    """Differences of independent draws; the second ones are shuffled, since both sets are in the order of their grid."""
-    return one - np.random.default_rng(0).permutation(two)
+    """Differences of independent draws; the second are shuffled, since both sets are in the order of their grid."""
+    shuffled: Array = np.random.default_rng(0).permutation(two)
+    return one - shuffled

@@ -15,6 +15,11 @@ from rollcast.scaling.curve import Array
 from rollcast.scaling.grid import Grid
 
 NUM_DRAWS = 4096
+_PLASTIC = 1.324717957244746
+UNIFORM: Array = np.mod(0.5 + np.outer([1 / _PLASTIC, 1 / _PLASTIC**2], np.arange(1, NUM_DRAWS + 1)), 1.0).clip(
+    1e-9, 1 - 1e-9
+)
+"""(2, NUM_DRAWS) of the R2 sequence, in (0, 1)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +45,12 @@ class Draws:
 def draw(grid: Grid) -> Draws:
     """Draws with 0 <= R_0 <= A <= 1 exactly."""
     node = _resample(grid.weight.ravel())
-    uniform = _uniform()
     mean, spread = grid.asymptote.ravel()[node], np.sqrt(grid.asymptote_variance.ravel()[node])
-    asymptote, _ = _truncated_normal(uniform[0], mean, spread, np.ones(NUM_DRAWS))
+    asymptote, _ = _truncated_normal(UNIFORM[0], mean, spread, np.ones(NUM_DRAWS))
     gain = grid.covariance.ravel()[node] / spread**2
     initial_mean = grid.initial.ravel()[node] + gain * (asymptote - mean)
     initial_spread = np.sqrt(np.maximum(grid.initial_variance.ravel()[node] - gain**2 * spread**2, 1e-18))
-    initial, inside = _truncated_normal(uniform[1], initial_mean, initial_spread, asymptote)
+    initial, inside = _truncated_normal(UNIFORM[1], initial_mean, initial_spread, asymptote)
     # The grid's weights hold A to its bounds; those of R_0 given A are made good here.
     keep = _resample(inside) if np.any(inside < 0.999) else np.arange(NUM_DRAWS)
     departure, noise, exponent, midpoint = np.unravel_index(node[keep], grid.weight.shape)
@@ -72,10 +76,3 @@ def _resample(weight: Array) -> NDArray[np.intp]:
     position = (np.arange(NUM_DRAWS) + 0.5) / NUM_DRAWS * cumulative[-1]
     found: NDArray[np.intp] = np.minimum(np.searchsorted(cumulative, position), weight.size - 1)
     return found
-
-
-def _uniform() -> Array:
-    """(2, NUM_DRAWS) of the R2 sequence, in (0, 1)."""
-    plastic = 1.324717957244746
-    index = np.arange(1, NUM_DRAWS + 1)
-    return np.mod(0.5 + np.outer([1 / plastic, 1 / plastic**2], index), 1.0).clip(1e-9, 1 - 1e-9)

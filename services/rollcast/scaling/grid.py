@@ -10,6 +10,7 @@ B and C_mid spreads over several nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 from scipy.special import expit, ndtr
@@ -27,9 +28,11 @@ FINE = (18, 26)
 """Nodes of ln B and ln C_mid at last."""
 NEGLIGIBLE = 1e-3
 """A node whose marginal weight is below this share of the largest lies outside the refined grid."""
+PLACING_DRIFTS = slice(None, None, 2)
+"""Every other rho is enough while the grid is being placed."""
 RARE = 0.02
 """Departures and noises with less posterior weight than this are not refined."""
-RESOLVED = 12.0
+RESOLVED = 6.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
 MAX_REFINEMENTS = 4
 CERTAIN = 5.0
@@ -107,36 +110,30 @@ def solve(
     noise_prior: tuple[float, float],
     departures: list[Departure],
 ) -> Grid:
-    """The posterior on a grid that resolves it."""
+    """The posterior on a grid that resolves it.
+
+    The grid is placed with a few of the departures and drifts, then weighed with all of them, then refined without
+    those that turned out unlikely.
+    """
     reference = _log_reference(prior, observations)
     noise = _around(noise_prior[0], max(3.0 * noise_prior[1], NOISE_REACH), COARSE[0])
     midpoints = _around(reference + prior.log_midpoint[0], 3.0 * prior.log_midpoint[1], COARSE[2])
     axes = Axes(
-        tuple(departures[:1] + departures[1:][-1:]),  # none and the longest are enough to place the grid
-        *_noise_pairs(noise, prior, noise_prior),
-        float(noise[1] - noise[0]),
-        _around(prior.log_exponent[0], 3.0 * prior.log_exponent[1], COARSE[1]),
-        np.tile(midpoints, (COARSE[1], 1)),
+        departures=tuple(departures[:1] + departures[1:][-1:]),
+        **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS),
+        log_exponent=_around(prior.log_exponent[0], 3.0 * prior.log_exponent[1], COARSE[1]),
+        log_midpoint=np.tile(midpoints, (COARSE[1], 1)),
     )
-    grid = evaluate(observations, prior, linear, axes)
-    for round_ in range(MAX_REFINEMENTS):
-        marginal = grid.weight.sum(axis=(0, 2, 3)).reshape(noise.size, -1).sum(axis=1)
-        noise = _narrow(noise, marginal, COARSE[0])
-        pairs = _noise_pairs(noise, prior, noise_prior)
-        axes = _moved(grid, COARSE[1:])
-        axes = replace(
-            axes,
-            departures=tuple(departures) if round_ == 0 else axes.departures,
-            noise=pairs[0],
-            drift=pairs[1],
-            noise_prior=pairs[2],
-            noise_cell=float(noise[1] - noise[0]),
-        )
+    for _ in range(MAX_REFINEMENTS):
         grid = evaluate(observations, prior, linear, axes)
+        noise = _narrow(noise, grid.weight.sum(axis=(0, 2, 3)).reshape(noise.size, -1).sum(axis=1), COARSE[0])
+        axes = replace(_moved(grid, COARSE[1:]), **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS))
         if _spread(grid.weight.sum(axis=(0, 1))) >= RESOLVED:
             break
-    axes = _moved(grid, FINE)
+    axes = replace(axes, departures=tuple(departures), **_noise_axis(noise, prior, noise_prior))
+    grid = evaluate(observations, prior, linear, axes)
     likely = grid.weight.sum(axis=(0, 2, 3)) > RARE
+    axes = _moved(grid, FINE)
     axes = replace(axes, noise=axes.noise[likely], drift=axes.drift[likely], noise_prior=axes.noise_prior[likely])
     return evaluate(observations, prior, linear, axes)
 
@@ -229,7 +226,7 @@ def _linear_part(
     if from_zero.min() < CERTAIN:
         inside -= ndtr(-from_zero)
     log_evidence = initial * b_0 + asymptote * b_1
-    log_evidence += np.log(inverse * np.square(np.maximum(inside, 1e-150)))
+    log_evidence += np.log(inverse * np.square(np.maximum(inside, 1e-100)))
     log_evidence -= data_data + log_determinant
     return 0.5 * log_evidence, initial, asymptote, p_11 * inverse, asymptote_variance, -p_01 * inverse
 
@@ -248,14 +245,24 @@ def _log_prior(prior: Prior, axes: Axes, reference: float) -> Array:
     return total
 
 
-def _noise_pairs(noise: Array, prior: Prior, noise_prior: tuple[float, float]) -> tuple[Array, Array, Array]:
-    """Every ln of the whole noise, s^2 (1 + rho^2), with every rho, the whole slowest: ln s, rho, log prior density."""
-    density = -2.0 * np.log1p(((noise - noise_prior[0]) / noise_prior[1]) ** 2 / 3.0)
-    candidates = len(prior.drift)
-    return (
-        np.repeat(noise, candidates) - 0.5 * np.tile(np.log1p(np.square(prior.drift)), noise.size),
-        np.tile(prior.drift, noise.size),
-        np.repeat(density, candidates) + np.tile(np.log(prior.drift_weight), noise.size),
+class NoiseAxis(TypedDict):
+    """The part of `Axes` that concerns the noise."""
+
+    noise: Array
+    drift: Array
+    noise_prior: Array
+    noise_cell: float
+
+
+def _noise_axis(whole: Array, prior: Prior, noise_prior: tuple[float, float], drifts: slice = slice(None)) -> NoiseAxis:
+    """Every ln of the whole noise, s^2 (1 + rho^2), with every rho of `drifts`; the whole is the slower index."""
+    density = -2.0 * np.log1p(((whole - noise_prior[0]) / noise_prior[1]) ** 2 / 3.0)
+    rho, weight = np.array(prior.drift)[drifts], np.log(np.array(prior.drift_weight)[drifts])
+    return NoiseAxis(
+        noise=(whole[:, None] - 0.5 * np.log1p(rho**2)).ravel(),
+        drift=np.tile(rho, whole.size),
+        noise_prior=(density[:, None] + weight).ravel(),
+        noise_cell=float(whole[1] - whole[0]),
     )
 
 

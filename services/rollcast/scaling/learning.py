@@ -15,7 +15,8 @@ from rollcast.scaling.curve import Array, Curve
 from rollcast.scaling.posterior import FitOptions, fit
 from rollcast.scaling.prior import Prior
 
-NUM_ROUNDS = 4
+NUM_ROUNDS = 3
+"""Few: each round draws the runs closer together, and a dozen runs do not justify a prior as narrow as the limit."""
 LEAST_RUNS = 3
 
 

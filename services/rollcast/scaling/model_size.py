@@ -41,7 +41,7 @@ class ModelSizeLaw:
     ) -> Array:
         """1 - L of a model of `size` parameters at `compute` (m,) -> (q, m), scatter included."""
         values = 1.0 - np.exp(self._log_loss(size, compute) + self._scatter()[:, None])
-        return np.quantile(np.clip(values, 0.0, 1.0), quantiles, axis=0)
+        return np.asarray(np.quantile(np.clip(values, 0.0, 1.0), quantiles, axis=0))
 
     def compute_to_target(self, size: float, target: float, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Array:
         """Device-hours until `size` reaches the pass rate `target` -> (q,), inf where it never does.
@@ -58,7 +58,7 @@ class ModelSizeLaw:
         )
         ordered = np.sort(np.exp(np.clip(log_compute, -700.0, 700.0)))
         ordered = np.where(ordered > np.exp(690.0), np.inf, ordered)
-        return ordered[np.rint(np.asarray(quantiles) * (ordered.size - 1)).astype(int)]
+        return np.asarray(ordered[np.rint(np.asarray(quantiles) * (ordered.size - 1)).astype(int)])
 
     def best_size(self, sizes: Sequence[float], compute: float) -> tuple[int, Array]:
         """Position of the size with the highest median pass rate at `compute`, and each size's probability to win."""

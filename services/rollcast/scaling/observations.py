@@ -54,7 +54,7 @@ class Observations:
         variance = unit_variance(curve)
         precision = 1.0 / variance if weight is None else weight / variance
         label = _bins(np.log(curve.compute))
-        total: Array = np.bincount(label, precision)
+        total: Array = np.bincount(label, precision).astype(float)
         log_compute = np.bincount(label, precision * np.log(curve.compute)) / total
         pass_rate = np.bincount(label, precision * curve.pass_rate) / total
         spread = np.sqrt(np.bincount(label) / np.bincount(label, 1.0 / variance))

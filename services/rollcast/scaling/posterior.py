@@ -88,7 +88,7 @@ def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
 
 
 def _transient_ends(curve: Curve, options: FitOptions, with_start: bool) -> list[float]:
-    """Candidates for the end of the first phase, in device-hours; before the first point, it concerns the start alone."""
+    """Candidates for the end of the first phase, in device-hours; one before the first point frees the start alone."""
     first, last = float(curve.compute[0]), float(curve.compute[-1])
     automatic = options.exclude_before == "auto"
     ends = [0.5 * first] if with_start and options.exclude_before != 0 else []

@@ -37,14 +37,14 @@ class Prior:
     share of the prompts that never changes."""
     drift: tuple[float, ...] = (0.0, 0.6, 1.5, 4.0)
     """Candidates of rho."""
-    drift_weight: tuple[float, ...] = (0.5, 0.25, 0.2, 0.05)
+    drift_weight: tuple[float, ...] = (0.38, 0.3, 0.23, 0.09)
     drift_length: float = 0.3
     """Correlation length of the drift in ln compute."""
     transient: tuple[float, ...] = (0.05, 0.12, 0.25, 0.5)
     """Candidates of c / last compute; besides these, none, and one that ends before the first point."""
-    transient_scale: float = 0.05
+    transient_scale: float = 0.07
     """Standard deviation of kappa, in pass rate."""
-    transient_weight: float = 0.5
+    transient_weight: float = 0.75
     """Prior probability that there is a transient, shared equally by its candidates."""
     jump_scale: float = 0.15
     """Standard deviation of a jump or fall in the middle of a run, in pass rate (only to find such breaks)."""

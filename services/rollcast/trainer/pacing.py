@@ -10,6 +10,8 @@ from rollcast.recipe.staleness import enough_groups, longest_group_ratio
 from rollcast.rollouts.records import Claim, RolloutGroup
 
 WINDOW = 16
+LEAST_OVERDUE_SECONDS = 60.0
+"""Small budgets are decoded in less than an engine's start or a grader's deadline takes on a busy machine."""
 
 
 class Pacing:
@@ -51,8 +53,8 @@ class Pacing:
                 self._slowest_rate = rate
 
     def overdue(self, claims: Mapping[int, Claim], now: float) -> list[int]:
-        """Tasks that no working generator takes so long for: 3 x (token budget / slowest measured rate)."""
+        """Tasks that no working generator takes so long for: 3 x (token budget / slowest rate), at least a minute."""
         if self._slowest_rate is None:
             return []
-        allowed = self._drop_after_budgets * self._token_budget / self._slowest_rate
+        allowed = max(LEAST_OVERDUE_SECONDS, self._drop_after_budgets * self._token_budget / self._slowest_rate)
         return [sequence for sequence, claim in claims.items() if now - claim.claimed_at > allowed]

@@ -1,10 +1,10 @@
 """Tokens per second and weight pauses of one generator on CPU, against bare vLLM on the same prompts.
 
-    python -m benchmarks.generator.throughput [--cpu 0] [--groups 24] [--rounds 3]
+    python -m benchmarks.generator [--cpu 0] [--groups 24] [--rounds 3]
 
 A random Qwen3 of demo size (0.8 M parameters, float32), 16 rollouts per prompt, 64 slots, at most 192 tokens each.
 Rounds of bare vLLM, the service without updates, and the service with an update every half second are interleaved; the
-medians are printed as JSON, with the pause beside the time that copying the parameters once takes.
+medians go to results/generator.json, with the pause beside the time that copying the parameters once takes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.record import write_result
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.wire.version import PolicyVersion
@@ -249,7 +250,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder) / "model")
         config = make_config(Path(folder), arguments.cpu)
-        print(json.dumps(asyncio.run(measure(config, arguments.groups, arguments.rounds)), indent=1))
+        figures = asyncio.run(measure(config, arguments.groups, arguments.rounds))
+        print(json.dumps(figures, indent=1))
+        print(write_result("generator", figures))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+"""The demo on several seeds, first attempt of each: does it learn, and does its own forecast hold?
+
+    python -m benchmarks.demo [--seeds 0 1 2 3 4]
+
+Each seed runs `rollcast demo --seed N` as a user would. Reference in the same run: repeating the last value of the moment
+when the forecast was frozen. Writes results/demo.json; exit status 1 where one of the targets is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.record import write_result
+
+LIMIT_SECONDS = 1_200.0
+
+
+def run_seed(seed: int, folder: Path) -> dict[str, Any]:
+    """One demo; its result and what was reached at the freeze."""
+    command = [sys.executable, "-m", "rollcast.cli.main", "demo", "--seed", str(seed), "--folder", str(folder)]
+    started = time.monotonic()
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    seconds = time.monotonic() - started
+    if ended.returncode != 0:
+        raise RuntimeError(f"seed {seed} ended with {ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")
+    run = folder / "demo"
+    result = json.loads((run / "result.json").read_text())
+    points = [json.loads(line) for line in (run / "evaluations.jsonl").read_text().splitlines()]
+    steps = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
+    frozen = result["frozen"]
+    gain = result["measured"] - result["initial"]
+    ages = {int(age): 0 for line in steps for age in line["staleness_tokens"]}
+    for line in steps:
+        for age, tokens in line["staleness_tokens"].items():
+            ages[int(age)] += tokens
+    return {
+        "seed": seed,
+        "seconds": round(seconds, 1),
+        "initial": result["initial"],
+        "measured_end": result["measured"],
+        "evaluations": len(points),
+        "frozen_at_step": frozen["step"],
+        "verdict": frozen["verdict"],
+        "forecast": frozen["median"],
+        "interval_90": [frozen["low"], frozen["high"]],
+        "error": result["error"],
+        "last_value_error": result["last_value_error"],
+        "interval_holds_end": result["inside"],
+        "gain_share_at_freeze": (frozen["last_value"] - result["initial"]) / gain,
+        "max_staleness": max(ages),
+        "mean_staleness": sum(age * tokens for age, tokens in ages.items()) / sum(ages.values()),
+        "curve": [[point["step"], round(point["pass_rate"], 4)] for point in points],
+    }
+
+
+def judge(rows: list[dict[str, Any]]) -> dict[str, bool]:
+    """The targets, for all seeds together."""
+    needed = len(rows) - 1 if len(rows) > 1 else 1
+    errors = [abs(row["error"]) for row in rows]
+    return {
+        "final pass rate >= 0.8 in all": all(row["measured_end"] >= 0.8 for row in rows),
+        "at least 25 evaluations in all": all(row["evaluations"] >= 25 for row in rows),
+        "40-80 % of the gain reached at the freeze, in all": all(
+            0.4 <= row["gain_share_at_freeze"] <= 0.8 for row in rows
+        ),
+        "error <= 0.05 in all but one": sum(error <= 0.05 for error in errors) >= needed,
+        "better than the last value on average": fmean(errors) < fmean(abs(row["last_value_error"]) for row in rows),
+        "interval holds the end in all but one": sum(row["interval_holds_end"] for row in rows) >= needed,
+        "interval at most 0.20 wide": all(row["interval_90"][1] - row["interval_90"][0] <= 0.20 for row in rows),
+        "no token older than k = 8": all(row["max_staleness"] <= 8 for row in rows),
+        "under 10 minutes each": all(row["seconds"] < 600 for row in rows),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    seeds = parser.parse_args().seeds
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="rollcast-demo-") as folder:
+        for seed in seeds:
+            rows.append(run_seed(seed, Path(folder) / str(seed)))
+            shown = {key: value for key, value in rows[-1].items() if key != "curve"}
+            print(json.dumps(shown), flush=True)
+    targets = judge(rows)
+    for target, met in targets.items():
+        print(f"{'met   ' if met else 'MISSED'}  {target}")
+    print(write_result("demo", {"seeds": rows, "targets": targets}))
+    return 0 if all(targets.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

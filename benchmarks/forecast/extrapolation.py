@@ -1,0 +1,174 @@
+"""Forecasts of the later points of real runs, beside what existing methods say, run by run.
+
+The paper's runs: fitted on the points its authors fitted (from 1,450 GPU-hours on), scored on the mean of the last
+three later points. Every other real curve: fitted on its first half, scored on the mean of its last three points. The
+forecaster is told nothing but the points; the baselines that need an R_0 get the paper's.
+
+The prior in use was set from the numbers printed in the paper and from plain sense. A prior learned from curves is
+shown beside it: for each run of the paper it is learned from the readings of its other runs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import curve_fit
+
+from benchmarks.forecast.real_curves import EXTENDED, PaperRun, other_runs, paper_runs
+from rollcast.scaling.baselines import last_value, log_linear, paper_grid, power_law
+from rollcast.scaling.curve import Array, Curve, sigmoid
+from rollcast.scaling.learning import learn_prior
+from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.prior import DEFAULT_PRIOR
+
+FITTED = FitOptions(initial="fitted")
+FLAT = replace(
+    DEFAULT_PRIOR,
+    log_exponent=(0.7, 1.5),
+    log_midpoint=(0.0, 2.0),
+    drift=(0.0,),
+    drift_weight=(1.0,),
+    transient_weight=1e-9,
+)
+"""Nearly flat in B and C_mid, independent noise, no first phase: a plain grid posterior."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Points to fit, and what came: `outcome` is the mean of `num_last` readings around `compute`."""
+
+    name: str
+    curve: Curve
+    compute: float
+    outcome: float
+    initial: float | None
+    num_last: int = 3
+
+
+def paper_tasks(runs: dict[tuple[str, str], PaperRun]) -> list[tuple[Task, PaperRun]]:
+    """The ten distinct runs with later points."""
+    return [
+        (Task(runs[key].name, runs[key].fitted(), *runs[key].outcome(), runs[key].initial), runs[key])
+        for key in EXTENDED
+    ]
+
+
+def half_tasks(folder: Path, runs: dict[tuple[str, str], PaperRun]) -> list[Task]:
+    """The first half of every other real curve."""
+    rest = {
+        run.name: run.curve()
+        for key, run in runs.items()
+        if key not in EXTENDED and run.identity == run.name and run.name != "ScaleRL"
+    }
+    tasks = []
+    for name, curve in (rest | other_runs(folder)).items():
+        start, stop = float(curve.compute[0]), float(curve.compute[-1])
+        seen = curve.window(stop=start + 0.5 * (stop - start))
+        if len(seen) >= 5:
+            end, outcome = float(curve.compute[-3:].mean()), float(curve.pass_rate[-3:].mean())
+            tasks.append(Task(name, seen, end, outcome, None))
+    return tasks
+
+
+def paper_table(folder: Path) -> dict[str, Any]:
+    """All methods on the paper's runs, with the learned prior beside the default one."""
+    runs = paper_runs(folder)
+    tasks = paper_tasks(runs)
+    learned = {
+        identity: replace(FITTED, prior=learn_prior(_others(runs, identity), FITTED))
+        for identity in {run.identity for _, run in tasks}
+    }
+    rows = []
+    for task, run in tasks:
+        assert task.initial is not None
+        row = {"run": task.name, "points": len(task.curve), **_baselines(task)}
+        row["paper grid"] = float(np.mean(paper_grid(task.curve, task.initial).pass_rate(task.compute))) - task.outcome
+        row["curve_fit"] = _curve_fit(task)
+        row["forecast"] = _forecast(task, FITTED)
+        row["forecast, learned prior"] = _forecast(task, learned[run.identity])
+        row["forecast, R_0 given"] = _forecast(task, replace(FITTED, initial=task.initial))
+        row["forecast, flat prior"] = _forecast(task, FitOptions(initial=task.initial, prior=FLAT, robust=False))
+        rows.append(row)
+    return {"rows": rows, "summary": _summary(rows)}
+
+
+def half_table(folder: Path) -> dict[str, Any]:
+    """The first half of every other real curve."""
+    rows = []
+    runs = paper_runs(folder)
+    for task in half_tasks(folder, runs):
+        row = {"run": task.name, "points": len(task.curve), **_baselines(task)}
+        row["forecast"] = _forecast(task, FITTED)
+        family = not task.name.startswith("qwen")
+        learned = replace(FITTED, prior=learn_prior(_others(runs, task.name), FITTED)) if family else FITTED
+        row["forecast, learned prior"] = _forecast(task, learned)
+        row["verdict"] = fit(task.curve, FITTED).verdict.kind.value
+        rows.append(row)
+    groups = {
+        "paper": [row for row in rows if not row["run"].startswith("qwen")],
+        "qwen2-7b": [row for row in rows if row["run"].startswith("qwen2-7b")],
+        "qwen3-0.6b": [row for row in rows if row["run"].startswith("qwen3-0.6b")],
+        "qwen3.5-4b": [row for row in rows if row["run"].startswith("qwen3.5-4b")],
+    }
+    return {"rows": rows, "summary": {name: _summary(group) for name, group in groups.items() if group}}
+
+
+def _others(runs: dict[tuple[str, str], PaperRun], identity: str) -> list[Curve]:
+    """One reading of every run but this one."""
+    chosen: dict[str, PaperRun] = {}
+    for run in runs.values():
+        if run.identity != identity:
+            chosen.setdefault(run.name if ":" in run.name else run.identity, run)
+    return [run.curve() for run in chosen.values()]
+
+
+def _baselines(task: Task) -> dict[str, Any]:
+    def error(method: Callable[[Curve], Any]) -> float:
+        return float(method(task.curve).pass_rate(task.compute)) - task.outcome
+
+    return {"last value": error(last_value), "power law": error(power_law), "log-linear": error(log_linear)}
+
+
+def _forecast(task: Task, options: FitOptions) -> dict[str, float]:
+    forecast = fit(task.curve, options)
+    error = forecast.reading_error / float(np.sqrt(task.num_last))
+    low, median, high = forecast.predictive([task.compute], standard_error=error)[:, 0]
+    return {"error": float(median) - task.outcome, "low": float(low) - task.outcome, "high": float(high) - task.outcome}
+
+
+def _curve_fit(task: Task) -> float:
+    initial = task.initial
+    assert initial is not None
+
+    def law(compute: Array, asymptote: float, exponent: float, log_midpoint: float) -> Array:
+        return sigmoid(compute, initial, asymptote, exponent, np.exp(log_midpoint))
+
+    start = (min(float(task.curve.pass_rate.max()) + 0.02, 0.99), 1.5, float(np.log(np.median(task.curve.compute))))
+    bounds = ([initial, 0.05, 0.0], [1.0, 20.0, 20.0])
+    found, _ = curve_fit(law, task.curve.compute, task.curve.pass_rate, p0=start, bounds=bounds, max_nfev=20_000)
+    return float(law(np.array([task.compute]), *found)[0]) - task.outcome
+
+
+def _summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    table = list(rows)
+    summary: dict[str, dict[str, float]] = {}
+    for method in table[0]:
+        values = [row[method] for row in table]
+        if method in ("run", "points", "verdict"):
+            continue
+        intervals = [value for value in values if isinstance(value, dict)]
+        errors = np.abs([value["error"] if isinstance(value, dict) else value for value in values])
+        summary[method] = {
+            "median": float(np.median(errors)),
+            "p90": float(np.quantile(errors, 0.9)),
+            "mean": float(errors.mean()),
+        }
+        if intervals:
+            summary[method]["covered"] = sum(value["low"] <= 0 <= value["high"] for value in intervals)
+            summary[method]["of"] = len(intervals)
+            summary[method]["width"] = float(np.mean([value["high"] - value["low"] for value in intervals]))
+    return summary

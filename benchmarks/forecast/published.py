@@ -1,0 +1,107 @@
+"""Do we reproduce the printed fits with the paper's own procedure, and its log-linear variant on simulated points?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.forecast.real_curves import PaperRun, paper_runs, published_fits
+from rollcast.scaling.baselines import log_linear, paper_grid, power_law
+from rollcast.scaling.curve import Curve, sigmoid
+
+SMALL_MIDPOINTS = np.linspace(100, 4_000, 100)
+LARGE_MIDPOINTS = np.linspace(0, 12_000, 100)[1:]
+"""The grids on which the printed C_mid lie."""
+FIGURES = {
+    "Fig2": ("fig2",),
+    "LOO table": ("fig_loo1",),
+    "Table 1": ("merged", "fig_size", "fig_tasks_math", "fig_tasks_code"),
+    "Fig5a submission": ("fig_loss",),
+    "Fig5a arXiv": ("fig_loss",),
+    "Fig6a": ("fig_zv",),
+}
+"""Where a printed fit's points were read."""
+
+
+def printed_fits(folder: Path) -> dict[str, Any]:
+    """The paper's grid with R_0 = 0.40 on the points of each printed fit, one row per fit."""
+    runs = paper_runs(folder)
+    rows = []
+    for printed in published_fits(folder):
+        run, window = _points(runs, printed)
+        if run is None or not printed["B"]:
+            continue
+        curve = run.curve(*window) if window else run.fitted()
+        large = "bs2048" in run.name or "Scout" in run.name
+        found = paper_grid(curve, run.initial, midpoints=LARGE_MIDPOINTS if large else SMALL_MIDPOINTS)
+        row: dict[str, Any] = {
+            "where": printed["where"],
+            "run": printed["run"],
+            "asymptote": (float(printed["A"]), found.asymptote),
+            "exponent": (float(printed["B"]), found.exponent),
+            "midpoint": (float(printed["C_mid"] or "nan"), found.midpoint),
+        }
+        if printed["C_mid"]:
+            theirs = sigmoid(
+                curve.compute, run.initial, float(printed["A"]), float(printed["B"]), float(printed["C_mid"])
+            )
+            row["sum_of_squares"] = (
+                float(np.sum((curve.pass_rate - theirs) ** 2)),
+                float(np.sum((curve.pass_rate - found.pass_rate(curve.compute)) ** 2)),
+            )
+        rows.append(row)
+    with_midpoint = [row for row in rows if "sum_of_squares" in row]
+    return {
+        "fits": len(rows),
+        "asymptote_within_0.02": float(np.mean([abs(np.subtract(*row["asymptote"])) <= 0.0201 for row in rows])),
+        "exponent_within_0.25": float(np.mean([abs(np.subtract(*row["exponent"])) <= 0.25 for row in rows])),
+        "sum_of_squares_no_larger": f"{sum(r['sum_of_squares'][1] <= r['sum_of_squares'][0] for r in with_midpoint)}"
+        f" of {len(with_midpoint)}",
+        "rows": rows,
+    }
+
+
+def power_law_windows(folder: Path) -> dict[str, float]:
+    """A of the power law on the 100k run: 1.0 from 1.5k to 50k, lower from 5k (A.4 prints 1.0 and 0.74)."""
+    run = paper_runs(folder)["fig1a", "ScaleRL-bs2048-100k"]
+    return {
+        f"{start:g}-{stop:g}": power_law(run.curve(start, stop)).asymptote
+        for start, stop in ((1_500.0, 50_000.0), (5_000.0, 50_000.0))
+    }
+
+
+def simulated_log_linear(num_runs: int = 200) -> dict[str, float]:
+    """A = 0.80, B = 1.5, C_mid = 5000, 500 to 30,000, 1 % noise: share of runs within 0.05 of A and 0.02 of R(100k)."""
+    compute = np.linspace(500, 30_000, 60)
+    law = sigmoid(compute, 0.0, 0.8, 1.5, 5_000)
+    truth = float(sigmoid(100_000.0, 0.0, 0.8, 1.5, 5_000))
+    asymptote_error, end_error, slopes = [], [], []
+    for seed in range(num_runs):
+        noise = 1 + 0.01 * np.random.default_rng(seed).standard_normal(60)
+        found = log_linear(Curve.from_points(compute, law * noise))
+        asymptote_error.append(abs(found.asymptote - 0.8))
+        end_error.append(abs(float(found.pass_rate(100_000.0)) - truth))
+        slopes.append(found.slope)
+    return {
+        "asymptote_within_0.05": float(np.mean(np.array(asymptote_error) <= 0.05)),
+        "end_within_0.02": float(np.mean(np.array(end_error) <= 0.02)),
+        "median_slope": float(np.median(slopes)),
+    }
+
+
+def _points(
+    runs: dict[tuple[str, str], PaperRun], printed: dict[str, str]
+) -> tuple[PaperRun | None, tuple[float, float] | None]:
+    if printed["where"].startswith("A.7 window"):
+        start, stop = printed["where"].removeprefix("A.7 window ").split("-")
+        return runs["fig1a", "ScaleRL-bs2048-100k"], (_hours(start), _hours(stop))
+    for figure in FIGURES.get(printed["where"], ()):
+        if (figure, printed["run"]) in runs:
+            return runs[figure, printed["run"]], None
+    return None, None
+
+
+def _hours(text: str) -> float:
+    return max(float(text.removesuffix("k")) * (1_000 if text.endswith("k") else 1), 1.0)

@@ -1,0 +1,48 @@
+"""Are verdicts right? Simulated shapes, and the real runs that broke."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.forecast.generators import SHAPES, simulate_shape
+from benchmarks.forecast.real_curves import other_runs, paper_runs, truncating_run
+from rollcast.scaling.posterior import fit
+from rollcast.scaling.verdict import VerdictKind
+
+RIGHT = {
+    "good": {VerdictKind.FORECASTABLE, VerdictKind.SATURATED, VerdictKind.TOO_EARLY},
+    "collapse": {VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE},
+    "decline": {VerdictKind.NOT_SIGMOID},
+    "regime_change": {VerdictKind.REGIME_CHANGE},
+    "flat": {VerdictKind.TOO_EARLY, VerdictKind.SATURATED},
+    "saturated": {VerdictKind.SATURATED},
+}
+"""A good run is judged right unless it is accused of a break; nothing can be forecast of a run that learned nothing."""
+
+
+def simulated(num_runs: int) -> list[dict[str, Any]]:
+    """`num_runs` of each shape."""
+    rows = []
+    for index, shape in enumerate(SHAPES):
+        rng = np.random.default_rng([11, index])
+        kinds = Counter(fit(simulate_shape(shape, rng)).verdict.kind for _ in range(num_runs))
+        right = sum(kinds[kind] for kind in RIGHT[shape]) / num_runs
+        rows.append(
+            {"shape": shape, "runs": num_runs, "right": right, "verdicts": {k.value: n for k, n in kinds.items()}}
+        )
+    return rows
+
+
+def real(folder: Path) -> list[dict[str, str]]:
+    """Whole curves of real runs: what is said of each."""
+    curves = other_runs(folder) | {"qwen2-7b-gpg training reward": truncating_run(folder)}
+    curves |= {f"paper {run.name}": run.curve() for key, run in paper_runs(folder).items() if run.identity == run.name}
+    rows = []
+    for name, curve in curves.items():
+        verdict = fit(curve).verdict
+        rows.append({"run": name, "verdict": verdict.kind.value, "reason": verdict.reason})
+    return rows

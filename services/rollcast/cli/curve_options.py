@@ -1,0 +1,17 @@
+"""Options that every command on curves takes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Compute = Annotated[str | None, typer.Option(help="column of compute, in device-hours since the start")]
+PassRate = Annotated[str | None, typer.Option(help="column of pass rates in [0, 1]")]
+StandardError = Annotated[str | None, typer.Option(help="column of their standard errors")]
+Where = Annotated[list[str] | None, typer.Option(help="COLUMN=VALUE that rows must meet; repeatable")]
+Run = Annotated[str | None, typer.Option(help="run, where the source holds several")]
+Initial = Annotated[float | None, typer.Option(help="pass rate at compute 0, if known")]
+ExcludeBefore = Annotated[float | None, typer.Option(help="device-hours to leave out; default: found")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+CURVE_HELP = "CSV or JSONL file, or a Prometheus address"

@@ -1,0 +1,179 @@
+"""Stopping, allocation, comparison, leave-one-out, backtest and the choice of a model size."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from rollcast.scaling.allocation import allocate
+from rollcast.scaling.backtest import backtest
+from rollcast.scaling.compare import compare, log_replot, with_asymptote
+from rollcast.scaling.curve import Curve, SigmoidParameters
+from rollcast.scaling.forecast import Forecast
+from rollcast.scaling.learning import learn_prior
+from rollcast.scaling.leave_one_out import leave_one_out
+from rollcast.scaling.model_size import fit_model_size
+from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.stopping import Refit, StopRule, stop_reason
+from rollcast.scaling.verdict import VerdictKind
+
+
+def run(
+    asymptote: float = 0.7,
+    exponent: float = 1.7,
+    stop: float = 5.0,
+    seed: int = 0,
+    noise: float = 0.004,
+    name: str = "",
+) -> Forecast:
+    compute = np.linspace(stop / 50, stop, 50)
+    law = SigmoidParameters(0.2, asymptote, exponent, 1.0).pass_rate(compute)
+    return fit(Curve.from_points(compute, law + noise * np.random.default_rng(seed).standard_normal(50), name=name))
+
+
+def test_a_run_stops_only_after_three_refits_below_the_asked_gain() -> None:
+    rule = StopRule(least_gain=0.02)
+    low, high = Refit(1.0, VerdictKind.FORECASTABLE, 0.01), Refit(1.0, VerdictKind.FORECASTABLE, 0.05)
+    assert stop_reason(rule, [low, low]) is None
+    assert stop_reason(rule, [low, low, high]) is None
+    assert stop_reason(rule, [high, low, low]) is None
+    reason = stop_reason(rule, [high, low, low, low])
+    assert reason is not None
+    assert "at most 0.0100" in reason
+
+
+def test_a_run_stops_when_saturated_but_never_on_a_verdict_it_cannot_trust() -> None:
+    saturated = Refit(9.0, VerdictKind.SATURATED, 0.5)
+    assert "saturated" in str(stop_reason(StopRule(), [saturated] * 3))
+    assert stop_reason(StopRule(on_saturated=False), [saturated] * 3) is None
+    for kind in (VerdictKind.TOO_EARLY, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE):
+        assert stop_reason(StopRule(), [Refit(9.0, kind, 0.0)] * 3) is None
+    with pytest.raises(ValueError, match="least_gain"):
+        StopRule(least_gain=3)
+
+
+def test_a_refit_asks_for_the_gain_of_the_rest_of_the_budget() -> None:
+    forecast = run(stop=2.0)
+    assert Refit.of(forecast, 2.0).gain_upper == pytest.approx(0.0)
+    assert Refit.of(forecast, 20.0).gain_upper == pytest.approx(forecast.expected_gain(2.0, 20.0)[2])
+
+
+def test_every_allocation_is_the_best_subset_by_brute_force() -> None:
+    forecasts = [run(asymptote=a, stop=s, seed=i) for i, (a, s) in enumerate([(0.6, 2.0), (0.72, 1.0), (0.7, 3.0)])]
+    ends = [6.0, 6.0, 6.0]
+    choices = allocate(forecasts, ends)
+    assert [len(choice.continued) for choice in choices] == [3, 2, 1]
+    assert choices[0].expected_loss == 0
+    assert choices[0].saved == 0
+    assert choices[-1].expected_loss >= choices[1].expected_loss >= 0
+    assert choices[-1].continued == (1,)
+    assert choices[1].saved == pytest.approx(sum(6 - forecasts[i].curve.compute[-1] for i in choices[1].stopped))
+    assert sum(choices[0].best_probability) == pytest.approx(1.0)
+    medians = [(f.pass_rate([f.curve.compute[-1]])[1, 0], f.pass_rate([6.0])[1, 0]) for f in forecasts]
+    for choice in choices[1:]:
+        value = {
+            kept: max(medians[i][1 if i in kept else 0] for i in range(3))
+            for kept in combinations(range(3), len(choice.continued))
+        }
+        assert value[choice.continued] == pytest.approx(max(value.values()), abs=0.01)
+    with pytest.raises(ValueError, match="before its last point"):
+        allocate(forecasts, [1.0, 6.0, 6.0])
+
+
+def test_runs_are_told_apart_by_asymptote_first_and_then_by_efficiency() -> None:
+    better, base, slow = (
+        run(0.76, seed=1, name="better"),
+        run(0.7, seed=2, name="base"),
+        run(0.7, 1.2, 8.0, 3, name="slow"),
+    )
+    by_asymptote, _, by_exponent = compare([better, base, slow])
+    assert by_asymptote.common_asymptote is None
+    assert by_asymptote.asymptote_difference[1] == pytest.approx(0.06, abs=0.015)
+    assert by_asymptote.verdict.startswith("better has the higher asymptote")
+    assert by_exponent.common_asymptote == pytest.approx(0.7, abs=0.015)
+    assert by_exponent.exponent_difference is not None
+    assert by_exponent.exponent_difference[1] == pytest.approx(0.5, abs=0.2)
+    assert "base is more efficient" in by_exponent.verdict
+
+
+def test_the_log_replot_of_exact_points_is_a_line_of_slope_b_through_the_origin() -> None:
+    law = SigmoidParameters(0.4, 0.61, 1.92, 2542.0)
+    compute = np.geomspace(500, 16_000, 20)
+    log_compute, log_factor = log_replot(Curve.from_points(compute, law.pass_rate(compute)), law)
+    assert log_factor == pytest.approx(1.92 * log_compute)
+
+
+def test_an_asymptote_can_be_held() -> None:
+    held = with_asymptote(run(stop=1.0, noise=0.01).curve, 0.75)
+    assert held.asymptote() == pytest.approx([0.75] * 3, abs=0.005)
+
+
+def test_leave_one_out_finds_the_part_that_matters() -> None:
+    whole = run(0.7, seed=1, name="whole")
+    table = leave_one_out(whole, [run(0.62, seed=2, name="no fp32"), run(0.7, seed=3, name="no filter")])
+    assert [row.name for row in table.rows] == ["whole", "no fp32", "no filter"]
+    assert [row.matters for row in table.rows] == [False, True, False]
+    assert table.rows[1].asymptote_loss == pytest.approx(0.08, abs=0.015)
+    assert table.common_asymptote == pytest.approx((0.7 + 0.62 + 0.7) / 3, abs=0.01)
+
+
+def test_a_backtest_is_the_forecast_that_a_cut_curve_gives() -> None:
+    curve = run(seed=5).curve
+    (past,) = backtest(curve, shares=(0.5,))
+    assert past.num_points == 25
+    assert past.outcome == pytest.approx(curve.pass_rate[-3:].mean())
+    again = fit(curve.window(stop=2.5001))
+    expected = again.predictive([curve.compute[-3:].mean()], standard_error=again.reading_error / np.sqrt(3))[:, 0]
+    assert past.forecast == pytest.approx(tuple(expected))
+    assert past.covered
+    assert abs(past.error) < abs(past.last_value - past.outcome)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        backtest(curve, shares=(50.0,))
+    with pytest.raises(ValueError, match="too few"):
+        backtest(curve.window(stop=0.3))
+
+
+def test_a_learned_prior_narrows_a_forecast_of_the_same_family_and_needs_three_runs() -> None:
+    curves = [run(0.68 + 0.01 * i, seed=i).curve for i in range(5)]
+    prior = learn_prior(curves)
+    assert prior.asymptote[0] == pytest.approx(0.7, abs=0.01)
+    assert prior.log_exponent[0] == pytest.approx(np.log(1.7), abs=0.15)
+    short = run(0.7, stop=1.0, seed=9, noise=0.01).curve
+    plain, learned = fit(short).asymptote(), fit(short, FitOptions(prior=prior)).asymptote()
+    assert learned[2] - learned[0] < 0.6 * (plain[2] - plain[0])
+    assert learned[0] < 0.7 < learned[2]
+    with pytest.raises(ValueError, match="3 or more"):
+        learn_prior(curves[:2])
+
+
+def test_the_law_across_sizes_recovers_its_settings_and_extrapolates_in_size() -> None:
+    rng = np.random.default_rng(0)
+    sizes, computes = np.repeat([0.5e9, 1.5e9, 3e9, 7e9], 12), np.tile(np.geomspace(10, 1000, 12), 4)
+
+    def loss(size: float, compute: float) -> float:
+        return float(np.exp(1.0 - 0.02 * np.log(size) - 0.2 / (1 + 2e9 / size) * np.log(compute)))
+
+    truth = np.array([loss(n, x) for n, x in zip(sizes, computes, strict=True)])
+    law = fit_model_size(sizes, computes, 1 - truth * np.exp(0.01 * rng.standard_normal(truth.size)))
+    low, median, high = law.pass_rate(14e9, [2000.0], (0.01, 0.5, 0.99))[:, 0]
+    expected = 1 - loss(14e9, 2000.0)
+    assert median == pytest.approx(expected, abs=0.03)
+    assert low < expected < high
+    reach = law.compute_to_target(7e9, 1 - loss(7e9, 500.0))
+    assert reach[1] == pytest.approx(500.0, rel=0.2)
+    assert law.best_size([0.5e9, 7e9], 1000.0)[0] == 1
+    with pytest.raises(ValueError, match="4 or more"):
+        fit_model_size([1e9], [1.0], [0.5])
+
+
+def test_the_best_size_changes_where_two_laws_cross() -> None:
+    sizes, computes = np.repeat([1e9, 10e9], 20), np.tile(np.geomspace(1, 1000, 20), 2)
+    small = sizes == 1e9
+    truth = np.where(small, 0.6 * computes**-0.05, 0.9 * computes**-0.15)
+    law = fit_model_size(sizes, computes, 1 - truth * np.exp(0.005 * np.random.default_rng(0).standard_normal(40)))
+    grid = np.geomspace(1, 1000, 200)
+    switches = law.switches([1e9, 10e9], grid)
+    assert [position for _, position in switches] == [0, 1]
+    assert switches[1][0] == pytest.approx(1.5**10, rel=0.25)
