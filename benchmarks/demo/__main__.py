@@ -2,8 +2,8 @@
 
     python -m benchmarks.demo [--seeds 0 1 2 3 4]
 
-Each seed runs `rollcast demo --seed N` as a user would. Reference in the same run: repeating the last value of the moment
-when the forecast was frozen. Writes results/demo.json; exit status 1 where one of the targets is missed.
+Each seed runs `rollcast demo --seed N` as a user would. Reference in the same run: repeating the last value of the
+moment when the forecast was frozen. Writes results/demo.json; exit status 1 where one of the targets is missed.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ def test_gain_and_headroom_are_differences_of_the_law() -> None:
     mean, low, high = forecast.expected_gain(3.0, 6.0)
     assert low < mean < high
     assert mean == pytest.approx(float(sigmoid(6, 0.2, 0.7, 1.7, 1) - sigmoid(3, 0.2, 0.7, 1.7, 1)), abs=0.02)
-    assert forecast.headroom()[1] == pytest.approx(0.7 - float(sigmoid(3.0, 0.2, 0.7, 1.7, 1.0)), abs=0.03)
+    low, median, high = forecast.headroom((0.01, 0.5, 0.99))
+    assert low < 0.7 - float(sigmoid(3.0, 0.2, 0.7, 1.7, 1.0)) < high
+    assert median == pytest.approx(forecast.expected_gain(3.0, 1e9)[0], abs=0.01)
 
 
 def test_a_reading_is_less_certain_than_the_law_and_noise_widens_it() -> None:

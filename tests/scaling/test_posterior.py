@@ -99,14 +99,17 @@ def test_a_measured_start_narrows_the_initial_rate() -> None:
 
 def test_a_start_off_the_law_is_found_to_be_a_transient() -> None:
     compute = np.linspace(0.05, 3.0, 60)
-    law = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + 0.002 * np.random.default_rng(4).standard_normal(60)
-    curve = Curve.from_points(np.r_[0, compute], np.r_[0.28, law + 0.08 * np.maximum(1 - compute / 0.36, 0)])
-    found, forced = fit(curve), fit(curve, FitOptions(exclude_before=0.0))
-    assert found.excluded == pytest.approx(7, abs=3)
-    assert forced.excluded == 0
     truth = float(sigmoid(9.0, 0.2, 0.7, 1.7, 1.0))
-    errors = [abs(forecast.pass_rate([9.0], [0.5])[0, 0] - truth) for forecast in (found, forced)]
-    assert errors[0] < 0.5 * errors[1]
+    errors = []
+    for seed in range(6):
+        law = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + 0.002 * np.random.default_rng(seed).standard_normal(60)
+        curve = Curve.from_points(np.r_[0, compute], np.r_[0.28, law + 0.08 * np.maximum(1 - compute / 0.36, 0)])
+        found, forced = fit(curve), fit(curve, FitOptions(exclude_before=0.0))
+        assert found.excluded == pytest.approx(7, abs=3)
+        assert forced.excluded == 0
+        errors.append([abs(forecast.pass_rate([9.0], [0.5])[0, 0] - truth) for forecast in (found, forced)])
+    automatic, none = np.mean(errors, axis=0)
+    assert automatic < 0.6 * none
 
 
 def test_an_outlier_hardly_moves_a_robust_fit() -> None:

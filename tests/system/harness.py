@@ -102,9 +102,10 @@ class System:
         except redis.RedisError:
             return False
 
-    def start_trainer(self, *, resume: bool = False) -> None:
+    def start_trainer(self, *, resume: bool = False, ranks: int = 1) -> None:
         arguments = ["--config", str(self.config), *(["--resume"] if resume else [])]
-        self._start("trainer", [sys.executable, "-m", "rollcast.trainer", *arguments])
+        launcher = [] if ranks == 1 else ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
+        self._start("trainer", [sys.executable, "-m", *launcher, "rollcast.trainer", *arguments])
 
     def start_generator(self, name: str) -> None:
         self._start(name, [sys.executable, "-m", "rollcast.generator", "--config", str(self.config), "--name", name])
@@ -124,6 +125,15 @@ class System:
         self.ended.add(name)
         self.processes[name].terminate()
         return self.processes[name].wait(STOP_SECONDS)
+
+    def slow_down(self, name: str, share: float, seconds: float) -> None:
+        """Let the process run only `share` of the time, for `seconds`: stopped and continued ten times a second."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.processes[name].poll() is None:
+            self.signal(name, signal.SIGSTOP)
+            time.sleep(0.1 * (1 - share))
+            self.signal(name, signal.SIGCONT)
+            time.sleep(0.1 * share)
 
     def lines(self, file: str) -> list[dict[str, Any]]:
         path = self.run_folder / file

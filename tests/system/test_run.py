@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.system.harness import System
 
@@ -48,3 +49,35 @@ def test_a_run_from_start_to_exported_model(tmp_path: Path, settings: dict[str, 
         for before, after in zip(start.parameters(), trained.parameters(), strict=True)
     ]
     assert max(moved) > 1e-4, "the weights did not change"
+
+
+def test_two_trainer_ranks_under_torchrun(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """FSDP over two processes: the same run, exact log-probs, a checkpoint that one rank can continue."""
+    settings["budget"] = {"steps": 6}
+    with System(tmp_path, settings) as system:
+        system.start_trainer(ranks=2)
+        system.start_generator("g0")
+        assert system.wait_end(300) == 0, system.log("trainer")[-3000:]
+        compute = system.lines("evaluations.jsonl")[-1]["compute_device_hours"]
+        assert compute > 0
+        fresh = [line for line in system.steps if list(line["staleness_tokens"]) == ["0"]]
+        assert fresh
+        assert max(line["logprob_gap_max"] for line in fresh) < 1e-3
+        settings["budget"] = {"steps": 8}
+        system.config.write_text(yaml.safe_dump(system.settings | {"budget": {"steps": 8}}))
+        system.start_trainer(resume=True)
+        assert system.wait_end(300) == 0, system.log("trainer")[-3000:]
+    assert [line["step"] for line in system.steps] == list(range(1, 9))
+
+
+def test_at_learning_rate_0_the_gap_does_not_drift(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """50 versions of equal weights: whatever was sampled when, trainer and generator agree."""
+    settings["budget"] = {"steps": 50}
+    settings["recipe"]["optimizer"] = {"learning_rate": 0.0, "warmup_steps": 0}
+    settings["tasks"]["evaluation"]["every_steps"] = 50
+    with System(tmp_path, settings) as system:
+        system.start_trainer()
+        system.start_generator("g0")
+        assert system.wait_end(390) == 0, system.log("trainer")[-3000:]
+    assert len(system.steps) == 50
+    assert max(line["logprob_gap_max"] for line in system.steps) < 1e-4

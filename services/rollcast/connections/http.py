@@ -34,7 +34,7 @@ def listen(bind: str, port: int, *, setting: str) -> socket.socket:
 
 
 def service_routes(render_metrics: Callable[[], bytes], ready: Callable[[], tuple[bool, str]]) -> Any:
-    """The ASGI application of a service that only reports: /healthz (alive), /readyz (503 with the reason), /metrics."""
+    """The ASGI application of a service that only reports: /healthz, /readyz (503 with the reason), /metrics."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse, Response

@@ -32,6 +32,9 @@ PLACING_DRIFTS = slice(None, None, 2)
 """Every other rho is enough while the grid is being placed."""
 RARE = 0.02
 """Departures and noises with less posterior weight than this are not refined."""
+MAX_PLACINGS = 3
+LIKELY = 0.5
+"""Posterior weight of a departure without which the grid cannot be placed."""
 RESOLVED = 6.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
 MAX_REFINEMENTS = 4
@@ -113,13 +116,38 @@ def solve(
     """The posterior on a grid that resolves it.
 
     The grid is placed with a few of the departures and drifts, then weighed with all of them, then refined without
-    those that turned out unlikely.
+    those that turned out unlikely. A departure that turns out likely although the grid was placed without it has its
+    posterior elsewhere: the grid is then placed anew.
     """
+    placing = departures[:1] + departures[1:][-1:]
+    for _ in range(MAX_PLACINGS):
+        axes, noise = _place(observations, prior, linear, noise_prior, placing)
+        axes = replace(axes, departures=tuple(departures), **_noise_axis(noise, prior, noise_prior))
+        grid = evaluate(observations, prior, linear, axes)
+        weight = grid.weight.sum(axis=(1, 2, 3))
+        top = departures[int(np.argmax(weight))]
+        if top in placing or weight.max() < LIKELY:
+            break
+        placing = [top]
+    likely = grid.weight.sum(axis=(0, 2, 3)) > RARE
+    axes = _moved(grid, FINE)
+    axes = replace(axes, noise=axes.noise[likely], drift=axes.drift[likely], noise_prior=axes.noise_prior[likely])
+    return evaluate(observations, prior, linear, axes)
+
+
+def _place(
+    observations: Observations,
+    prior: Prior,
+    linear: LinearPrior,
+    noise_prior: tuple[float, float],
+    departures: list[Departure],
+) -> tuple[Axes, Array]:
+    """Coarse axes over the posterior under these departures, and the nodes of the ln of the whole noise."""
     reference = _log_reference(prior, observations)
     noise = _around(noise_prior[0], max(3.0 * noise_prior[1], NOISE_REACH), COARSE[0])
     midpoints = _around(reference + prior.log_midpoint[0], 3.0 * prior.log_midpoint[1], COARSE[2])
     axes = Axes(
-        departures=tuple(departures[:1] + departures[1:][-1:]),
+        departures=tuple(departures),
         **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS),
         log_exponent=_around(prior.log_exponent[0], 3.0 * prior.log_exponent[1], COARSE[1]),
         log_midpoint=np.tile(midpoints, (COARSE[1], 1)),
@@ -130,12 +158,7 @@ def solve(
         axes = replace(_moved(grid, COARSE[1:]), **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS))
         if _spread(grid.weight.sum(axis=(0, 1))) >= RESOLVED:
             break
-    axes = replace(axes, departures=tuple(departures), **_noise_axis(noise, prior, noise_prior))
-    grid = evaluate(observations, prior, linear, axes)
-    likely = grid.weight.sum(axis=(0, 2, 3)) > RARE
-    axes = _moved(grid, FINE)
-    axes = replace(axes, noise=axes.noise[likely], drift=axes.drift[likely], noise_prior=axes.noise_prior[likely])
-    return evaluate(observations, prior, linear, axes)
+    return axes, noise
 
 
 def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes: Axes) -> Grid:

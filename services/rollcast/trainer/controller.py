@@ -48,6 +48,9 @@ from rollcast.wire.version import PolicyVersion
 POLL_SECONDS = 0.05
 AWAY_RETRY_SECONDS = 0.5
 FINAL_ACKNOWLEDGE_SECONDS = 60.0
+SWEEP_SECONDS = 5.0
+SILENT_HEARTBEATS = 3.0
+"""Claims not renewed for so many heartbeat timeouts have no owner any more."""
 NEXT_SEQUENCE = "next_sequence"
 log = get_logger()
 
@@ -140,6 +143,7 @@ class Controller:
             on_removed=self.fence,
         )
         self._straggler_seconds = 0.0
+        self._swept_at = time.monotonic()
         self._last_step_at = time.monotonic()
 
     # Start
@@ -227,7 +231,18 @@ class Controller:
             for sequence in overdue:
                 if prompt_id := self._ledger.outstanding.get(sequence):
                     self._reporter.count_group("redone", sequence, prompt_id)
+        if time.monotonic() - self._swept_at > SWEEP_SECONDS:
+            self._swept_at = time.monotonic()
+            self._sweep()
         self._reporter.serve(self._compute, self._ledger, self._intake, self._queue)
+
+    def _sweep(self) -> None:
+        """Tasks of owners that renew nothing: generators that died without being members of the weight group."""
+        silent = SILENT_HEARTBEATS * self._config.weights.heartbeat_timeout_seconds
+        taken = self._queue.sweep(silent)
+        for sequence in taken.redone:
+            if prompt_id := self._ledger.outstanding.get(sequence):
+                self._reporter.count_group("redone", sequence, prompt_id)
 
     def _tick_compute(self, members: Sequence[Member]) -> None:
         self._compute.tick(sum(member.joined for member in members) * self._config.generator.tensor_parallel)

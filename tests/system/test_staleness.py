@@ -1,0 +1,44 @@
+"""The bound on the real system, with a slowed trainer, a slowed generator and long-tailed lengths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.audit import check_every_task_once
+from tests.system.harness import System, wait_for
+
+pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
+
+LAG, GROUPS_PER_STEP = 4, 8
+
+
+@pytest.mark.parametrize(("slowed", "share"), [("trainer", 0.3), ("g1", 0.15)])
+def test_nothing_is_too_old_and_nothing_is_dropped(
+    tmp_path: Path, settings: dict[str, Any], slowed: str, share: float
+) -> None:
+    settings["budget"] = {"steps": 40}
+    # Operands of 1 to 8 digits: completions of 8 to 64 tokens, the longest cut by the budget.
+    settings["tasks"]["dataset"]["max_digits"] = 8
+    settings["recipe"]["max_prompt_tokens"] = 24
+    settings["recipe"]["max_completion_tokens"] = 72
+    settings["tasks"]["evaluation"]["every_steps"] = 20
+    with System(tmp_path, settings) as system:
+        system.start_trainer()
+        system.start_generator("g0")
+        system.start_generator("g1")
+        wait_for(lambda: system.last_step >= 2, 240, "the first steps")
+        system.slow_down(slowed, share, 25.0)
+        assert system.wait_end(300) == 0, system.log("trainer")[-3000:]
+    oldest = max(int(age) for line in system.steps for age in line["staleness_tokens"])
+    assert oldest <= LAG
+    lines = system.lines("tasks.jsonl")
+    outcomes = check_every_task_once(lines)
+    assert set(outcomes) <= {"used", "filtered", "open"}, f"dropped without a fault: {outcomes}"
+    assert not [line for line in lines if line["what"] == "redone"]
+    settled = {task for line in lines if line["what"] in ("used", "filtered") for task in line["tasks"]}
+    dispatched = sorted(task for line in lines if line["what"] == "dispatched" for task in line["tasks"])
+    # Outside the last k batches every dispatched group was used or filtered, whatever its length.
+    assert set(dispatched[: -LAG * GROUPS_PER_STEP]) <= settled
