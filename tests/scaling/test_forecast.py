@@ -67,3 +67,15 @@ def test_intervals_narrow_as_the_curve_bends() -> None:
     assert widths == sorted(widths, reverse=True)
     assert widths[0] > 0.3
     assert widths[-1] < 0.05
+
+
+def test_readings_pass_through_a_first_phase_that_the_law_does_not_describe() -> None:
+    compute = np.linspace(0.05, 3.0, 60)
+    early = 0.08 * np.maximum(1 - compute / 0.36, 0)
+    noise = 0.003 * np.random.default_rng(2).standard_normal(60)
+    points = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + early + noise
+    forecast = fit(Curve.from_points(np.r_[0, compute], np.r_[0.28, points]))
+    readings = forecast.predictive(compute[:8])
+    assert np.mean((readings[0] <= points[:8]) & (points[:8] <= readings[2])) > 0.7
+    assert np.all(readings[2] - readings[0] < 0.05)
+    assert points[0] - forecast.pass_rate([compute[0]], [0.5])[0, 0] > 0.04

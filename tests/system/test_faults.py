@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from rollcast.config.services import Redis
+from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from tests.system.audit import check_every_task_once
 from tests.system.harness import System, wait_for
 
@@ -33,13 +35,14 @@ def test_generator_killed(tmp_path: Path, settings: dict[str, Any]) -> None:
         system.start_generator("g0")
         system.start_generator("g1")
         wait_for(lambda: system.last_step >= 4 and joined(system) == 2, 240, "both generators in the run")
+        stop_holding_tasks(system, "g1")
         before = system.last_step
         system.kill("g1")
         killed = time.monotonic()
         wait_for(lambda: joined(system) == 1, 15, "the dead generator's removal")
         system.wait_step(before + 6, 15 + 30)
         print(f"6 steps {time.monotonic() - killed:.1f} s after the kill")
-        assert system.groups("redone") > 0, "the killed generator held tasks"
+        assert system.groups("redone") > 0, "what the killed generator held is redone"
         assert system.wait_end(240) == 0, system.log("trainer")[-3000:]
     check_books(system)
 
@@ -52,12 +55,15 @@ def test_generator_frozen(tmp_path: Path, settings: dict[str, Any]) -> None:
         system.start_generator("g0")
         system.start_generator("g1")
         wait_for(lambda: system.last_step >= 4 and joined(system) == 2, 240, "both generators in the run")
-        system.signal("g1", signal.SIGSTOP)
+        stop_holding_tasks(system, "g1")
         wait_for(lambda: joined(system) == 1, 20, "the frozen generator's removal")
         system.wait_step(system.last_step + 3, 30)
         system.signal("g1", signal.SIGCONT)
         wait_for(lambda: joined(system) == 2, 60, "the generator's return as a new one")
         assert system.wait_end(300) == 0, system.log("trainer")[-3000:]
+        assert [line for line in system.lines("tasks.jsonl") if line["what"] == "redone"], (
+            "what the frozen generator held is redone"
+        )
     check_books(system)
 
 
@@ -137,3 +143,18 @@ def test_trainer_stopped_and_resumed(tmp_path: Path, settings: dict[str, Any]) -
 
 def joined(system: System) -> float:
     return system.metrics("trainer").get(("rollcast_generators", (("state", "joined"),)), 0.0)
+
+
+def stop_holding_tasks(system: System, name: str) -> None:
+    """SIGSTOP a generator at a moment when it holds tasks, so that the fault always costs something."""
+    queue = RedisTrainerQueue(Redis(port=system.redis_port), system.settings["run"])
+
+    def stopped_in_time() -> bool:
+        system.signal(name, signal.SIGSTOP)
+        if any(claim.owner.startswith(f"{name}-") for claim in queue.outstanding().claims.values()):
+            return True
+        system.signal(name, signal.SIGCONT)
+        return False
+
+    wait_for(stopped_in_time, 60, f"{name} holding tasks", every=0.03)
+    queue.close()

@@ -46,11 +46,13 @@ def transients(observations: Observations, prior: Prior, ends: list[float]) -> l
     compute = np.exp(observations.log_compute)
     return [
         none,
-        *(
-            Departure(np.maximum(1.0 - compute / end, 0.0), prior.transient_scale, float(np.log(share)), end)
-            for end in ends
-        ),
+        *(Departure(transient_shape(compute, end), prior.transient_scale, float(np.log(share)), end) for end in ends),
     ]
+
+
+def transient_shape(compute: Array, end: float) -> Array:
+    """max(0, 1 - C / end) at `compute` (m,) -> (m,)."""
+    return np.maximum(1.0 - compute / end, 0.0)
 
 
 def break_shapes(compute: Array) -> tuple[Array, Array]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rollcast.scaling.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.departure import transient_shape
 from rollcast.scaling.draws import Draws
 from rollcast.scaling.grid import Grid
 from rollcast.scaling.observations import Observations
@@ -81,18 +82,18 @@ class Forecast:
     ) -> Array:
         """What a new evaluation at `compute` (m,) will read -> (q, m).
 
-        Law, drift (which carries on from the last points and fades) and white noise. `standard_error` is that of the
-        new reading; unset, it is as noisy as the curve's own points; 0 asks for the mean of many readings.
+        Law, first phase, drift (which carries on from the last points and fades), white noise. `standard_error` is
+        that of the new reading; unset, it is as noisy as the curve's own points; 0 asks for the mean of many readings.
         """
         at = np.atleast_1d(np.asarray(compute, dtype=float))
-        drift_mean, drift_variance = self._drift(at)
+        mean, variance = self._off_law(at)
         draws = self.draws
         normal = np.random.default_rng(0).standard_normal((2, draws.initial.size))
         if standard_error is None:
             noise = draws.noise * self.observations.spread[-1]
         else:
             noise = np.full_like(draws.noise, standard_error)
-        reading = draws.law(at) + drift_mean + np.sqrt(drift_variance) * normal[0] + noise * normal[1]
+        reading = draws.law(at) + mean + np.sqrt(variance) * normal[0] + noise * normal[1]
         return _quantile(np.clip(reading, 0.0, 1.0), quantiles)
 
     def compute_to_target(self, target: float, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
@@ -137,11 +138,12 @@ class Forecast:
         density = np.asarray(kernel) @ counts
         return nodes, density / np.trapezoid(density, nodes)
 
-    def _drift(self, compute: Array) -> tuple[Array, Array]:
-        """Mean and variance of the drift at `compute` (m,) given the points: each (m, d)."""
+    def _off_law(self, compute: Array) -> tuple[Array, Array]:
+        """Mean and variance of transient and drift at `compute` (m,) given the points: each (m, d)."""
         points, draws = self.observations, self.draws
         residual = points.rotation @ (points.pass_rate[:, None] - draws.law(np.exp(points.log_compute)))
         precision = 1.0 / (draws.noise**2 * (1.0 + draws.drift**2 * points.eigenvalues[:, None]))
+        mean, variance = np.zeros((2, compute.size, draws.initial.size))
         for index, departure in enumerate(self.grid.axes.departures):
             mine = draws.departure == index
             if departure.shape is None or not np.any(mine):
@@ -149,12 +151,17 @@ class Forecast:
             phi = (points.rotation @ departure.shape)[:, None]
             weighted = phi * precision[:, mine]
             scale = 1.0 / departure.scale**2 + np.sum(weighted * phi, axis=0)
-            residual[:, mine] -= phi * (np.sum(weighted * residual[:, mine], axis=0) / scale)
-        near = points.near(np.log(compute), self.options.prior.drift_length, float(points.spread[-1]))
-        amplitude = (draws.noise * draws.drift) ** 2
-        mean = amplitude * (near @ (precision * residual))
-        variance = amplitude * points.spread[-1] ** 2 - amplitude**2 * (near**2 @ precision)
-        return mean, np.maximum(variance, 0.0)
+            amplitude = np.sum(weighted * residual[:, mine], axis=0) / scale
+            residual[:, mine] -= phi * amplitude
+            shape = transient_shape(compute, departure.at)[:, None]
+            mean[:, mine] += shape * amplitude
+            variance[:, mine] += shape**2 / scale
+        with np.errstate(divide="ignore"):
+            near = points.near(np.log(compute), self.options.prior.drift_length, float(points.spread[-1]))
+        drift = (draws.noise * draws.drift) ** 2
+        mean += drift * (near @ (precision * residual))
+        variance += np.maximum(drift * points.spread[-1] ** 2 - drift**2 * (near**2 @ precision), 0.0)
+        return mean, variance
 
 
 def _quantile(values: Array, quantiles: Quantiles) -> Array:

@@ -71,7 +71,7 @@ def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
             observations, grid = posterior(weight)
     draws = draw(grid)
     verdict = judge_truncation(kept) or judge_fall(kept)
-    suspects = suspected_breaks(observations, grid.best(), prior) if verdict is None else []
+    suspects = suspected_breaks(observations, grid, prior) if verdict is None else []
     if suspects:
         broken = solve(observations, prior, linear, noise_prior, suspects)
         verdict = judge_break(grid, broken, observations)

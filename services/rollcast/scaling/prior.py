@@ -37,7 +37,7 @@ class Prior:
     share of the prompts that never changes."""
     drift: tuple[float, ...] = (0.0, 0.6, 1.5, 4.0)
     """Candidates of rho."""
-    drift_weight: tuple[float, ...] = (0.38, 0.3, 0.23, 0.09)
+    drift_weight: tuple[float, ...] = (0.45, 0.27, 0.21, 0.07)
     drift_length: float = 0.3
     """Correlation length of the drift in ln compute."""
     transient: tuple[float, ...] = (0.05, 0.12, 0.25, 0.5)

@@ -19,7 +19,7 @@ from enum import StrEnum
 import numpy as np
 from scipy.special import expit
 
-from rollcast.scaling.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.curve import Array, Curve
 from rollcast.scaling.departure import FIRST_BREAK, Departure, break_shapes
 from rollcast.scaling.draws import Draws
 from rollcast.scaling.grid import Grid
@@ -35,7 +35,7 @@ MAX_WIDTH = 0.15
 UNSTABLE_TRUNCATION = 0.10
 """Share of truncated answers from which runs of this batch size turned unstable (A.15 of arXiv 2510.13786)."""
 LEAST_POINTS = 5
-LEAST_LOG_ODDS = 4.0
+LEAST_LOG_ODDS = 3.0
 """ln of the evidence ratio at which a break is called."""
 LEAST_IMPROVEMENT = 10.0
 """Gain in n ln(sum of squares) from which a break is looked into."""
@@ -102,12 +102,13 @@ def judge_break(plain: Grid, broken: Grid, observations: Observations) -> Verdic
     )
 
 
-def suspected_breaks(observations: Observations, best: SigmoidParameters, prior: Prior) -> list[Departure]:
+def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> list[Departure]:
     """The jump and the slide that least squares wants most on top of the best law, if it wants them at all.
 
     Residuals of the best law are projected on each break after removing what a small change of the law's four
-    parameters could explain (Frisch-Waugh).
+    parameters, or a first phase that is at all likely, could explain (Frisch-Waugh).
     """
+    best = grid.best()
     count = observations.log_compute.size
     compute = np.exp(observations.log_compute)
     measured = np.isfinite(observations.log_compute)
@@ -117,7 +118,9 @@ def suspected_breaks(observations: Observations, best: SigmoidParameters, prior:
     rise = best.rise(compute)
     bend = rise * (1.0 - rise)
     distance = np.where(measured, observations.log_compute - np.log(best.midpoint), 0.0)
-    tangent, _ = np.linalg.qr(root[:, None] * np.stack([1.0 - rise, rise, bend, bend * distance], axis=1))
+    likely = grid.weight.sum(axis=(1, 2, 3)) > 0.1
+    phases = [d.shape for d, keep in zip(grid.axes.departures, likely, strict=True) if keep and d.shape is not None]
+    tangent, _ = np.linalg.qr(root[:, None] * np.stack([1.0 - rise, rise, bend, bend * distance, *phases], axis=1))
     residual = root * (observations.pass_rate - best.pass_rate(compute))
     residual = residual - tangent @ (tangent.T @ residual)
     total = float(residual @ residual)
@@ -151,7 +154,7 @@ def judge_fall(curve: Curve) -> Verdict | None:
     sudden = fall > max(0.05, 6.0 * noise * np.sqrt(2.0 / width)) and fall > 0.25 * (float(smooth[top]) - start)
     if sudden:
         return Verdict(VerdictKind.NOT_SIGMOID, f"The pass rate fell by {fall:.3f} from {where}; the law only rises.")
-    decline, significance = _trend(y[top:])
+    decline, significance = _trend(y[top:], noise)
     if (decline > LEAST_BREAK and significance > 3.0) or (decline > 0.05 and significance > 2.5):
         return Verdict(
             VerdictKind.NOT_SIGMOID, f"The pass rate has declined by {decline:.3f} since {where}; the law only rises."
@@ -178,15 +181,18 @@ def judge_truncation(curve: Curve) -> Verdict | None:
     )
 
 
-def _trend(y: Array) -> tuple[float, float]:
-    """Decline along the straight line through y and its size in standard errors; 0 for fewer than 5 points."""
+def _trend(y: Array, noise: float) -> tuple[float, float]:
+    """Decline along the straight line through y and its size in standard errors; 0 for fewer than 5 points.
+
+    The scatter about the line is at least `noise`: a few points after a lucky peak may fall in line by chance.
+    """
     if y.size < LEAST_POINTS:
         return 0.0, 0.0
     position = np.arange(y.size) - (y.size - 1) / 2.0
     slope = float(position @ y) / float(position @ position)
     residual = y - y.mean() - slope * position
-    error = np.sqrt(float(residual @ residual) / (y.size - 2) / float(position @ position))
-    return -slope * (y.size - 1), -slope / max(float(error), 1e-12)
+    scatter = max(float(np.sqrt(residual @ residual / (y.size - 2))), noise)
+    return -slope * (y.size - 1), -slope * float(np.sqrt(position @ position)) / scatter
 
 
 def _peak(observations: Observations) -> int | None:

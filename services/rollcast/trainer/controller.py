@@ -14,7 +14,7 @@ The main thread does all of it. The publisher has threads of its own; it calls `
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -227,10 +227,7 @@ class Controller:
         overdue = self._pacing.overdue(self._intake.snapshot.claims, time.time())
         if overdue:
             log.warning("groups took longer than any working generator needs", tasks=overdue)
-            self._queue.redo(overdue, "overdue")
-            for sequence in overdue:
-                if prompt_id := self._ledger.outstanding.get(sequence):
-                    self._reporter.count_group("redone", sequence, prompt_id)
+            self._count_redone(self._queue.redo(overdue, "overdue").redone)
         if time.monotonic() - self._swept_at > SWEEP_SECONDS:
             self._swept_at = time.monotonic()
             self._sweep()
@@ -239,10 +236,7 @@ class Controller:
     def _sweep(self) -> None:
         """Tasks of owners that renew nothing: generators that died without being members of the weight group."""
         silent = SILENT_HEARTBEATS * self._config.weights.heartbeat_timeout_seconds
-        taken = self._queue.sweep(silent)
-        for sequence in taken.redone:
-            if prompt_id := self._ledger.outstanding.get(sequence):
-                self._reporter.count_group("redone", sequence, prompt_id)
+        self._count_redone(self._queue.sweep(silent).redone)
 
     def _tick_compute(self, members: Sequence[Member]) -> None:
         self._compute.tick(sum(member.joined for member in members) * self._config.generator.tensor_parallel)
@@ -359,8 +353,13 @@ class Controller:
                 time.sleep(AWAY_RETRY_SECONDS)
                 continue
             log.warning("generator removed", generator=generator, reason=reason, redone=len(taken.redone))
-            self._exporter.add(names.GROUPS, len(taken.redone), outcome="redone")
+            self._count_redone(taken.redone)
             return
+
+    def _count_redone(self, sequences: Iterable[int]) -> None:
+        for sequence in sequences:
+            if prompt_id := self._ledger.outstanding.get(sequence):
+                self._reporter.count_group("redone", sequence, prompt_id)
 
     # Evaluation
 
