@@ -129,8 +129,8 @@ def test_points_before_the_cut_are_left_out_and_counted() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    points=st.lists(st.tuples(st.floats(1e-6, 1e6), st.floats(0, 1)), min_size=1, max_size=30),
-    error=st.one_of(st.none(), st.floats(1e-6, 0.5)),
+    points=st.lists(st.tuples(st.floats(1e-12, 1e12), st.floats(0, 1)), min_size=1, max_size=30),
+    error=st.one_of(st.none(), st.floats(1e-9, 1.0)),
 )
 def test_any_curve_gives_finite_ordered_answers(points: list[tuple[float, float]], error: float | None) -> None:
     compute, pass_rate = zip(*points, strict=True)

@@ -24,7 +24,7 @@ COARSE = (6, 8, 14)
 """Nodes of ln s, ln B and ln C_mid while the grid is being placed."""
 NOISE_REACH = 1.8
 """The noise is looked for at least within this factor (ln) of its prior centre."""
-FINE = (18, 26)
+FINE = (16, 24)
 """Nodes of ln B and ln C_mid at last."""
 NEGLIGIBLE = 1e-3
 """A node whose marginal weight is below this share of the largest lies outside the refined grid."""
@@ -119,7 +119,7 @@ def solve(
     those that turned out unlikely. A departure that turns out likely although the grid was placed without it has its
     posterior elsewhere: the grid is then placed anew.
     """
-    placing = departures[:1] + departures[1:][-1:]
+    placing = departures[-1:]
     for _ in range(MAX_PLACINGS):
         axes, noise = _place(observations, prior, linear, noise_prior, placing)
         axes = replace(axes, departures=tuple(departures), **_noise_axis(noise, prior, noise_prior))

@@ -75,9 +75,6 @@ GROUPS_BY_PASS_RATE = Metric(
 )
 GROUPS_DISPATCHED = Metric("rollcast_groups_dispatched_total", "Tasks dispatched, first time each", "counter")
 GROUPS_OUTSTANDING = Metric("rollcast_groups_outstanding", "Dispatched and not yet settled groups", "gauge")
-ROLLOUTS_RESTARTED_TOKENS = Metric(
-    "rollcast_restarted_tokens_total", "Tokens thrown away when a killed owner's task started again", "counter"
-)
 UNIQUE_PROMPTS = Metric("rollcast_unique_prompts", "Distinct prompts trained on", "gauge")
 PROMPT_USES = Metric("rollcast_prompt_uses_mean", "Mean uses of a prompt that was trained on", "gauge")
 PROMPTS_RETIRED = Metric("rollcast_prompts_retired", "Prompts removed for good by no-positive-resampling", "gauge")
@@ -186,9 +183,6 @@ FORECAST_REFITS = Metric("rollcast_forecast_refits_total", "Refits since start",
 FORECAST_SKIPPED = Metric(
     "rollcast_forecast_skipped_total", "Readings that were skipped, by reason", "counter", ("reason",)
 )
-
-# Autoscaler
-GENERATORS_DESIRED = Metric("rollcast_generators_desired", "Generators the run can use", "gauge")
 
 
 def all_metrics() -> tuple[Metric, ...]:
