@@ -115,9 +115,9 @@ def solve(
 ) -> Grid:
     """The posterior on a grid that resolves it.
 
-    The grid is placed with a few of the departures and drifts, then weighed with all of them, then refined without
-    those that turned out unlikely. A departure that turns out likely although the grid was placed without it has its
-    posterior elsewhere: the grid is then placed anew.
+    The grid is placed with the last departure (the longest; no departure is the special case of an amplitude near 0)
+    and a few of the drifts, then weighed with all of them, then refined without those that turned out unlikely. Another
+    departure that turns out likely has its posterior elsewhere: the grid is then placed anew.
     """
     placing = departures[-1:]
     for _ in range(MAX_PLACINGS):
@@ -126,7 +126,7 @@ def solve(
         grid = evaluate(observations, prior, linear, axes)
         weight = grid.weight.sum(axis=(1, 2, 3))
         top = departures[int(np.argmax(weight))]
-        if top in placing or weight.max() < LIKELY:
+        if top in placing or top.shape is None or weight.max() < LIKELY:
             break
         placing = [top]
     likely = grid.weight.sum(axis=(0, 2, 3)) > RARE

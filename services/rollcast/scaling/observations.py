@@ -24,6 +24,8 @@ from rollcast.scaling.curve import Array, Curve
 MAX_BINS = 48
 BIN_WIDTH = 0.03
 """Narrowest bin, in ln compute."""
+LEAST_ERROR = 1e-4
+"""No evaluation is more exact than this; smaller standard errors would only exhaust the precision of the arithmetic."""
 LEAST_VARIANCE = 0.02
 """Floor of R (1 - R) where the noise is taken to be binomial: near 0 and 1 runs are noisier than coins."""
 
@@ -60,8 +62,9 @@ class Observations:
         spread = np.sqrt(np.bincount(label) / np.bincount(label, 1.0 / variance))
         if with_start:
             assert curve.initial is not None
-            error = curve.initial_standard_error
-            start = error**2 if error is not None and curve.standard_error is not None else variance[0]
+            error, start = curve.initial_standard_error, variance[0]
+            if error is not None and curve.standard_error is not None:
+                start = max(error, LEAST_ERROR) ** 2
             log_compute = np.concatenate([[-np.inf], log_compute])
             pass_rate = np.concatenate([[curve.initial], pass_rate])
             spread = np.concatenate([[np.sqrt(start)], spread])
@@ -84,7 +87,7 @@ class Observations:
 def unit_variance(curve: Curve) -> Array:
     """(n,) variance of each point at s = 1: its squared standard error, or 4 R (1 - R) of the smoothed curve."""
     if curve.standard_error is not None:
-        return curve.standard_error**2
+        return np.asarray(np.maximum(curve.standard_error, LEAST_ERROR) ** 2)
     width = min(5, len(curve))
     padded = np.pad(curve.pass_rate, (width // 2, width - 1 - width // 2), mode="edge")
     smooth = np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
