@@ -31,9 +31,9 @@ NEGLIGIBLE = 1e-3
 PLACING_DRIFTS = slice(None, None, 2)
 """Every other rho is enough while the grid is being placed."""
 RARE = 0.02
-"""Departures and noises with less posterior weight than this are not refined."""
+"""Noises with less posterior weight than this are not refined."""
 MAX_PLACINGS = 3
-LIKELY = 0.5
+LIKELY = 0.3
 """Posterior weight of a departure without which the grid cannot be placed."""
 RESOLVED = 6.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
@@ -116,23 +116,29 @@ def solve(
     """The posterior on a grid that resolves it.
 
     The grid is placed with the last departure (the longest; no departure is the special case of an amplitude near 0)
-    and a few of the drifts, then weighed with all of them, then refined without those that turned out unlikely. Another
-    departure that turns out likely has its posterior elsewhere: the grid is then placed anew.
+    and a few of the drifts, then stripped of the noises that turned out unlikely, then refined with all departures.
+    Another departure that turns out likely has its posterior elsewhere: the grid is then placed anew with that one.
     """
-    placing = departures[-1:]
+    placing = departures[-1]
     for _ in range(MAX_PLACINGS):
         axes, noise = _place(observations, prior, linear, noise_prior, placing)
-        axes = replace(axes, departures=tuple(departures), **_noise_axis(noise, prior, noise_prior))
+        axes = replace(axes, **_noise_axis(noise, prior, noise_prior))
+        grid = evaluate(observations, prior, linear, axes)
+        likely = grid.weight.sum(axis=(0, 2, 3)) > RARE
+        axes = replace(
+            _moved(grid, FINE),
+            departures=tuple(departures),
+            noise=axes.noise[likely],
+            drift=axes.drift[likely],
+            noise_prior=axes.noise_prior[likely],
+        )
         grid = evaluate(observations, prior, linear, axes)
         weight = grid.weight.sum(axis=(1, 2, 3))
         top = departures[int(np.argmax(weight))]
-        if top in placing or top.shape is None or weight.max() < LIKELY:
+        if top is placing or top.shape is None or weight.max() < LIKELY:
             break
-        placing = [top]
-    likely = grid.weight.sum(axis=(0, 2, 3)) > RARE
-    axes = _moved(grid, FINE)
-    axes = replace(axes, noise=axes.noise[likely], drift=axes.drift[likely], noise_prior=axes.noise_prior[likely])
-    return evaluate(observations, prior, linear, axes)
+        placing = top
+    return grid
 
 
 def _place(
@@ -140,14 +146,14 @@ def _place(
     prior: Prior,
     linear: LinearPrior,
     noise_prior: tuple[float, float],
-    departures: list[Departure],
+    departure: Departure,
 ) -> tuple[Axes, Array]:
-    """Coarse axes over the posterior under these departures, and the nodes of the ln of the whole noise."""
+    """Coarse axes over the posterior under this departure, and the nodes of the ln of the whole noise."""
     reference = _log_reference(prior, observations)
     noise = _around(noise_prior[0], max(3.0 * noise_prior[1], NOISE_REACH), COARSE[0])
     midpoints = _around(reference + prior.log_midpoint[0], 3.0 * prior.log_midpoint[1], COARSE[2])
     axes = Axes(
-        departures=tuple(departures),
+        departures=(departure,),
         **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS),
         log_exponent=_around(prior.log_exponent[0], 3.0 * prior.log_exponent[1], COARSE[1]),
         log_midpoint=np.tile(midpoints, (COARSE[1], 1)),
@@ -290,7 +296,7 @@ def _noise_axis(whole: Array, prior: Prior, noise_prior: tuple[float, float], dr
 
 
 def _moved(grid: Grid, num_nodes: tuple[int, ...]) -> Axes:
-    """The grid's axes, B and C_mid laid over the part that carries weight, unlikely transients left out."""
+    """The grid's axes, B and C_mid laid over the part that carries weight."""
     axes = grid.axes
     plane = grid.weight.sum(axis=(0, 1))
     rows = np.broadcast_to(axes.log_exponent[:, None], plane.shape)
@@ -303,10 +309,8 @@ def _moved(grid: Grid, num_nodes: tuple[int, ...]) -> Axes:
     cell = abs(axes.log_midpoint[0, 1] - axes.log_midpoint[0, 0])
     new_rows = np.linspace(rows[carrying].min() - cell_row, rows[carrying].max() + cell_row, num_nodes[0])
     new_across = np.linspace(across[carrying].min() - cell, across[carrying].max() + cell, num_nodes[1])
-    likely = grid.weight.sum(axis=(1, 2, 3)) > RARE
     return replace(
         axes,
-        departures=tuple(candidate for candidate, keep in zip(axes.departures, likely, strict=True) if keep),
         log_exponent=new_rows,
         log_midpoint=new_across + slope * (new_rows - centre)[:, None],
     )

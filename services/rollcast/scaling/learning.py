@@ -18,6 +18,8 @@ from rollcast.scaling.prior import Prior
 NUM_ROUNDS = 3
 """Few: each round draws the runs closer together, and a dozen runs do not justify a prior as narrow as the limit."""
 LEAST_RUNS = 3
+WIDENING = 1.5
+"""The next run's asymptote may differ by more than those seen: to change it is what runs are made for."""
 
 
 def learn_prior(curves: Sequence[Curve], options: FitOptions | None = None) -> Prior:
@@ -44,7 +46,8 @@ def learn_prior(curves: Sequence[Curve], options: FitOptions | None = None) -> P
                 midpoint_reference=float(np.exp(log_midpoint[0])),
             ),
         )
-    return options.prior
+    mean, spread = options.prior.asymptote
+    return replace(options.prior, asymptote=(mean, WIDENING * spread))
 
 
 def _moments(draws: list[Array], floor: float) -> tuple[float, float]:

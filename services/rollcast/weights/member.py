@@ -141,6 +141,8 @@ class WeightMember:
     async def leave(self, reason: str, timeout_seconds: float) -> bool:
         """Ask to leave and take part until the trainer confirms; run() then ends. False = it did not in time."""
         self._leaving = reason
+        if self._send is None:  # a trainer that is gone has nothing to confirm; one that comes back soon is told
+            timeout_seconds = min(timeout_seconds, CONNECT_SECONDS / 5)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 if self._send is not None:
