@@ -44,8 +44,8 @@ class Prior:
     """Candidates of c / last compute; besides these, none, and one that ends before the first point."""
     transient_scale: float = 0.07
     """Standard deviation of kappa, in pass rate."""
-    transient_weight: float = 0.75
-    """Prior probability that there is a transient, shared equally by its candidates."""
+    transient_weight: float = 0.9
+    """Prior probability that there is a transient, shared equally by its candidates: nearly every run has one."""
     jump_scale: float = 0.15
     """Standard deviation of a jump or fall in the middle of a run, in pass rate (only to find such breaks)."""
 
