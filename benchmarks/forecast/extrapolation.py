@@ -28,8 +28,8 @@ from rollcast.scaling.prior import DEFAULT_PRIOR
 FITTED = FitOptions(initial="fitted")
 FLAT = replace(
     DEFAULT_PRIOR,
-    log_exponent=(0.7, 1.5),
-    log_midpoint=(0.0, 2.0),
+    log_exponent=(0.7, 1.0),
+    log_midpoint=(-0.5, 1.6),
     drift=(0.0,),
     drift_weight=(1.0,),
     transient_weight=1e-9,

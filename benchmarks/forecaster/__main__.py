@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from benchmarks.record import write_result
+from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from tests.forecaster.malformed import malformed_requests, send
 from tests.forecaster.recorded_run import KEPT, Reading, record, run_file
@@ -43,6 +44,7 @@ def measure(folder: Path, num_runs: int, num_intervals: int, num_requests: int) 
     page = HttpServer(
         service_routes(lambda: render(curves, shown["count"]), lambda: (True, "ok")),
         listen("127.0.0.1", 0, setting="port"),
+        Http(),
     )
     page.start()
     url = f"http://127.0.0.1:{page.port}/metrics"

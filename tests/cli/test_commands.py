@@ -101,7 +101,15 @@ def test_the_dashboard_shows_what_the_run_is_doing() -> None:
     console.print(render(config, RunStatus(), [], None))
     console.file.close()
     shown = console.export_text()
-    for text in (f"step 80 of {config.budget.steps}", "12,346", "75.0%", "0.800 [0.700, 0.850]", "hello", "127.0.0.1:8400", "too early"):
+    for text in (
+        f"step 80 of {config.budget.steps}",
+        "12,346",
+        "75.0%",
+        "0.800 [0.700, 0.850]",
+        "hello",
+        "127.0.0.1:8400",
+        "too early",
+    ):
         assert text in shown
     assert sparkline(points) in shown
 

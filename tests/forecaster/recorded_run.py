@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
@@ -42,11 +43,11 @@ def record(num_points: int = 30, *, asymptote: float = 0.85, seed: int = 0, inca
 class TrainerPage:
     """The trainer's /metrics with the last 16 evaluations."""
 
-    def __init__(self, run: str = "demo", port: int = 0) -> None:
+    def __init__(self, run: str = "demo", port: int = 0, http: Http | None = None) -> None:
         self.exporter = Exporter(run)
         self._shown: deque[dict[str, str]] = deque()
         listener = listen("127.0.0.1", port, setting="port")
-        self._server = HttpServer(service_routes(self.exporter.render, lambda: (True, "ok")), listener)
+        self._server = HttpServer(service_routes(self.exporter.render, lambda: (True, "ok")), listener, http or Http())
         self.port = self._server.port
 
     def show(self, reading: Reading) -> None:

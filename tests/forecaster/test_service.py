@@ -184,6 +184,7 @@ def test_a_port_in_use_and_an_unwritable_history_are_one_sentence(tmp_path: Path
     with TrainerPage() as page:
         for forecaster, expected in (
             ({"http_port": page.port}, f"forecaster.http_port = {page.port}"),
+            ({"http_port": 0, "grpc_port": page.port}, f"forecaster.grpc_port = {page.port}"),
             ({"http_port": 0, "history": "/proc/none/h.sqlite"}, "forecaster.history = /proc/none/h.sqlite"),
         ):
             config = run_file(tmp_path, SCRAPE, forecaster=forecaster)

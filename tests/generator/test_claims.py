@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,16 +18,20 @@ from rollcast.generator.engine import EngineRequest
 from rollcast.generator.grading import Grader
 from rollcast.generator.weight_engine import GeneratorWeights
 from rollcast.rollouts.base import Claimed, Delivery, GeneratorQueue
-from rollcast.rollouts.errors import QueueAway
+from rollcast.rollouts.errors import OwnerFenced, QueueAway
 from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from rollcast.rollouts.records import (
     GradingStatus,
+    Leg,
+    LegKind,
     LengthBudget,
     PromptTask,
     Purpose,
+    Rollout,
     RolloutGroup,
     Sampling,
     StopReason,
+    VersionSpan,
 )
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
@@ -276,6 +280,84 @@ async def test_a_new_incarnation_leaves_surviving_rollouts_alone() -> None:
         (delivery,) = await run.advance_until_published(1)
         assert delivery.group.versions == {V1, PolicyVersion(2, 2)}
         assert run.count(names.ABORTED) == 0
+
+
+async def test_lost_tokens_of_a_task_claimed_later_are_sampled_again() -> None:
+    """Rollout 0 came back with tokens of a surviving version, rollout 1 with lost ones and already graded."""
+    async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 6)) as run:
+        weights = GeneratorWeights("g", run.engine, run.claims, run.exporter)  # type: ignore[arg-type]
+        await weights.incarnation_changed(2, [Surviving(1, 1)])
+        await run.engine.apply(PolicyVersion(2, 2))
+        survives = partial_rollout(0, [(V1, 2)])
+        lost = dataclasses.replace(
+            partial_rollout(1, [(V1, 2), (V2, 4)]),
+            partial=False,
+            stop_reason=StopReason.END,
+            grading_status=GradingStatus.WRONG,
+        )
+        run.trainer.dispatch([dataclasses.replace(make_task(1), rollouts=[survives, lost], first_version=V1)])
+        (delivery,) = await run.advance_until_published(1)
+        kept, again = delivery.group.rollouts
+        assert [span.version for span in kept.version_spans] == [V1, PolicyVersion(2, 2)]
+        assert {span.version for span in again.version_spans} == {PolicyVersion(2, 2)}
+        assert again.token_ids.tolist() == list(range(3, 9))
+        assert again.grading_status is GradingStatus.OK
+        assert run.count(names.ABORTED) == 1
+
+
+def partial_rollout(index: int, versions: list[tuple[PolicyVersion, int]]) -> Rollout:
+    """Tokens as ScriptedEngine samples them; versions: (version, end of its tokens)."""
+    end = versions[-1][1]
+    starts = [0, *(stop for _, stop in versions)]
+    return Rollout(
+        index=index,
+        token_ids=np.arange(3, 3 + end, dtype=np.int32),
+        logprobs=-np.arange(3, 3 + end, dtype=np.float32),
+        version_spans=tuple(
+            VersionSpan(version, start, stop) for (version, stop), start in zip(versions, starts, strict=False)
+        ),
+        legs=(Leg(LegKind.THINKING, 0, end),),
+        partial=True,
+    )
+
+
+class SlowRenewal(MemoryGeneratorQueue):
+    """A renewal is answered when it is let go: with what is lost, or that the name was fenced."""
+
+    def __init__(self, broker: MemoryBroker, owner: str, *, refuses: bool) -> None:
+        super().__init__(broker, owner)
+        self._refuses = refuses
+        self.asked = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    async def renew(self, claimed: Sequence[Claimed]) -> list[int]:
+        self.asked.set()
+        await self.let_go.wait()
+        if self._refuses:
+            raise OwnerFenced(self.owner)
+        return await super().renew(claimed)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_late_answer_to_the_former_name_leaves_the_new_ones_tasks_alone(refuses: bool) -> None:
+    broker = MemoryBroker()
+    former = SlowRenewal(broker, "g-1", refuses=refuses)
+
+    def open_queue(name: str) -> GeneratorQueue:
+        return former if name == "g-1" else MemoryGeneratorQueue(broker, name)
+
+    async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 2), broker, open_queue=open_queue) as run:
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(1)])
+        await former.asked.wait()
+        run.trainer.fence("g-1", "silent")
+        await run.claims.fenced("g-2")
+        await run.until(lambda: run.claimed(Purpose.TRAIN) == 1 and run.engine.num_running == 2)
+        former.let_go.set()
+        await asyncio.sleep(0.2)
+        assert run.engine.num_running == run.claims.num_running == 2
+        (delivery,) = await run.advance_until_published(1)
+        assert (delivery.group.generator, delivery.group.attempt) == ("g-2", 1)
 
 
 async def test_a_prompt_the_engine_refuses_counts_as_a_failure() -> None:

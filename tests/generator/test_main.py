@@ -24,10 +24,10 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def run_generator(folder: Path, generator: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+def run_generator(folder: Path, generator: dict[str, Any], *arguments: str) -> subprocess.CompletedProcess[str]:
     config = folder / "run.json"
     config.write_text(json.dumps(SETTINGS | {"folder": str(folder / "runs"), "generator": generator}))
-    command = [sys.executable, "-m", "rollcast.generator", "--config", str(config), "--name", "x"]
+    command = [sys.executable, "-m", "rollcast.generator", "--config", str(config), "--name", "x", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -45,6 +45,12 @@ def test_settings_that_cannot_work(tmp_path: Path, generator: dict[str, Any], se
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_each_generator_of_a_machine_takes_the_next_core(tmp_path: Path) -> None:
+    done = run_generator(tmp_path, {"slots": 8, "cpu": 0}, "--index", "100000")
+    assert done.returncode == 2, done.stderr
+    assert "generator.cpu = 100000: this process may run on" in done.stderr
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:

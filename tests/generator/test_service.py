@@ -101,6 +101,7 @@ def test_from_waiting_for_weights_to_a_drain_that_another_generator_continues(
         time.sleep(0.3)
         trainer.publish(6)
         assert trainer.publisher.wait_acknowledged(6, 60.0)
+        first.wait_until(lambda: trainer.publisher.members()[0].decode_tokens_per_second > 1.0)
         metrics = first.get("/metrics").text
         assert re.search(r'rollcast_policy_step{generator="a-\w+",run="service"} 6.0', metrics)
         assert 'rollcast_weight_pause_seconds_count{run="service"}' in metrics

@@ -5,7 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from rollcast.generator.steps import KvRebuild, StepObserver
+from rollcast.generator.weight_engine import DecodeRate
 
 
 def scheduled(
@@ -74,3 +77,35 @@ def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
     assert observer.decoding() == ["a", "b"]
     assert observer.take_rebuilds() == [KvRebuild("b", 5, 8)]
     assert observer.take_rebuilds() == []
+
+
+def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
+    """20 tokens a second while something decodes; minutes of idle time and a long prefill between."""
+    observer, rate, now = StepObserver(), DecodeRate(), 1000.0
+
+    def step(seconds: float, output: Any) -> float:
+        nonlocal now
+        observer.observe(output)
+        now += seconds
+        observer.step_ended(now)
+        return rate.update(observer.num_decode_steps, observer.decode_seconds)
+
+    assert step(30.0, scheduled({"a": 10}, new={"a": (10, 0)})) == 0.0, "unknown"
+    for outputs in range(1, 21):
+        known = step(0.05, scheduled({"a": 1}, cached={"a": (9 + outputs, outputs)}))
+    assert known == pytest.approx(20.0)
+    now += 300.0
+    assert step(9.0, scheduled({"b": 90}, new={"b": (90, 0)}, finished={"a"})) == pytest.approx(20.0)
+    assert step(0.05, scheduled({"b": 1}, cached={"b": (90, 1)})) == pytest.approx(20.0)
+
+
+def test_the_decode_rate_follows_a_change_and_smooths_a_hiccup() -> None:
+    rate, steps, seconds = DecodeRate(), 0, 0.0
+    readings = []
+    for per_second, duration in ((20.0, 30.0), (2.0, 1.0), (20.0, 29.0), (5.0, 40.0)):
+        for _ in range(int(duration)):
+            steps, seconds = steps + int(per_second), seconds + 1.0
+            readings.append(rate.update(steps, seconds))
+    assert readings[29] == pytest.approx(20.0)
+    assert min(readings[:59]) > 17.0
+    assert readings[-1] == pytest.approx(5.0, rel=0.1)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -186,3 +188,25 @@ def test_the_embedded_server_keeps_its_data_and_wants_the_password(tmp_path: Pat
             server.terminate()
             server.wait(timeout=30)
     assert json.dumps(path.stat().st_mode & 0o077) == "0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"generator": {"cpu": 4}, "local": {"generators": 3}},
+            "generator.cpu = 4: local.generators = 3 take a core each from there on, and core 6 is not among [2, 4, 5]",
+        ),
+        (
+            {"trainer": {"cpu": 2}, "local": {"trainer_ranks": 2}},
+            "trainer.cpu = 2: local.trainer_ranks = 2 take a core each from there on, and core 3 is not among",
+        ),
+        ({"generator": {"cpu": 4}, "trainer": {"cpu": 2}, "local": {"generators": 2}}, None),
+    ],
+)
+def test_each_process_needs_a_core_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], sentence: str | None
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 2, 4})
+    with pytest.raises(UserError, match=re.escape(sentence)) if sentence else contextlib.nullcontext():
+        preflight.check(settings(tmp_path, **changes))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
 from rollcast.local.frozen_forecast import conclude, freeze, load_frozen
 from rollcast.local.status import EvaluationPoint, ForecastReading, RunStatus, StatusReader, surviving
@@ -75,7 +76,7 @@ def test_metrics_pages_are_read_where_services_publish_them(tmp_path: Path) -> N
     exporter.set(names.FORECAST_VERDICT, 0, verdict="too_early")
     exporter.set(names.FORECAST_VERDICT, 1, verdict="forecastable")
     listener = listen("127.0.0.1", 0, setting="port")
-    server = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener)
+    server = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener, Http())
     server.start()
     try:
         for service in ("trainer", "forecaster"):

@@ -48,6 +48,7 @@ def test_points_are_sorted_and_bad_ones_counted() -> None:
         ([], [], "no finite point"),
         ([-1.0], [0.5], "negative"),
         ([1.0], [54.0], "divide percentages"),
+        ([1e-300, 1e300], [0.1, 0.2], "check the unit"),
     ],
 )
 def test_a_bad_curve_is_refused_in_one_sentence(compute: list[float], pass_rate: list[float], message: str) -> None:

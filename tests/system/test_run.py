@@ -19,7 +19,7 @@ def test_a_run_from_start_to_exported_model(tmp_path: Path, settings: dict[str, 
         system.start_generator("g0")
         system.wait_step(10, 240)
         metrics = system.metrics("trainer")
-        generator = system.metrics("generator-g0")
+        generator = system.metrics("g0")
         assert system.wait_end(120) == 0, system.log("trainer")[-3000:]
 
     assert [line["step"] for line in system.steps] == list(range(1, 13))

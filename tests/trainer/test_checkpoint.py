@@ -144,3 +144,14 @@ def test_a_damaged_checkpoint_is_one_sentence(ranks: Ranks, untied_model: Path, 
 def test_the_controllers_state_is_readable_json(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
     path = LearnerGroup.build(make_config(untied_model, tmp_path), ranks).save(PolicyVersion(1, 1), {"curriculum": [3]})
     assert json.loads((path / "controller.json").read_text())["controller"] == {"curriculum": [3]}
+
+
+def test_what_the_controller_learned_since_is_kept_at_the_same_version(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
+    """Batches without an update settle groups at an unchanged version."""
+    group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
+    group.update(make_sequences(0))
+    first = group.save(PolicyVersion(1, 1), {"settled": 3})
+    assert group.save(PolicyVersion(1, 1), {"settled": 7}) == first
+    assert LearnerGroup.build(make_config(untied_model, tmp_path), ranks).restore(first) == {"settled": 7}

@@ -50,11 +50,11 @@ def test_spent_never_falls_when_the_state_goes_back_to_a_checkpoint(tmp_path: Pa
     clock.now += 3600
     first.tick(3)
     first.save()  # killed here: one hour is lost, both were spent
-    clock.now += 1800  # the generators stayed up, the trainer did not
+    clock.now += 720  # the generators stayed up, the trainer did not
     second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
     second.start(2, checkpoint)
     assert second.state == {GENERATOR: 3.0, TRAINER: 2.0}
-    assert second.spent == {GENERATOR: 6.0 + 1.5, TRAINER: 4.0}
+    assert second.spent == {GENERATOR: 6.0 + 0.6, TRAINER: 4.0}
 
 
 def test_nothing_is_spent_while_the_whole_run_is_stopped(tmp_path: Path) -> None:
@@ -69,3 +69,15 @@ def test_nothing_is_spent_while_the_whole_run_is_stopped(tmp_path: Path) -> None
     second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
     second.start(1, dict(first.state))
     assert second.spent == {GENERATOR: 4.0, TRAINER: 1.0}
+
+
+def test_a_long_absence_is_a_stopped_run(tmp_path: Path) -> None:
+    clock = Clock()
+    first = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    first.start(1, None)
+    first.tick(4)
+    first.save()
+    clock.now += 24 * 3600
+    second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    second.start(1, None)
+    assert second.spent == {GENERATOR: 0.0, TRAINER: 0.0}

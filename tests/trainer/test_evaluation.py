@@ -16,7 +16,7 @@ from rollcast.rollouts.records import (
     StopReason,
     VersionSpan,
 )
-from rollcast.trainer.evaluation import Evaluator, sampling_standard_error
+from rollcast.trainer.evaluation import Evaluation, Evaluator, sampling_standard_error
 from rollcast.wire.version import PolicyVersion
 
 
@@ -70,15 +70,32 @@ def ask(evaluator: Evaluator, sequences: range) -> None:
     evaluator.ask(step=7, incarnation=1, compute=2.5, trained_tokens=99, tasks=tasks)
 
 
+def points(evaluator: Evaluator) -> list[Evaluation]:
+    return [closed.evaluation for closed in evaluator.close_finished(generators=True) if closed.evaluation]
+
+
+def test_time_without_a_generator_does_not_count_and_an_empty_evaluation_is_told() -> None:
+    now = [0.0]
+    evaluator = Evaluator("run", "d", deadline_seconds=10, clock=lambda: now[0])
+    ask(evaluator, range(3))
+    now[0] = 1_000.0
+    assert evaluator.close_finished(generators=False) == []
+    now[0] = 1_009.0
+    assert evaluator.close_finished(generators=True) == []
+    now[0] = 1_011.0
+    (closed,) = evaluator.close_finished(generators=True)
+    assert (closed.step, closed.evaluation, closed.unanswered) == (7, None, [0, 1, 2])
+
+
 def test_mean_of_prompt_means_and_version_span() -> None:
     evaluator = Evaluator("run", "d", deadline_seconds=60)
     ask(evaluator, range(2))
     assert evaluator.add(make_group(0, [1, 1, 0, 0]))
-    assert evaluator.close_finished() == []
+    assert evaluator.close_finished(generators=True) == []
     assert evaluator.unanswered().keys() == {1}
     assert evaluator.add(make_group(1, [1, 1, 1, 1]))
     assert not evaluator.add(make_group(1, [0, 0, 0, 0])), "an answer counts once"
-    (point,) = evaluator.close_finished()
+    (point,) = points(evaluator)
     assert point.pass_rate == pytest.approx(0.75)
     assert (point.samples, point.num_prompts, point.missing_prompts, point.generated_tokens) == (8, 2, 0, 24)
     assert (point.version_min, point.version_max) == ("1.0", "1.1")
@@ -90,7 +107,7 @@ def test_grader_failures_are_neither_right_nor_wrong() -> None:
     ask(evaluator, range(2))
     evaluator.add(make_group(0, [1, 0]))
     evaluator.add(make_group(1, [0, 0], GradingStatus.TIMEOUT))
-    (point,) = evaluator.close_finished()
+    (point,) = points(evaluator)
     assert point.pass_rate == pytest.approx(0.5)
     assert (point.samples, point.ungraded) == (2, 2)
 
@@ -101,7 +118,7 @@ def test_deadline_closes_with_what_came() -> None:
     ask(evaluator, range(3))
     evaluator.add(make_group(0, [1, 0]))
     now[0] = 11.0
-    (point,) = evaluator.close_finished()
+    (point,) = points(evaluator)
     assert (point.num_prompts, point.missing_prompts) == (1, 2)
 
 
@@ -110,7 +127,7 @@ def test_dead_tasks_are_not_waited_for() -> None:
     ask(evaluator, range(2))
     evaluator.add(make_group(0, [1, 0]))
     evaluator.give_up([1])
-    (point,) = evaluator.close_finished()
+    (point,) = points(evaluator)
     assert point.num_prompts == 1
 
 

@@ -157,6 +157,25 @@ def test_a_generator_whose_stream_broke_keeps_its_name_and_its_weights(start_tra
         assert trainer.removed == []
 
 
+def test_a_generator_that_comes_back_holds_up_the_gate_until_it_caught_up(start_trainer, start_generator):
+    """Its engine goes on sampling with what it held: its claims must be reckoned with before it is a member again."""
+    trainer = start_trainer(coalesce_seconds=4.0)
+    with Proxy(trainer.rpc["port"]) as proxy:
+        generator = start_generator("cut-off", {"port": proxy.port})
+        assert trainer.publisher.lowest_step() is None
+        trainer.publish(0)
+        trainer.wait_members("cut-off")
+        proxy.cut()
+        wait_until(lambda: not trainer.publisher.members()[0].joined)
+        trainer.publish(1)
+        assert not trainer.publisher.members()[0].joined
+        assert trainer.publisher.lowest_step() == 0
+        assert not trainer.publisher.wait_acknowledged(1, 0.0)
+        assert trainer.publisher.wait_acknowledged(1, 20.0)
+        generator.wait("applied", version="1.1")
+        assert trainer.removed == []
+
+
 class Proxy:
     """Forwards TCP connections to a local port until they are cut."""
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rollcast.weights.manifest import Manifest, TensorSpec, manifest_to_proto, plan_buckets
-from rollcast.weights.process_group import GroupAddress, GroupError, WeightGroup, start_store
+from rollcast.weights.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup
 from rollcast.weights.receive_state import FAILED, IDLE, JOINED, JOINING, RECEIVING, STAGED, ReceiveState, merge_states
 from rollcast.weights.receiver import Receiver
 from rollcast.weights.snapshot import Snapshot
@@ -24,7 +24,12 @@ SPECS = plan_buckets([TensorSpec("a", "float32", (300,)), TensorSpec("b", "bfloa
 def join_message(store, epoch: int, timeout_seconds: float = 5.0, **fields) -> bytes:
     fields = {"backend": "gloo", "rank": 1, "world_size": 2, **fields}
     return weights_pb2.Join(
-        epoch=epoch, store_host="localhost", store_port=store.port, timeout_seconds=timeout_seconds, **fields
+        epoch=epoch,
+        store_host=store.host,
+        store_port=store.port,
+        store_prefix=store.prefix,
+        timeout_seconds=timeout_seconds,
+        **fields,
     ).SerializeToString()
 
 
@@ -43,13 +48,13 @@ def settled(receiver: Receiver) -> ReceiveState:
 
 def meet(store, receiver: Receiver, epoch: int) -> WeightGroup:
     receiver.join(join_message(store, epoch), worker=0)
-    group = WeightGroup(GroupAddress(epoch, "gloo", "localhost", store.port, 0, 2, 5.0), CPU)
+    group = WeightGroup(GroupAddress(epoch, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
     assert settled(receiver) == ReceiveState(JOINED, epoch)
     return group
 
 
 def test_staged_weights_are_applied_once_and_a_broken_epoch_is_forgotten():
-    store, receiver, sent = start_store(), Receiver(device=CPU), Snapshot(SPECS, CPU)
+    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), Snapshot(SPECS, CPU)
     for buffer in sent.buffers:
         buffer.random_(0, 256)
     group = meet(store, receiver, 1)
@@ -74,7 +79,7 @@ def test_staged_weights_are_applied_once_and_a_broken_epoch_is_forgotten():
 
 
 def test_a_wrong_checksum_is_never_staged():
-    store, receiver, sent = start_store(), Receiver(device=CPU), Snapshot(SPECS, CPU)
+    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), Snapshot(SPECS, CPU)
     group = meet(store, receiver, 1)
     receiver.receive(publish_message(1, sent, checksum=7))
     group.broadcast(sent.buffers)
@@ -84,7 +89,7 @@ def test_a_wrong_checksum_is_never_staged():
 
 
 def test_a_rendezvous_nobody_else_comes_to_ends_at_its_deadline():
-    store, receiver = start_store(), Receiver(device=CPU)
+    store, receiver = RendezvousStore("127.0.0.1"), Receiver(device=CPU)
     receiver.join(join_message(store, 1, timeout_seconds=0.5), worker=0)
     state = settled(receiver)
     assert state.status == FAILED
@@ -92,9 +97,9 @@ def test_a_rendezvous_nobody_else_comes_to_ends_at_its_deadline():
 
 
 def test_a_broadcast_nobody_sends_ends_at_its_deadline():
-    store, receiver, sent = start_store(), Receiver(device=CPU), Snapshot(SPECS, CPU)
+    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), Snapshot(SPECS, CPU)
     receiver.join(join_message(store, 1, timeout_seconds=1.0), worker=0)
-    group = WeightGroup(GroupAddress(1, "gloo", "localhost", store.port, 0, 2, 5.0), CPU)
+    group = WeightGroup(GroupAddress(1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
     settled(receiver)
     receiver.receive(publish_message(1, sent))
     assert settled(receiver).status == FAILED
@@ -105,7 +110,7 @@ def test_a_broadcast_nobody_sends_ends_at_its_deadline():
 @pytest.mark.parametrize("fields", [{"backend": "mpi"}, {"rank": 2}])
 def test_a_contradictory_join_fails(fields):
     receiver = Receiver(device=CPU)
-    receiver.join(join_message(start_store(), 3, **fields), worker=0)
+    receiver.join(join_message(RendezvousStore("127.0.0.1"), 3, **fields), worker=0)
     assert receiver.poll()[:2] == (FAILED, 3)
 
 
@@ -128,11 +133,12 @@ def test_a_generator_is_as_far_as_its_slowest_worker():
 LEAVES_IN_MID_BROADCAST = """
 import torch
 from rollcast.weights.group_worker import GroupWorker
-from rollcast.weights.process_group import GroupAddress, start_store
+from rollcast.weights.process_group import GroupAddress, RendezvousStore
 
-store = start_store()
+store = RendezvousStore("127.0.0.1")
 sides = [
-    GroupWorker(GroupAddress(1, "gloo", "localhost", store.port, rank, 2, 2.0), torch.device("cpu")) for rank in (0, 1)
+    GroupWorker(GroupAddress(1, "gloo", store.host, store.port, store.prefix, rank, 2, 2.0), torch.device("cpu"))
+    for rank in (0, 1)
 ]
 for side in sides:
     side.opened.result(10)

@@ -7,6 +7,7 @@ from queue import SimpleQueue
 import pytest
 
 from rollcast.weights.roster import MAX_FAILURES, Answer, Refusal, Roster, Seat
+from rollcast.weights.weight_engine import Surviving
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -99,8 +100,25 @@ def test_a_stream_that_comes_back_takes_over_the_place(roster):
     assert old.outgoing.get() is None  # its stream ends
 
 
-def test_weights_of_an_older_incarnation_count_as_none(roster):
-    assert take_place(roster, version=PolicyVersion(1, 9).to_proto()).version is None
+@pytest.mark.parametrize(
+    ("held", "lowest"),
+    [
+        (None, None),  # it has nothing to sample with
+        (PolicyVersion(2, 8), 8),
+        (PolicyVersion(1, 7), 7),  # survives: the engine goes on with it until it caught up
+        (PolicyVersion(1, 8), None),  # lost by the restart: the engine withdraws it
+        (PolicyVersion(3, 1), None),
+    ],
+)
+def test_who_may_sample_counts_for_the_gate_before_it_has_joined(held, lowest):
+    roster = Roster(incarnation=2, lm_head="fp32", history=[Surviving(1, 7)])
+    assert roster.lowest_step() is None
+    take_place(roster, **({} if held is None else {"version": held.to_proto()}))
+    assert roster.joined() == []
+    assert roster.lowest_step() == lowest
+    joined = take_place(roster, name="other", version=PolicyVersion(2, 9).to_proto())
+    joined.joined = True
+    assert roster.lowest_step() == (9 if lowest is None else lowest)
 
 
 @pytest.mark.parametrize(

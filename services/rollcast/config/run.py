@@ -13,7 +13,7 @@ from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
-from rollcast.config.services import Budget, Forecaster, Generator, Local, Redis, Rpc, Trainer, Weights
+from rollcast.config.services import Budget, Forecaster, Generator, Http, Local, Redis, Rpc, Trainer, Weights
 from rollcast.config.tasks import Tasks
 
 MAX_FILE_BYTES = 1 << 20
@@ -26,8 +26,6 @@ class RunConfig(Settings):
     """Of prompt order, sampling and initialisation."""
     folder: Path = Path("runs")
     """Checkpoints, evaluations, logs and the forecaster's history go to `folder`/`run`."""
-    http_bind: str = "127.0.0.1"
-    """Address on which every service serves /healthz, /readyz and /metrics; 0.0.0.0 in a pod."""
     model: Model
     """What is trained."""
     tasks: Tasks = Tasks()
@@ -41,6 +39,7 @@ class RunConfig(Settings):
     weights: Weights = Weights()
     redis: Redis = Redis()
     rpc: Rpc = Rpc()
+    http: Http = Http()
     forecaster: Forecaster = Forecaster()
     local: Local = Local()
 
@@ -89,6 +88,8 @@ def parse_run_config(data: dict[str, Any], *, source: str) -> RunConfig:
         updates["redis"] = config.redis.model_copy(update={"password": SecretStr(password)})
     if token := os.environ.get("ROLLCAST_RPC_TOKEN"):
         updates["rpc"] = config.rpc.model_copy(update={"token": SecretStr(token)})
+    if token := os.environ.get("ROLLCAST_HTTP_TOKEN"):
+        updates["http"] = config.http.model_copy(update={"token": SecretStr(token)})
     return config.model_copy(update=updates)
 
 

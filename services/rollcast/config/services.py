@@ -57,6 +57,19 @@ class Rpc(Settings):
     """None = plain TCP."""
 
 
+class Http(Settings):
+    """/healthz, /readyz and /metrics of every service, and the forecaster's page and API."""
+
+    bind: str = "127.0.0.1"
+    """Address that trainer and generators listen on; 0.0.0.0 in a pod. The forecaster has its own."""
+    token: Annotated[SecretStr, Field(min_length=1)] | None = None
+    """Shared secret for all but /healthz and /readyz: a bearer token, in a browser the password. None = anybody may
+    read. ROLLCAST_HTTP_TOKEN, where set, wins."""
+    tls: TLS | None = None
+    """None = plain TCP. The certificate names the address bound, or 127.0.0.1 where that is every address; callers are
+    known by the token alone, because probes and browsers hold no certificate."""
+
+
 class Weights(Settings):
     """Publishing of weights (wire 2)."""
 
@@ -92,7 +105,7 @@ class Generator(Settings):
     http_port: Port = 0
     """Of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
     cpu: int | None = None
-    """CPU core of the engine in local mode. None = the operating system's choice."""
+    """CPU core of generator 0 in local mode (generator i takes the i-th after it). None = the operating system's choice."""
 
 
 class Trainer(Settings):
@@ -124,7 +137,7 @@ class DirectScrape(Settings):
     kind: Literal["scrape"] = "scrape"
     """Read the services' /metrics: no Prometheus needed."""
     urls: tuple[str, ...] = ()
-    """Metrics pages. Empty = the trainer's, found in the run folder."""
+    """Metrics pages; http.token is presented to each. Empty = the trainer's, found in the run folder."""
     every_seconds: Annotated[float, Field(gt=0)] = 2.0
     """Interval of reading."""
 
@@ -163,7 +176,7 @@ class Forecaster(Settings):
     source: Annotated[DirectScrape | PrometheusSource, Field(discriminator="kind")] = DirectScrape()
     """Where evaluations are read from."""
     bind: str = "127.0.0.1"
-    """Address of the page and the API."""
+    """Address of the page and the API; token and TLS are those of http (page, HTTP API) and rpc (gRPC API)."""
     http_port: Port = 8400
     """Of the live page, the HTTP API and /metrics. 0 = a free one."""
     grpc_port: Port = 0

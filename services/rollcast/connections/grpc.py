@@ -50,10 +50,12 @@ def call_metadata(settings: Rpc) -> list[tuple[str, str]]:
     return [(_AUTHORIZATION, f"Bearer {settings.token.get_secret_value()}")] if settings.token else []
 
 
-def start_server(settings: Rpc, register: Callable[[grpc.Server], None], *, max_calls: int = 256) -> tuple[Any, int]:
+def start_server(
+    settings: Rpc, register: Callable[[grpc.Server], None], *, setting: str, max_calls: int = 256
+) -> tuple[Any, int]:
     """Start a threaded server; returns it and the port it listens on.
 
-    Raises UserError where the port is taken.
+    Raises UserError naming `setting` where the port is taken.
     """
     interceptors: list[grpc.ServerInterceptor[Any, Any]] = (
         [_TokenInterceptor(settings.token.get_secret_value())] if settings.token else []
@@ -70,7 +72,7 @@ def start_server(settings: Rpc, register: Callable[[grpc.Server], None], *, max_
             port = server.add_secure_port(address, _server_credentials(settings.tls))
     except RuntimeError as error:
         raise UserError(
-            f"rpc.port = {settings.port}: {settings.bind} cannot listen on it; choose a free port or stop its user"
+            f"{setting} = {settings.port}: {settings.bind} cannot listen on it; choose a free port or stop its user"
         ) from error
     server.start()
     return server, port

@@ -1,8 +1,10 @@
-"""HTTP of every service: /healthz, /readyz, /metrics, and clients with deadlines."""
+"""HTTP servers and clients from configuration: probes and metrics of every service, token, TLS, deadlines."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -10,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from pydantic import SecretStr
 
 from rollcast.config.errors import UserError
+from rollcast.config.services import TLS, Http
 
 START_SECONDS = 20.0
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -33,15 +37,42 @@ def listen(bind: str, port: int, *, setting: str) -> socket.socket:
     return listener
 
 
-def service_routes(render_metrics: Callable[[], bytes], ready: Callable[[], tuple[bool, str]]) -> Any:
-    """The ASGI application of a service that only reports: /healthz, /readyz (503 with the reason), /metrics."""
+class Heartbeat:
+    """For /healthz: alive while `beat` is called at least every `seconds`, as a main loop that does not hang does."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._beaten_at = time.monotonic()
+
+    def beat(self) -> None:
+        self._beaten_at = time.monotonic()
+
+    def __call__(self) -> tuple[bool, str]:
+        silent = time.monotonic() - self._beaten_at
+        if silent <= self._seconds:
+            return True, "ok"
+        return False, f"the main loop has not turned for {silent:.0f} s"
+
+
+def always_alive() -> tuple[bool, str]:
+    """For a service whose main loop ends the process when it fails: that it answers is all there is to say."""
+    return True, "ok"
+
+
+def service_routes(
+    render_metrics: Callable[[], bytes],
+    ready: Callable[[], tuple[bool, str]],
+    alive: Callable[[], tuple[bool, str]] = always_alive,
+) -> Any:
+    """The ASGI application of a service that only reports: /healthz and /readyz (503 with the reason), /metrics."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
 
     def healthz(_: Request) -> Response:
-        return PlainTextResponse("ok\n")
+        is_alive, reason = alive()
+        return PlainTextResponse(reason + "\n", status_code=200 if is_alive else 503)
 
     def readyz(_: Request) -> Response:
         is_ready, reason = ready()
@@ -54,19 +85,38 @@ def service_routes(render_metrics: Callable[[], bytes], ready: Callable[[], tupl
 
 
 class HttpServer:
-    """An ASGI application on its own thread.
+    """An ASGI application on its own thread, behind the token and the certificate of `settings`.
 
     start() -> serving -> stop(): `start` returns once connections are accepted, `stop` waits for the thread.
     """
 
-    def __init__(self, application: Any, listener: socket.socket) -> None:
+    def __init__(self, application: Any, listener: socket.socket, settings: Http) -> None:
+        """Raises UserError where certificate or key cannot be used; the listener is closed then."""
         import uvicorn
 
+        if settings.token is not None:
+            from rollcast.connections.token_gate import TokenGate
+
+            application = TokenGate(application, settings.token.get_secret_value())
         self.port: int = listener.getsockname()[1]
         self._listener = listener
         config = uvicorn.Config(
-            application, log_level="warning", access_log=False, lifespan="auto", timeout_graceful_shutdown=2
+            application,
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            lifespan="auto",
+            timeout_graceful_shutdown=2,
+            ssl_certfile=settings.tls.certificate if settings.tls else None,
+            ssl_keyfile=settings.tls.private_key if settings.tls else None,
         )
+        try:
+            if settings.tls is not None:
+                _require_certificate(settings.tls)
+            config.load()
+        except BaseException:
+            listener.close()
+            raise
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
 
@@ -83,7 +133,26 @@ class HttpServer:
         self._thread.join(timeout=5.0)
 
     def _serve(self) -> None:
-        self._server.run(sockets=[self._listener])
+        asyncio.run(self._serve_until_stopped())
+
+    async def _serve_until_stopped(self) -> None:
+        await self._server.serve(sockets=[self._listener])
+        # A TLS peer that keeps its connection does not answer its closing; the loop must end without it.
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+
+def _require_certificate(tls: TLS) -> None:
+    if tls.certificate is None or tls.private_key is None:
+        raise UserError("http.tls: a server needs http.tls.certificate and http.tls.private_key; give both paths")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.private_key)
+    except OSError as error:  # an SSLError, too, is one
+        raise UserError(
+            f"http.tls.certificate = {tls.certificate}, http.tls.private_key = {tls.private_key}: cannot be used "
+            f"({error.strerror or error}); give readable PEM files that belong together"
+        ) from error
 
 
 def publish_port(folder: Path, service: str, port: int) -> None:
@@ -95,7 +164,29 @@ def publish_port(folder: Path, service: str, port: int) -> None:
     temporary.replace(ports / service)
 
 
-def client(*, timeout_seconds: float = 5.0, token: str | None = None) -> httpx.Client:
-    """A client with a deadline on every part of a request."""
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    return httpx.Client(timeout=timeout_seconds, headers=headers, follow_redirects=False)
+def local_host(bind: str) -> str:
+    """How this machine reaches what listens on `bind`: loopback where that is every address."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)  # noqa: S104  # no bind here
+
+
+def local_url(settings: Http, port: int) -> str:
+    """Where a client on this machine reaches a service that listens by `settings`."""
+    host = local_host(settings.bind)
+    return f"{'https' if settings.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def client(*, timeout_seconds: float = 5.0, token: SecretStr | None = None, tls: TLS | None = None) -> httpx.Client:
+    """A client with a deadline on every part of a request, which presents the token and verifies the server.
+
+    Raises UserError where the certificate authority cannot be read.
+    """
+    headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    authority = tls.certificate_authority if tls else None
+    try:
+        verify = ssl.create_default_context(cafile=authority)
+    except OSError as error:
+        raise UserError(
+            f"http.tls.certificate_authority = {authority}: cannot be used ({error.strerror or error}); "
+            "give a readable PEM file"
+        ) from error
+    return httpx.Client(timeout=timeout_seconds, headers=headers, verify=verify, follow_redirects=False)

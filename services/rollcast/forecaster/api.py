@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from rollcast.connections.http import METRICS_CONTENT_TYPE
+from rollcast.connections.http import METRICS_CONTENT_TYPE, always_alive
 from rollcast.forecaster import answers, schema
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.body_limit import BodyLimit
@@ -45,7 +45,13 @@ RunName = Annotated[str, Path(max_length=500, description="Name of the run")]
 Compute = Annotated[float, Query(gt=0, le=1e12, allow_inf_nan=False)]
 
 
-def build_application(board: Board, history: History, metrics: ForecastMetrics, engine: Engine) -> FastAPI:
+def build_application(
+    board: Board,
+    history: History,
+    metrics: ForecastMetrics,
+    engine: Engine,
+    alive: Callable[[], tuple[bool, str]] = always_alive,
+) -> FastAPI:
     """Routes over the shared snapshots; nothing here changes them."""
     application = FastAPI(
         title="Rollcast forecaster", version="1", docs_url=None, redoc_url=None, redirect_slashes=False
@@ -65,10 +71,11 @@ def build_application(board: Board, history: History, metrics: ForecastMetrics, 
     for path, (name, media_type) in _PAGE.items():
         application.add_api_route(path, _page_file(name, media_type), include_in_schema=False)
 
-    @application.get("/healthz", response_class=PlainTextResponse)
-    def healthz() -> str:
-        """Alive."""
-        return "ok\n"
+    @application.get("/healthz", response_class=PlainTextResponse, responses={503: {"description": "It hangs"}})
+    def healthz() -> Response:
+        """Alive: the loop that reads and fits turns."""
+        is_alive, reason = alive()
+        return PlainTextResponse(reason + "\n", status_code=200 if is_alive else 503)
 
     @application.get("/readyz", response_class=PlainTextResponse)
     def readyz() -> str:

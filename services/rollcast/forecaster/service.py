@@ -14,7 +14,7 @@ import time
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Rpc
 from rollcast.connections.grpc import start_server
-from rollcast.connections.http import HttpServer, listen, publish_port
+from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url, publish_port
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board, SourceState
 from rollcast.forecaster.engine import Engine
@@ -28,11 +28,13 @@ from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.wire.forecast_pb2_grpc import add_ForecastServicer_to_server
 
 MAX_CALLS = 96
+MAX_TURN_SECONDS = 600.0
+"""A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all."""
 log = get_logger()
 
 
 def serve(config: RunConfig) -> int:
-    """Run until a signal; returns the exit code. Raises UserError where a port or the history cannot be had."""
+    """Run until a signal; returns the exit code. Raises UserError where port, certificate or history cannot be had."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -43,25 +45,28 @@ def serve(config: RunConfig) -> int:
     rpc_server, rpc_port = start_server(
         rpc,
         lambda server: add_ForecastServicer_to_server(ForecastService(board), server),  # type: ignore[no-untyped-call]
+        setting="forecaster.grpc_port",
         max_calls=MAX_CALLS,
     )
+    served = config.http.model_copy(update={"bind": settings.bind})
+    heartbeat = Heartbeat(settings.source.every_seconds + MAX_TURN_SECONDS)
     try:
         history = History(settings.history or folder / "forecasts.sqlite")
+        engine = Engine(board, history, metrics, {config.run: Budget(config.budget.steps, config.budget.device_hours)})
+        http = HttpServer(build_application(board, history, metrics, engine, heartbeat), listener, served)
     except BaseException:
         listener.close()
         rpc_server.stop(grace=None)
         raise
-    budget = Budget(config.budget.steps, config.budget.device_hours)
-    engine = Engine(board, history, metrics, {config.run: budget})
-    http = HttpServer(build_application(board, history, metrics, engine), listener)
     http.start()
     publish_port(folder, "forecaster", http.port)
     publish_port(folder, "forecaster-grpc", rpc_port)
-    log.info("forecaster serves", page=f"http://{settings.bind}:{http.port}/", grpc=rpc_port)
-    source = open_source(settings.source, folder)
+    log.info("forecaster serves", page=f"{local_url(served, http.port)}/", grpc=rpc_port)
+    source = open_source(settings.source, config.http, folder)
     file = EvaluationsFile(folder / "evaluations.jsonl", config.run)
     try:
         while True:
+            heartbeat.beat()
             engine.take(file.read())
             board.note_source(_read(source, engine, metrics, board.source))
             if stop.wait(settings.source.every_seconds):

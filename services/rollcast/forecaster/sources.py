@@ -7,7 +7,10 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from rollcast.config.services import CurveQueries, DirectScrape, PrometheusSource
+from pydantic import SecretStr
+
+from rollcast.config.services import CurveQueries, DirectScrape, Http, PrometheusSource
+from rollcast.connections.http import local_url
 from rollcast.forecaster.evaluations import Evaluation, checked
 from rollcast.forecaster.foreign_curve import read_curve
 from rollcast.forecaster.reading import EVALUATION_NAMES, STATUS_NAMES, Reading, interpret
@@ -28,19 +31,19 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-def open_source(settings: DirectScrape | PrometheusSource, run_folder: Path) -> Source:
-    """The source that the run file names."""
+def open_source(settings: DirectScrape | PrometheusSource, http: Http, run_folder: Path) -> Source:
+    """The source that the run file names; `http` is how the services serve."""
     if isinstance(settings, PrometheusSource):
-        token = settings.token.get_secret_value() if settings.token else None
-        return PrometheusQueries(settings.url, token, settings.curves)
-    return MetricsPages(settings.urls, run_folder / "ports" / "trainer")
+        return PrometheusQueries(settings.url, settings.token, settings.curves)
+    return MetricsPages(settings.urls, http, run_folder / "ports" / "trainer")
 
 
 class MetricsPages:
     """Direct scraping of fixed addresses, or of the port in the run folder's file."""
 
-    def __init__(self, urls: tuple[str, ...], port_file: Path) -> None:
+    def __init__(self, urls: tuple[str, ...], http: Http, port_file: Path) -> None:
         self._urls = urls
+        self._http = http
         self._port_file = port_file
         self._pages: dict[str, MetricsPage] = {}
 
@@ -49,9 +52,10 @@ class MetricsPages:
         failures = []
         urls = self._urls or (self._found_url(),)
         for url in urls:
-            page = self._pages.setdefault(url, MetricsPage(url))
+            if url not in self._pages:
+                self._pages[url] = MetricsPage(url, self._http)
             try:
-                samples += page.read()
+                samples += self._pages[url].read()
             except SourceAway as error:
                 failures.append(error)
         for url in self._pages.keys() - set(urls):
@@ -74,7 +78,7 @@ class MetricsPages:
             raise SourceAway(f"no trainer has written {self._port_file} yet") from error
         except ValueError as error:
             raise SourceAway(f"{self._port_file} holds no port number") from error
-        return f"http://127.0.0.1:{port}/metrics"
+        return f"{local_url(self._http, port)}/metrics"
 
 
 class PrometheusQueries:
@@ -84,7 +88,7 @@ class PrometheusQueries:
     away is found then.
     """
 
-    def __init__(self, url: str, token: str | None = None, curves: tuple[CurveQueries, ...] = ()) -> None:
+    def __init__(self, url: str, token: SecretStr | None = None, curves: tuple[CurveQueries, ...] = ()) -> None:
         self._curves = curves
         self._prometheus = Prometheus(url, token)
         self._last = 0.0

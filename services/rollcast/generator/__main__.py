@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument(
         "--name", default=socket.gethostname(), help="of this generator, unique in the run; default: the host's name"
     )
+    parser.add_argument("--index", type=int, default=0, help="among the generators of this machine, from 0")
     arguments = parser.parse_args()
     try:
         config = load_run_config(arguments.config)
@@ -27,7 +28,7 @@ def main() -> int:
         from rollcast.telemetry.logging import configure_logging
 
         configure_logging(arguments.name)
-        return asyncio.run(serve(config, arguments.name))
+        return asyncio.run(serve(config, arguments.name, arguments.index))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_USER_ERROR

@@ -12,7 +12,6 @@ claimed first, but takes at most its share of the slots while training prompts w
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -102,6 +101,7 @@ class ClaimLoop:
         self._groups: dict[int, ActiveGroup] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
+        self._lost: Callable[[PolicyVersion], bool] = lambda _: False
         self._failure: BaseException | None = None
         self._fenced_since: float | None = None
         self._away_seconds = 0.0
@@ -135,7 +135,7 @@ class ClaimLoop:
                 self._exporter.add(names.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0))
                 self._away_seconds = away_seconds
                 self._changed.clear()
-                if self._engine.version is None or not await self._patiently(self._claim):
+                if self._engine.version is None or not await self._patiently(self._queue, self._claim):
                     await self._wait_for_change(CLAIM_BLOCK_SECONDS)
         finally:
             renewal.cancel()
@@ -170,8 +170,15 @@ class ClaimLoop:
         await former.close()
 
     async def restart_lost(self, lost: Callable[[PolicyVersion], bool]) -> int:
-        """Begin again the rollouts that hold tokens of lost versions; returns how many."""
-        count = sum(group.restart_if(lost) for group in self._groups.values())
+        """Begin again the rollouts that hold tokens of lost versions, from now on also where such a task is claimed.
+
+        Returns how many began again now.
+        """
+        self._lost = lost
+        return sum(self._restart_lost(group) for group in self._groups.values())
+
+    def _restart_lost(self, group: ActiveGroup) -> int:
+        count = group.restart_if(self._lost)
         if count:
             self._exporter.add(names.ABORTED, count)
         return count
@@ -185,30 +192,30 @@ class ClaimLoop:
             task.cancel()
         await self._queue.close()
 
-    async def _claim(self) -> bool:
+    async def _claim(self, queue: GeneratorQueue) -> bool:
         """One round of claims: evaluation within its share, training, more evaluation if no training waits."""
-        claimed = await self._claim_evals(training_waits=True)
+        claimed = await self._claim_evals(queue, training_waits=True)
         train = self._slots.train_tasks(self.num_running)
         if train:
             block_seconds = 0.0 if claimed else CLAIM_BLOCK_SECONDS
-            trained = await self._queue.claim(
+            trained = await queue.claim(
                 train=train, evals=0, first_version=self._first_version, block_seconds=block_seconds
             )
-            self._begin(trained)
+            self._begin(queue, trained)
             claimed = claimed or bool(trained)
             if len(trained) < train:
-                claimed = await self._claim_evals(training_waits=False) or claimed
+                claimed = await self._claim_evals(queue, training_waits=False) or claimed
         return claimed or bool(train)
 
-    async def _claim_evals(self, *, training_waits: bool) -> bool:
+    async def _claim_evals(self, queue: GeneratorQueue, *, training_waits: bool) -> bool:
         running_eval = sum(
             group.num_unfinished for group in self._groups.values() if group.claimed.task.purpose is Purpose.EVAL
         )
         evals = self._slots.eval_tasks(self.num_running, running_eval, training_waits=training_waits)
         if not evals:
             return False
-        claimed = await self._queue.claim(train=0, evals=evals, first_version=self._first_version, block_seconds=0.0)
-        self._begin(claimed)
+        claimed = await queue.claim(train=0, evals=evals, first_version=self._first_version, block_seconds=0.0)
+        self._begin(queue, claimed)
         return bool(claimed)
 
     def _first_version(self) -> PolicyVersion:
@@ -216,11 +223,14 @@ class ClaimLoop:
             raise _WithdrawnError
         return self._engine.version
 
-    def _begin(self, claimed: list[Claimed]) -> None:
+    def _begin(self, queue: GeneratorQueue, claimed: list[Claimed]) -> None:
+        if queue is not self._queue:
+            return  # fenced meanwhile: the trainer gave them to others
         for one in claimed:
             group = ActiveGroup(one, self._engine, self._grader)
+            self._restart_lost(group)
             self._groups[one.task.sequence] = group
-            task = asyncio.create_task(self._work(group, self._queue))
+            task = asyncio.create_task(self._work(group, queue))
             self._tasks.add(task)
             task.add_done_callback(self._finished)
 
@@ -243,13 +253,13 @@ class ClaimLoop:
                 return
             if reason:
                 log.warning("task failed", sequence=sequence, reason=reason)
-                accepted = await self._patiently(lambda: queue.fail(group.claimed, reason))
+                accepted = await self._patiently(queue, lambda queue: queue.fail(group.claimed, reason))
             elif group.finished:
                 record = await group.group(queue.owner)
-                accepted = await self._patiently(lambda: queue.publish(group.claimed, record))
+                accepted = await self._patiently(queue, lambda queue: queue.publish(group.claimed, record))
             else:
                 task = await group.unfinished_task()
-                accepted = await self._patiently(lambda: queue.hand_back(group.claimed, task))
+                accepted = await self._patiently(queue, lambda queue: queue.hand_back(group.claimed, task))
                 self._exporter.add(names.HAND_BACKS)
             if not accepted:
                 self._exporter.add(names.REFUSED)
@@ -266,23 +276,29 @@ class ClaimLoop:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._renew_seconds)
-            mine = [group.claimed for group in self._groups.values()]
-            if not mine:
-                continue
-            lost = await self._patiently(functools.partial(self._queue.renew, mine))
-            gone = [self._groups[sequence] for sequence in lost or () if sequence in self._groups]
-            # One that is being handed in right now is released, not lost.
-            gone = [group for group in gone if not group.finished and not group.stopped]
-            if gone:
-                log.warning("tasks have another owner now", tasks=len(gone))
-                self._exporter.add(names.REFUSED, len(gone))
-                await self._forget(gone)
+            if self._groups:
+                await self._renew_all(dict(self._groups))
 
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        """Repeat a call while Redis is away; None where the tasks went to others, or the weights were lost."""
+    async def _renew_all(self, groups: dict[int, ActiveGroup]) -> None:
+        mine = [group.claimed for group in groups.values()]
+        lost = await self._patiently(self._queue, lambda queue: queue.renew(mine))
+        # A task may have been claimed anew meanwhile, under a new name even: only what was asked about is meant.
+        gone = [groups[sequence] for sequence in lost or () if self._groups.get(sequence) is groups[sequence]]
+        # One that is being handed in right now is released, not lost.
+        gone = [group for group in gone if not group.finished and not group.stopped]
+        if gone:
+            log.warning("tasks have another owner now", tasks=len(gone))
+            self._exporter.add(names.REFUSED, len(gone))
+            await self._forget(gone)
+
+    async def _patiently(self, queue: GeneratorQueue, call: Callable[[GeneratorQueue], Awaitable[T]]) -> T | None:
+        """Repeat a call while Redis is away; None where the tasks went to others, or the weights were lost.
+
+        queue: of the name under which the tasks were claimed. Once that name is no longer ours nothing is repeated.
+        """
         while True:
             try:
-                result = await call()
+                result = await call(queue)
                 self._fenced_since = None
                 return result
             except _WithdrawnError:
@@ -290,7 +306,11 @@ class ClaimLoop:
             except QueueAway as error:
                 log.warning("redis is away", reason=str(error))
                 await asyncio.sleep(QUEUE_RETRY_SECONDS)
+                if queue is not self._queue:
+                    return None
             except OwnerFenced:
+                if queue is not self._queue:
+                    return None
                 # The trainer tells the weight member too, which brings a new name.
                 self._fenced_since = self._fenced_since or time.monotonic()
                 await self._forget(list(self._groups.values()))

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
+from rollcast.generator.steps import EngineCounts
 from rollcast.rollouts.records import Sampling, VersionSpan
 from rollcast.wire.version import PolicyVersion
 
@@ -57,14 +58,6 @@ class Sampled:
     spans: list[VersionSpan]
     finish: Finish
     num_cached_tokens: int
-
-
-@dataclass
-class EngineCounts:
-    """Read from the workers, so that a hung engine behind a live front end is seen."""
-
-    steps: int = 0
-    preemptions: int = 0
 
 
 class Engine:
@@ -196,8 +189,8 @@ class Engine:
 
     async def observe(self) -> dict[str, list[tuple[int, int]]]:
         """Refresh `counts` and return, by request, the KV rebuilds after preemptions that nobody took yet."""
-        steps, preemptions, rebuilds = (await self.call("take_observations"))[0]
-        self.counts.steps, self.counts.preemptions = steps, preemptions
+        counts, rebuilds = (await self.call("take_observations"))[0]
+        self.counts = EngineCounts(*counts)
         for request_id, num_output_tokens, kept in rebuilds:
             self._rebuilds.setdefault(request_id, []).append((num_output_tokens, kept))
         return self._rebuilds

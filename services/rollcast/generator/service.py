@@ -33,8 +33,12 @@ STOP_CLAIMING_SECONDS = 2.0
 log = get_logger()
 
 
-async def serve(config: RunConfig, name: str) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code. Raises UserError before anything is left behind."""
+async def serve(config: RunConfig, name: str, index: int) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises UserError before anything is left behind.
+
+    index: among the generators of this machine.
+    """
+    config = on_own_core(config, index)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -45,7 +49,7 @@ async def serve(config: RunConfig, name: str) -> int:
         eval_rollouts=config.tasks.evaluation.rollouts_per_prompt,
         max_eval_share=config.tasks.evaluation.max_slot_share,
     )
-    listener = listen(config.http_bind, config.generator.http_port, setting="generator.http_port")
+    listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
     set_environment(config)
     service: GeneratorService | None = None
 
@@ -53,7 +57,7 @@ async def serve(config: RunConfig, name: str) -> int:
         return service.ready() if service else (False, "engine is starting")
 
     exporter = Exporter(config.run)
-    http = HttpServer(service_routes(exporter.render, ready), listener)
+    http = HttpServer(service_routes(exporter.render, ready), listener, config.http)
     http.start()
     try:
         engine = await Engine.start(config, name)
@@ -65,6 +69,15 @@ async def serve(config: RunConfig, name: str) -> int:
             engine.shutdown()
     finally:
         http.stop()
+
+
+def on_own_core(config: RunConfig, index: int) -> RunConfig:
+    """The settings of the index-th generator of this machine: where generator.cpu is set, each takes the next core."""
+    if config.generator.cpu is None:
+        return config
+    return config.model_copy(
+        update={"generator": config.generator.model_copy(update={"cpu": config.generator.cpu + index})}
+    )
 
 
 class GeneratorService:

@@ -13,6 +13,15 @@ class KvRebuild(NamedTuple):
     kept: int
 
 
+class EngineCounts(NamedTuple):
+    """Since the engine's start. Read from the workers, so that a hung engine behind a live front end is seen."""
+
+    steps: int = 0
+    preemptions: int = 0
+    decode_steps: int = 0
+    decode_seconds: float = 0.0
+
+
 class StepObserver:
     """Sees every scheduler output before the model runs it.
 
@@ -23,8 +32,13 @@ class StepObserver:
     def __init__(self) -> None:
         self.num_steps = 0
         self.num_preemptions = 0
+        self.num_decode_steps = 0
+        """Steps in which a request went on that was decoding already: each gained it one token."""
+        self.decode_seconds = 0.0
+        """From the end of the step before to the end of each of those."""
         self.last_step_at = 0.0
         """When the model last ran, in monotonic seconds."""
+        self._decodes = False
         self._num_prompt_tokens: dict[str, int] = {}
         self._prefilling: dict[str, int] = {}
         self._decoding: set[str] = set()
@@ -41,6 +55,7 @@ class StepObserver:
             self.num_preemptions += 1
             self._prefilling.pop(request_id, None)
             self._decoding.discard(request_id)
+        self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
         for new in scheduled.scheduled_new_reqs:
             # The second model runner of vLLM announces a resumed request like a new one.
             num_prompt_tokens = len(new.prompt_token_ids)
@@ -60,6 +75,13 @@ class StepObserver:
                 self._advance(scheduled, request_id, computed, self._num_prompt_tokens[request_id] + outputs)
             elif request_id in self._prefilling:
                 self._advance(scheduled, request_id, computed, self._prefilling[request_id])
+
+    def step_ended(self, now: float) -> None:
+        """The step last observed has run; `now` in monotonic seconds."""
+        if self._decodes:
+            self.num_decode_steps += 1
+            self.decode_seconds += now - self.last_step_at
+        self.last_step_at = now
 
     def decoding(self) -> list[str]:
         """Requests whose KV is complete: they sampled a token in their last step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 import uuid
 from collections.abc import Sequence
 
@@ -13,7 +13,12 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.member import EngineHeartbeat, Surviving
 from rollcast.weights.receive_state import ReceiveState, merge_states
+from rollcast.weights.weight_engine import survives
 from rollcast.wire.version import PolicyVersion
+
+SMOOTHING_SECONDS = 10.0
+MIN_TOKENS = 8
+"""Fewer say little: the first steps of an engine are slow."""
 
 log = get_logger()
 
@@ -21,6 +26,27 @@ log = get_logger()
 def new_owner(name: str) -> str:
     """A name that no process of this run had before: the trainer tells a restarted generator from its former self."""
     return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
+class DecodeRate:
+    """Tokens per second of one rollout while it decodes: the last SMOOTHING_SECONDS of decoding count most.
+
+    Time in which nothing decodes (idle, prefill alone) is no part of it: it changes nothing, and is not forgotten over.
+    """
+
+    def __init__(self) -> None:
+        self._seen = (0, 0.0)
+        self._tokens = 0.0
+        self._seconds = 0.0
+
+    def update(self, decode_steps: int, decode_seconds: float) -> float:
+        """Take in the engine's counts since its start; returns tokens per second, 0 = unknown as yet."""
+        tokens, seconds = decode_steps - self._seen[0], decode_seconds - self._seen[1]
+        self._seen = (decode_steps, decode_seconds)
+        kept = math.exp(-seconds / SMOOTHING_SECONDS)
+        self._tokens = kept * self._tokens + tokens
+        self._seconds = kept * self._seconds + seconds
+        return self._tokens / self._seconds if self._tokens >= MIN_TOKENS and self._seconds else 0.0
 
 
 class GeneratorWeights:
@@ -31,9 +57,8 @@ class GeneratorWeights:
         self._engine = engine
         self._claims = claims
         self._exporter = exporter
-        self._steps_at: tuple[int, float] | None = None
         self._preemptions = 0
-        self._decode_rate = 0.0
+        self._decode_rate = DecodeRate()
 
     async def begin_join(self, join: bytes) -> None:
         await self._engine.call("begin_join", join)
@@ -58,19 +83,13 @@ class GeneratorWeights:
 
     async def heartbeat(self) -> EngineHeartbeat:
         await self._engine.observe()
-        counts, now = self._engine.counts, time.monotonic()
-        running = self._engine.num_running
-        if self._steps_at is not None and running:
-            # A running rollout gains one token in every step.
-            steps, at = self._steps_at
-            self._decode_rate = (counts.steps - steps) / max(now - at, 1e-6)
-        self._steps_at = (counts.steps, now) if running else None
+        counts = self._engine.counts
         self._exporter.add(names.PREEMPTIONS, counts.preemptions - self._preemptions)
         self._preemptions = counts.preemptions
         return EngineHeartbeat(
             engine_steps=counts.steps,
-            running_rollouts=running,
-            decode_tokens_per_second=self._decode_rate,
+            running_rollouts=self._engine.num_running,
+            decode_tokens_per_second=self._decode_rate.update(counts.decode_steps, counts.decode_seconds),
             draining=self._claims.draining,
         )
 
@@ -78,15 +97,12 @@ class GeneratorWeights:
         """Where the held weights are lost too, nothing is sampled until the new trainer's first version came."""
 
         def lost(version: PolicyVersion) -> bool:
-            return version.incarnation != incarnation and not any(
-                version.incarnation == survivor.incarnation and version.step <= survivor.last_step
-                for survivor in history
-            )
+            return not survives(version, incarnation, history)
 
         if self._engine.version is not None and lost(self._engine.version):
             await self._engine.withdraw()
         restarted = await self._claims.restart_lost(lost)
-        log.info("trainer has a new incarnation", incarnation=incarnation, restarted_rollouts=restarted)
+        log.info("trainer's surviving history is known", incarnation=incarnation, restarted_rollouts=restarted)
 
     async def fenced(self, reason: str) -> str:
         owner = new_owner(self._name)

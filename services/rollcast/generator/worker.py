@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from rollcast.generator import plugin
-from rollcast.generator.steps import KvRebuild, StepObserver
+from rollcast.generator.steps import EngineCounts, KvRebuild, StepObserver
 from rollcast.weights.receive_state import ReceiveState
 from rollcast.weights.receiver import Receiver
 
@@ -47,15 +47,18 @@ class GeneratorWorker:
         def observed(scheduled: Any, *arguments: Any, **keywords: Any) -> Any:
             self.step_observer.observe(scheduled)
             result = run(scheduled, *arguments, **keywords)
-            self.step_observer.last_step_at = time.monotonic()
+            self.step_observer.step_ended(time.monotonic())
             return result
 
         self.model_runner.execute_model = observed
 
-    def take_observations(self) -> tuple[int, int, list[KvRebuild]]:
-        """Steps and preemptions since the start, KV rebuilds since the last call."""
+    def take_observations(self) -> tuple[EngineCounts, list[KvRebuild]]:
+        """Counts since the start, KV rebuilds since the last call."""
         observer = self.step_observer
-        return observer.num_steps, observer.num_preemptions, observer.take_rebuilds()
+        counts = EngineCounts(
+            observer.num_steps, observer.num_preemptions, observer.num_decode_steps, observer.decode_seconds
+        )
+        return counts, observer.take_rebuilds()
 
     def begin_join(self, join: bytes) -> None:
         self.receiver.join(join, self.rank)

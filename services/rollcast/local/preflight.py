@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -20,10 +21,11 @@ _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 
 
 def check(config: RunConfig) -> None:
-    """Raise UserError for the first thing that would stop the run: model, disk, ports, Redis, data."""
+    """Raise UserError for the first thing that would stop the run: model, disk, ports, cores, Redis, data."""
     weights = _weight_bytes(config)
     _check_disk(config, weights)
     _check_ports(config)
+    _check_cores(config)
     if config.redis.port == 0:
         find_server()
     else:
@@ -97,8 +99,8 @@ def _check_ports(config: RunConfig) -> None:
         )
     wanted = {
         "rpc.port": (config.rpc.bind, config.rpc.port),
-        "trainer.http_port": (config.http_bind, config.trainer.http_port),
-        "generator.http_port": (config.http_bind, config.generator.http_port),
+        "trainer.http_port": (config.http.bind, config.trainer.http_port),
+        "generator.http_port": (config.http.bind, config.generator.http_port),
         "forecaster.http_port": (config.forecaster.bind, config.forecaster.http_port),
         "forecaster.grpc_port": (config.forecaster.bind, config.forecaster.grpc_port),
     }
@@ -110,3 +112,18 @@ def _check_ports(config: RunConfig) -> None:
     finally:
         for listener in taken:
             listener.close()
+
+
+def _check_cores(config: RunConfig) -> None:
+    """Each process takes one, from the named core on."""
+    cores = os.sched_getaffinity(0)
+    for first, setting, count, counted in (
+        (config.generator.cpu, "generator.cpu", config.local.generators, "local.generators"),
+        (config.trainer.cpu, "trainer.cpu", config.local.trainer_ranks, "local.trainer_ranks"),
+    ):
+        missing = [] if first is None else sorted(set(range(first, first + count)) - cores)
+        if missing:
+            raise UserError(
+                f"{setting} = {first}: {counted} = {count} take a core each from there on, "
+                f"and core {missing[0]} is not among {sorted(cores)}; lower one of the two"
+            )

@@ -89,5 +89,5 @@ def _trainer(config: RunConfig, run_file: Path, *, resume: bool) -> ServiceSpec:
 
 def _generator(config: RunConfig, run_file: Path, index: int) -> ServiceSpec:
     name = f"generator-{index}"
-    command = Command(_module("generator", run_file, "--name", name), _log(config, name))
+    command = Command(_module("generator", run_file, "--name", name, "--index", str(index)), _log(config, name))
     return ServiceSpec(name, (command,), stop_order=0, stop_seconds=config.generator.drain_seconds + HAND_BACK_SECONDS)

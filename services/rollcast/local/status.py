@@ -78,7 +78,7 @@ class StatusReader:
         self._evaluations: list[EvaluationPoint] = []
         self._recent: deque[dict[str, object]] = deque(maxlen=STALENESS_STEPS)
         self._tokens: deque[tuple[float, float]] = deque()
-        self._client = http.client(timeout_seconds=PAGE_TIMEOUT_SECONDS)
+        self._client = http.client(timeout_seconds=PAGE_TIMEOUT_SECONDS, token=config.http.token, tls=config.http.tls)
 
     def read(self) -> RunStatus:
         for line in self._lines.read():
@@ -108,8 +108,10 @@ class StatusReader:
             port = int((self._folder / "ports" / service).read_text())
         except (OSError, ValueError):
             return None
-        bind = self._config.forecaster.bind if service == "forecaster" else self._config.http_bind
-        return f"http://{'127.0.0.1' if bind in ('0.0.0.0', '::') else bind}:{port}"  # noqa: S104  # no bind here
+        settings = self._config.http
+        if service == "forecaster":
+            settings = settings.model_copy(update={"bind": self._config.forecaster.bind})
+        return http.local_url(settings, port)
 
     def _page(self, service: str) -> Page:
         url = self.url(service)

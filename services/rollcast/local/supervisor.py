@@ -34,7 +34,6 @@ Report = Callable[[str], None]
 class Ending(StrEnum):
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
-    GIVEN_UP = "given up"
 
 
 @dataclass(slots=True)

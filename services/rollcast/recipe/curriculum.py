@@ -8,9 +8,9 @@ sampling. Equal calls give equal draws, on every machine.
       ^                                                           |
       +------------------ later epochs, unless removed -----------+
 
-After a restart: restore(state of the checkpoint), then skip(prompts of the surviving tasks that were dispatched after
-that checkpoint), because their draws come again. Tasks dispatched before the checkpoint and lost since are not drawn
-again; the caller keeps them with the checkpoint and dispatches them anew. So no prompt is lost or repeated.
+After a restart: restore(state of the checkpoint). Tasks dispatched after that checkpoint are taken back by the caller,
+because their draws come again; those dispatched before it are kept with the checkpoint and dispatched anew where they
+were lost. So no prompt is lost or repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -37,8 +37,6 @@ class CurriculumState(TypedDict):
     history: dict[str, list[int]]
     """Prompt id -> [correct rollouts, graded rollouts, evaluations]."""
     removed: list[str]
-    skipped: dict[str, int]
-    """Prompt id -> how many of its next draws are passed over."""
 
 
 @dataclass(slots=True)
@@ -65,7 +63,6 @@ class Curriculum:
         self._remove_at = remove_at
         self._history: dict[str, History] = {}
         self._removed: set[str] = set()
-        self._skipped: Counter[str] = Counter()
         self._start_epoch(0, 0)
 
     def _start_epoch(self, epoch: int, position: int) -> None:
@@ -102,9 +99,6 @@ class Curriculum:
             self._position += 1
             if prompt_id in self._removed:
                 continue
-            if self._skipped[prompt_id] > 0:
-                self._skipped[prompt_id] -= 1
-                continue
             return prompt_id
         return None
 
@@ -122,10 +116,6 @@ class Curriculum:
         if self._remove_at is not None and pass_rate is not None and pass_rate >= self._remove_at:
             self._removed.add(prompt_id)
 
-    def skip(self, prompt_ids: Iterable[str]) -> None:
-        """Pass over the next draw of each of these prompts (as often as it occurs)."""
-        self._skipped.update(prompt_ids)
-
     def state(self) -> CurriculumState:
         """Return what a checkpoint must hold."""
         return {
@@ -138,7 +128,6 @@ class Curriculum:
                 for prompt_id, history in self._history.items()
             },
             "removed": sorted(self._removed),
-            "skipped": dict(+self._skipped),
         }
 
     def restore(self, state: CurriculumState) -> None:
@@ -154,5 +143,4 @@ class Curriculum:
             )
         self._history = {prompt_id: History(*counts) for prompt_id, counts in state["history"].items()}
         self._removed = set(state["removed"])
-        self._skipped = Counter(state["skipped"])
         self._start_epoch(state["epoch"], state["position"])

@@ -130,15 +130,15 @@ def enough_groups(lifetimes: Sequence[float], *, lag: int, groups_per_step: int)
     return math.ceil((2.0 + sum(lifetimes) / len(lifetimes)) * groups_per_step)
 
 
-def drop_deadline_seconds(token_budget: int, slowest_decode_rate: float) -> float:
-    """Return after how many seconds a group counts as lost: 3 times what its longest rollout needs.
+def drop_deadline_seconds(token_budget: int, slowest_decode_rate: float, *, budgets: float = 3.0) -> float:
+    """Return after how many seconds a group counts as lost: `budgets` times what its longest rollout needs.
 
     `token_budget` is in tokens per rollout, `slowest_decode_rate` the slowest measured rate of one rollout of any
     generator in tokens per second.
     """
     assert token_budget > 0, token_budget
     assert slowest_decode_rate > 0, slowest_decode_rate
-    return 3 * token_budget / slowest_decode_rate
+    return budgets * token_budget / slowest_decode_rate
 
 
 def longest_group_ratio(lifetimes: Sequence[float], lag: int) -> float:

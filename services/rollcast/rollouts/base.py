@@ -137,6 +137,10 @@ class TrainerQueue(Protocol):
     """Trainer rank 0's end. Blocking; one thread, but `fence` may come from another. Raises QueueAway."""
 
     @property
+    def unknown_fields(self) -> int:
+        """Fields that a newer program wrote and this one does not know, so far."""
+
+    @property
     def away_seconds(self) -> float:
         """Seconds without Redis so far."""
 

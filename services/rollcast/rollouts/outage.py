@@ -9,6 +9,7 @@ command --ok--------------------------------> result
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -64,13 +65,15 @@ class Outage:
 
     def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._patience = patience_seconds
+        self._lock = threading.Lock()  # the trainer's fence comes from another thread
         self._since: float | None = None
         self._seconds = 0.0
 
     @property
     def seconds(self) -> float:
         """Seconds without Redis so far, the present outage included."""
-        return self._seconds + (time.monotonic() - self._since if self._since is not None else 0.0)
+        with self._lock:
+            return self._seconds + (time.monotonic() - self._since if self._since is not None else 0.0)
 
     def call(self, command: Callable[[], _Result], make_groups: Callable[[], Any]) -> _Result:
         """Run a command until it gets through. Raises QueueAway, and UserError where Redis refuses the user."""
@@ -122,16 +125,21 @@ class Outage:
         }
 
     def _begin(self, state: RetryCallState) -> None:
-        if self._since is None:
+        with self._lock:
+            if self._since is not None:
+                return
             self._since = state.start_time
-            error = state.outcome.exception() if state.outcome else None
-            log.warning("redis is away; waiting for it", error=str(error))
+        error = state.outcome.exception() if state.outcome else None
+        log.warning("redis is away; waiting for it", error=str(error))
 
     def _end(self) -> None:
-        if self._since is not None:
-            self._seconds = self.seconds
-            log.info("redis is back", away_seconds=round(time.monotonic() - self._since, 1))
+        with self._lock:
+            if self._since is None:
+                return
+            seconds = time.monotonic() - self._since
+            self._seconds += seconds
             self._since = None
+        log.info("redis is back", away_seconds=round(seconds, 1))
 
     def _translate(self, error: Exception) -> Exception:
         if isinstance(error, AuthenticationError):

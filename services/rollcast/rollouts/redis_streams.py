@@ -20,7 +20,7 @@ from rollcast.connections.redis import connect, connect_async
 from rollcast.rollouts import index, scripts
 from rollcast.rollouts.base import MAX_FAILURES, Claimed, Delivery, Outstanding, QueueDepth, Redispatch
 from rollcast.rollouts.codec import decode_group, decode_task, encode_group, encode_task
-from rollcast.rollouts.errors import CodecError, OwnerFenced
+from rollcast.rollouts.errors import CodecError, OwnerFenced, QueueAway
 from rollcast.rollouts.keys import GENERATORS, TRAINER, Keys
 from rollcast.rollouts.outage import PATIENCE_SECONDS, Outage
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
@@ -74,7 +74,16 @@ class RedisTrainerQueue:
         if not rows:
             rows = self._new(max_groups, block_seconds)
             self._look_back = not rows
-        return [delivery for entry_id, fields in rows if (delivery := self._deliver(entry_id, fields))]
+        deliveries: list[Delivery] = []
+        try:
+            for entry_id, fields in rows:
+                if delivery := self._deliver(entry_id, fields):
+                    deliveries.append(delivery)
+        except QueueAway:
+            self._held.difference_update(delivery.stream_id for delivery in deliveries)
+            self._look_back = True
+            raise
+        return deliveries
 
     def settle(self, stream_ids: Sequence[str]) -> None:
         if stream_ids:

@@ -19,6 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 Array = NDArray[np.float64]
+WIDEST = 100.0
+"""Largest ln(last compute / first) that is taken for a curve; beyond it the arithmetic would overflow."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ class Curve:
         of the others.
 
         Raises:
-            ValueError: lengths differ, no point is left, a pass rate lies outside [0, 1], compute is negative.
+            ValueError: lengths differ, no point is left, a pass rate lies outside [0, 1], compute is negative or spans
+                more than e^100.
         """
         x = np.asarray(compute, dtype=float).ravel()
         y = np.asarray(pass_rate, dtype=float).ravel()
@@ -133,6 +136,9 @@ class Curve:
         order = np.argsort(x[~at_zero], kind="stable")
         if order.size == 0:
             raise ValueError(f"curve {name!r}: no finite point at compute > 0; give at least one evaluation.")
+        first, last = x[~at_zero][order[0]], x[~at_zero][order[-1]]
+        if np.log(last) - np.log(first) > WIDEST:
+            raise ValueError(f"curve {name!r}: compute runs from {first:g} to {last:g}; check the unit of each point.")
         return cls(
             compute=x[~at_zero][order],
             pass_rate=y[~at_zero][order],

@@ -24,6 +24,8 @@ COARSE = (6, 8, 14)
 """Nodes of ln s, ln B and ln C_mid while the grid is being placed."""
 NOISE_REACH = 1.8
 """The noise is looked for at least within this factor (ln) of its prior centre."""
+CELLS = (0.32, 0.65)
+"""Widest distance of the first nodes of ln B and of ln C_mid: a curve with little noise falls between wider ones."""
 FINE = (16, 24)
 """Nodes of ln B and ln C_mid at last."""
 NEGLIGIBLE = 1e-3
@@ -33,7 +35,7 @@ PLACING_DRIFTS = slice(None, None, 2)
 RARE = 0.02
 """Noises with less posterior weight than this are not refined."""
 MAX_PLACINGS = 3
-LIKELY = 0.3
+LIKELY = 0.4
 """Posterior weight of a departure without which the grid cannot be placed."""
 RESOLVED = 6.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
@@ -151,12 +153,13 @@ def _place(
     """Coarse axes over the posterior under this departure, and the nodes of the ln of the whole noise."""
     reference = _log_reference(prior, observations)
     noise = _around(noise_prior[0], max(3.0 * noise_prior[1], NOISE_REACH), COARSE[0])
-    midpoints = _around(reference + prior.log_midpoint[0], 3.0 * prior.log_midpoint[1], COARSE[2])
+    exponents = _around(prior.log_exponent[0], 3.0 * prior.log_exponent[1], COARSE[1], CELLS[0])
+    midpoints = _around(reference + prior.log_midpoint[0], 3.0 * prior.log_midpoint[1], COARSE[2], CELLS[1])
     axes = Axes(
         departures=(departure,),
         **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS),
-        log_exponent=_around(prior.log_exponent[0], 3.0 * prior.log_exponent[1], COARSE[1]),
-        log_midpoint=np.tile(midpoints, (COARSE[1], 1)),
+        log_exponent=exponents,
+        log_midpoint=np.tile(midpoints, (exponents.size, 1)),
     )
     for _ in range(MAX_REFINEMENTS):
         grid = evaluate(observations, prior, linear, axes)
@@ -316,8 +319,9 @@ def _moved(grid: Grid, num_nodes: tuple[int, ...]) -> Axes:
     )
 
 
-def _around(centre: float, reach: float, num_nodes: int) -> Array:
-    return np.linspace(centre - reach, centre + reach, num_nodes)
+def _around(centre: float, reach: float, num_nodes: int, widest_cell: float = np.inf) -> Array:
+    """`num_nodes` nodes, more where they would lie further apart than `widest_cell`."""
+    return np.linspace(centre - reach, centre + reach, max(num_nodes, int(np.ceil(2.0 * reach / widest_cell)) + 1))
 
 
 def _narrow(nodes: Array, marginal: Array, num_nodes: int) -> Array:

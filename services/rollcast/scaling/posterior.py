@@ -18,8 +18,6 @@ from rollcast.scaling.verdict import judge, judge_break, judge_fall, judge_trunc
 
 OUTLIER = 4.0
 """Standardised residual beyond which a point loses weight."""
-
-
 LEAST_ROBUST = 8
 """Fewer points than these cannot tell an outlier from the curve."""
 FIXED = 1e-4
@@ -31,7 +29,8 @@ class FitOptions:
     """How to fit one curve."""
 
     initial: Literal["measured", "fitted"] | float = "measured"
-    """R_0: the evaluation at compute 0 within the prior's slack (fitted where there is none), free, or fixed."""
+    """R_0: the evaluation at compute 0 is a point like the others, unless a first phase frees it (fitted where there is
+    none); free; or fixed."""
     exclude_before: float | Literal["auto"] = "auto"
     """Device-hours before which points are left out (0: none); auto finds an early phase that the law does not fit."""
     robust: bool = True

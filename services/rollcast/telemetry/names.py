@@ -63,7 +63,7 @@ GROUPS = Metric(
 )
 GROUPS_BY_DECILE = Metric(
     "rollcast_groups_by_length_total",
-    "Groups by outcome and decile of the prompt's expected length",
+    "Groups by outcome and decile of the prompt's length",
     "counter",
     ("outcome", "decile"),
 )
@@ -117,11 +117,16 @@ EVAL_COMPUTE = Metric(
 EVAL_TRAINED_TOKENS = Metric(
     "rollcast_eval_trained_tokens", "Tokens trained on when the evaluation was asked for", "gauge", _EVAL
 )
+EVAL_LOST = Metric("rollcast_eval_lost_total", "Evaluations that ended without a single verdict", "counter")
 EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", "gauge", _EVAL)
 
 # Queue and weights
 QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")
 QUEUE_BYTES = Metric("rollcast_queue_bytes", "Bytes of finished groups on the queue", "gauge")
+UNREADABLE = Metric("rollcast_unreadable_total", "Entries on the queue that nobody could decode", "counter")
+UNKNOWN_FIELDS = Metric(
+    "rollcast_unknown_fields_total", "Protobuf fields of a newer program that were skipped", "counter"
+)
 REDIS_AWAY = Metric("rollcast_redis_away_seconds_total", "Time without Redis", "counter")
 WEIGHT_SYNC_SECONDS = Metric(
     "rollcast_weight_sync_seconds",

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from pydantic import SecretStr
 
+from rollcast.config.services import Http
 from rollcast.connections.http import client
 
 MAX_BYTES = 32 << 20
@@ -63,11 +65,11 @@ def parse_page(text: str) -> list[Sample]:
 
 
 class MetricsPage:
-    """A service's /metrics."""
+    """A service's /metrics, read with the token and the certificate authority of `settings`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, settings: Http) -> None:
         self.url = url
-        self._client = client(timeout_seconds=TIMEOUT_SECONDS)
+        self._client = client(timeout_seconds=TIMEOUT_SECONDS, token=settings.token, tls=settings.tls)
 
     def read(self) -> list[Sample]:
         """Scrape once."""
@@ -80,7 +82,7 @@ class MetricsPage:
 class Prometheus:
     """The query API of a Prometheus server."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(self, url: str, token: SecretStr | None = None) -> None:
         self._url = url.rstrip("/")
         self._client = client(timeout_seconds=TIMEOUT_SECONDS, token=token)
 

@@ -47,7 +47,9 @@ def save_checkpoint(
     """
     target, partial = folder / str(version), folder / f"{PARTIAL}{version}"
     is_writer = learner.ranks.rank == 0
-    if target.exists():
+    text = json.dumps({"updates": learner.updates, "world_size": learner.ranks.world_size, "controller": controller})
+    if target.exists():  # the weights are the same; what the controller knows may have moved on
+        _at_rank_0(learner, folder, lambda: _replace_controller(target, text))
         return target
     state = _state(learner)
     num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
@@ -64,7 +66,6 @@ def save_checkpoint(
         if is_writer:
             shutil.rmtree(partial, ignore_errors=True)
         raise _disk_error(folder, problem.errno or 0)
-    text = json.dumps({"updates": learner.updates, "world_size": learner.ranks.world_size, "controller": controller})
     _at_rank_0(learner, folder, lambda: _complete(partial, target, text))
     if is_writer:
         for path in _checkpoints(folder)[:-keep]:
@@ -181,6 +182,16 @@ def _complete(partial: Path, target: Path, text: str) -> None:
     except OSError:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def _replace_controller(target: Path, text: str) -> None:
+    """Write the controller's state anew, atomically."""
+    fresh = target / f"{CONTROLLER}.tmp"
+    with fresh.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(target / CONTROLLER)
 
 
 def _at_rank_0(learner: Learner, folder: Path, action: Callable[[], None]) -> None:

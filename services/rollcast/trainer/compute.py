@@ -17,6 +17,8 @@ from pathlib import Path
 GENERATOR, TRAINER = "generator", "trainer"
 ROLES = (GENERATOR, TRAINER)
 SECONDS_PER_HOUR = 3_600.0
+RESTART_SECONDS = 900.0
+"""A longer absence is taken for a run that was stopped as a whole, generators included."""
 
 
 @dataclass(slots=True)
@@ -34,14 +36,17 @@ class ComputeLedger:
     _devices: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
     _last: float = 0.0
 
-    def start(self, trainer_devices: int, state: dict[str, float] | None) -> None:
-        """Take up what was spent before; generators that stayed up while the trainer was away are counted as spent."""
-        now = self.wall_clock()
+    def start(self, trainer_devices: int, state: dict[str, float] | None, since: float | None = None) -> None:
+        """Take up what was spent before; generators that stayed up while the trainer was away are counted as spent.
+
+        `since`: when the trainer's devices were allocated, unix seconds; None = now.
+        """
+        now = self.wall_clock() if since is None else since
         if self.path.exists():
             earlier = json.loads(self.path.read_text())
             self.spent = {role: float(earlier["spent"][role]) for role in ROLES}
             away = max(0.0, now - float(earlier["at"]))
-            if earlier.get("stopped") is not True:
+            if earlier.get("stopped") is not True and away <= RESTART_SECONDS:
                 self.spent[GENERATOR] += away * int(earlier["devices"][GENERATOR]) / SECONDS_PER_HOUR
         if state is not None:
             self.state = {role: float(state[role]) for role in ROLES}

@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
+import psutil
+
 from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.schedule import Batch, State, Wait, make_schedule
@@ -31,7 +33,7 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.assembly import assemble
 from rollcast.trainer.batch import defect
 from rollcast.trainer.compute import ComputeLedger
-from rollcast.trainer.evaluation import Evaluation, Evaluator
+from rollcast.trainer.evaluation import Closed, Evaluator
 from rollcast.trainer.group import LearnerGroup
 from rollcast.trainer.history import SurvivingHistory
 from rollcast.trainer.intake import Intake
@@ -89,7 +91,9 @@ class Controller:
         """`progress`: of the checkpoint that `learners` were restored from; None starts a new run."""
         self._config = config
         self._learners = learners
-        self._num_devices = ranks.world_size
+        self._num_devices = ranks.num_devices
+        self._allocated_since = psutil.Process().create_time()
+        self._turned_at = time.monotonic()
         self._queue = queue
         self._books = books
         self._exporter = exporter
@@ -105,7 +109,8 @@ class Controller:
             before = SurvivingHistory(earlier, self._progress.incarnation)
             self._history = before.continued_by(incarnation, self._progress.step)
         self._steps_since_start = 0
-        self._to_acknowledge: list[str] = []
+        self._is_out_of_prompts = False
+        self._is_serving = False
         self._curriculum = Curriculum(books.train.ids, seed=config.seed, remove_at=recipe.no_positive_resampling)
         if self._progress.curriculum is not None:
             self._curriculum.restore(self._progress.curriculum)
@@ -128,7 +133,6 @@ class Controller:
             exporter,
             make_task=lambda sequence, prompt_id: self._maker.train(sequence, books.train[prompt_id]),
             count_outcome=self._reporter.count_group,
-            count_dispatched=self._reporter.count_dispatched,
             find_defect=lambda group: defect(group, vocab_size=learners.vocab_size, max_length=config.model.max_length),
         )
         self._publisher = Publisher(
@@ -166,9 +170,10 @@ class Controller:
     def start(self) -> int:
         """Serve generators and publish the current weights; returns the gRPC port."""
         port = self._publisher.start()
-        self._compute.start(self._num_devices, self._progress.compute_state)
+        self._is_serving = True
+        self._compute.start(self._num_devices, self._progress.compute_state, since=self._allocated_since)
         self._publish()
-        self._reporter.started(self._history, self._schedule.lag)
+        self._reporter.started(self._history, self._progress.step, self._schedule.lag)
         log.info("trainer ready", version=str(self.version), rpc_port=port)
         return port
 
@@ -180,7 +185,6 @@ class Controller:
 
     def run(self) -> Ending:
         """Train until the budget ends or a stop is requested. Redis being away is waited for."""
-        self._ask_evaluation_if_due()
         while not self._stop_requested():
             try:
                 if self._budget_reached():
@@ -191,16 +195,18 @@ class Controller:
         return self._interrupted()
 
     def _turn(self) -> None:
-        self._acknowledge()
+        self._turned_at = time.monotonic()
         self._intake.collect(0.0)
         self._serve()
+        self._ask_evaluation_if_due()
         state = self._state()
-        if unusable := self._schedule.unusable(state):
-            self._intake.give_up(unusable)
+        while unusable := self._schedule.unusable(state):
+            self._dispatch_prompts(self._intake.give_up(unusable))
             state = self._state()
         self._dispatch(self._schedule.dispatch(state))
         match self._schedule.next_batch(state):
             case Wait(reason=reason):
+                self._is_out_of_prompts = self._no_prompt_left() and all(group.ready for group in state.groups)
                 self._wait(str(reason))
             case Batch(sequences=sequences):
                 self._step(sequences)
@@ -217,13 +223,23 @@ class Controller:
             enough=self._pacing.enough(),
         )
 
+    def _no_prompt_left(self) -> bool:
+        return self._curriculum.num_removed == len(self._books.train)
+
+    @property
+    def turned_at(self) -> float:
+        """When the loop last came round (monotonic): what /healthz looks at."""
+        return self._turned_at
+
     def _serve(self) -> None:
         """What has to go on whether or not a step can be made."""
         members = self._publisher.members()
+        if not any(member.joined for member in members):
+            self._reporter.no_generator()
         self._tick_compute(members)
         self._pacing.observe_rates(member.decode_tokens_per_second for member in members)
-        for evaluation in self._evaluator.close_finished():
-            self._close_evaluation(evaluation)
+        for closed in self._evaluator.close_finished(generators=any(member.joined for member in members)):
+            self._close_evaluation(closed)
         overdue = self._pacing.overdue(self._intake.snapshot.claims, time.time())
         if overdue:
             log.warning("groups took longer than any working generator needs", tasks=overdue)
@@ -239,12 +255,13 @@ class Controller:
         self._count_redone(self._queue.sweep(silent).redone)
 
     def _tick_compute(self, members: Sequence[Member]) -> None:
-        self._compute.tick(sum(member.joined for member in members) * self._config.generator.tensor_parallel)
+        """Every generator that has announced itself is allocated, whether or not it has joined."""
+        self._compute.tick(len(members) * self._config.generator.tensor_parallel)
 
     def _wait(self, reason: str) -> None:
-        started = time.monotonic()
+        started, away = time.monotonic(), self._queue.away_seconds
         self._intake.collect(POLL_SECONDS)
-        seconds = time.monotonic() - started
+        seconds = max(0.0, time.monotonic() - started - (self._queue.away_seconds - away))
         if reason == "straggler":
             self._straggler_seconds += seconds
         self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": reason})
@@ -255,22 +272,28 @@ class Controller:
         time.sleep(AWAY_RETRY_SECONDS)
 
     def _dispatch(self, count: int) -> None:
-        if count and self._queue.depth().num_bytes > self._config.redis.max_bytes:
+        """Draw and dispatch up to `count` prompts; one batch always may, however full the queue is."""
+        unread, limit = self._intake.unread_bytes(), self._config.redis.max_bytes
+        if count and unread > limit and len(self._ledger.outstanding) >= self._config.recipe.prompts_per_step:
+            self._reporter.back_pressure(unread, limit)
             return
-        tasks: list[PromptTask] = []
-        for _ in range(count):
-            prompt_id = self._curriculum.draw()
-            if prompt_id is None:
-                break
-            sequence = self._ledger.dispatch(prompt_id)
-            tasks.append(self._maker.train(sequence, self._books.train[prompt_id]))
-        self._send(tasks)
-        self._reporter.count_dispatched(tasks)
+        drawn = (self._curriculum.draw() for _ in range(count))
+        self._dispatch_prompts([prompt_id for prompt_id in drawn if prompt_id is not None])
 
-    def _send(self, tasks: list[PromptTask]) -> None:
+    def _dispatch_prompts(self, prompt_ids: Sequence[str]) -> None:
+        tasks = [
+            self._maker.train(self._ledger.dispatch(prompt_id), self._books.train[prompt_id])
+            for prompt_id in prompt_ids
+        ]
+        self._reporter.count_dispatched(tasks)
+        self._send(tasks)
+
+    def _send(self, tasks: Sequence[PromptTask]) -> None:
+        """What an outage keeps from being sent is missing at the next reconciliation, and sent then."""
         if tasks:
-            self._queue.set_state(NEXT_SEQUENCE, str(self._ledger.next_sequence).encode())
-            self._queue.dispatch(tasks)
+            with suppress(QueueAway):
+                self._queue.set_state(NEXT_SEQUENCE, str(self._ledger.next_sequence).encode())
+                self._queue.dispatch(tasks)
 
     def _step(self, sequences: tuple[int, ...]) -> None:
         """One batch: t becomes t + 1, unless every group is filtered."""
@@ -297,7 +320,6 @@ class Controller:
         self._pacing.step_made(now - self._last_step_at - self._straggler_seconds, groups)
         self._last_step_at, self._straggler_seconds = now, 0.0
         self._reporter.step(self._progress, stats, self._pacing.longest_ratio())
-        self._ask_evaluation_if_due()
         if self._progress.step % self._config.trainer.checkpoint_every_steps == 0:
             self._checkpoint()
 
@@ -324,13 +346,7 @@ class Controller:
             if all(self._in_checkpoint(version) for version in group.versions):
                 self._ledger.held[group.sequence] = stream_ids[group.sequence]
             else:
-                self._to_acknowledge.append(stream_ids[group.sequence])
-        self._acknowledge()
-
-    def _acknowledge(self) -> None:
-        """Take what is done off the queue; what Redis did not hear is said again at the next turn."""
-        self._queue.settle(self._to_acknowledge)
-        self._to_acknowledge.clear()
+                self._intake.done_with([stream_ids[group.sequence]])
 
     def _in_checkpoint(self, version: PolicyVersion) -> bool:
         """Whether the newest checkpoint's weights descend from `version`."""
@@ -385,9 +401,13 @@ class Controller:
         )
         self._send(tasks)
 
-    def _close_evaluation(self, evaluation: Evaluation) -> None:
-        self._progress.evaluated_step = max(self._progress.evaluated_step, evaluation.step)
-        self._reporter.evaluation(evaluation)
+    def _close_evaluation(self, closed: Closed) -> None:
+        self._progress.evaluated_step = max(self._progress.evaluated_step, closed.step)
+        if closed.evaluation is None:
+            self._reporter.evaluation_lost(closed.step)
+        else:
+            self._reporter.evaluation(closed.evaluation)
+        self._queue.retire(closed.unanswered)
 
     # Checkpoint and end
 
@@ -403,9 +423,8 @@ class Controller:
         self._checkpoint_version = self.version
         self._reporter.checkpoint(self.version, time.monotonic() - started)
         self._compute.save()
-        self._to_acknowledge.extend(self._ledger.held.values())
+        self._intake.done_with(self._ledger.held.values())
         self._ledger.held.clear()
-        self._acknowledge()
 
     def _budget_reached(self) -> bool:
         budget = self._config.budget
@@ -413,34 +432,36 @@ class Controller:
             return True
         if budget.device_hours is not None and self._compute.total_state >= budget.device_hours:
             return True
-        return self._curriculum.num_removed == len(self._books.train) and not self._ledger.outstanding
+        return self._is_out_of_prompts
 
     def _finish(self) -> Ending:
         """Evaluate the final weights, write them down, export them."""
         log.info("budget reached", step=self._progress.step, device_hours=round(self._compute.total_state, 4))
         self._publisher.wait_acknowledged(self._progress.step, FINAL_ACKNOWLEDGE_SECONDS)
+        self._queue.retire(list(self._ledger.outstanding))  # nobody will use them: the evaluation gets every slot
         if self._progress.evaluated_step < self._progress.step and self._evaluator.asked_step < self._progress.step:
             self._ask_evaluation()
         while self._evaluator.pending and not self._stop_requested():
+            self._turned_at = time.monotonic()
             self._intake.collect(POLL_SECONDS)
-            self._intake.reconcile()
+            self._intake.acknowledge()
             self._serve()
         self._checkpoint()
+        self._intake.acknowledge()
         if self._stop_requested():
-            return self._stopped(Ending.INTERRUPTED)
+            return Ending.INTERRUPTED
         self._learners.export(self._config.run_folder / "model")
-        return self._stopped(Ending.FINISHED)
+        self._compute.save(stopped=True)
+        return Ending.FINISHED
 
     def _interrupted(self) -> Ending:
         with suppress(QueueAway):
             self._checkpoint()
-        return self._stopped(Ending.INTERRUPTED)
-
-    def _stopped(self, ending: Ending) -> Ending:
-        self._compute.save(stopped=True)
-        return ending
+            self._intake.acknowledge()
+        return Ending.INTERRUPTED
 
     def close(self) -> None:
         """Let go of generators and Redis."""
-        self._publisher.stop(deadline_seconds=10.0)
+        if self._is_serving:
+            self._publisher.stop(deadline_seconds=10.0)
         self._queue.close()

@@ -2,7 +2,8 @@
 
     due(step) -> ask: one task per held-out prompt --> generators, preferred --> add(group) ... -> close -> Evaluation
 
-An evaluation is closed when every group came back, or at its deadline with what came. Several may be open at once.
+An evaluation is closed when every group came back, or at its deadline with what came; the time without any generator
+does not count. Several may be open at once.
 """
 
 from __future__ import annotations
@@ -58,8 +59,20 @@ class OpenEvaluation:
     trained_tokens: int
     tasks: dict[int, PromptTask]
     """By sequence: every prompt asked and not dead-lettered."""
-    deadline: float
+    seconds_left: float
+    """With a generator at work."""
     groups: dict[int, RolloutGroup] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """An evaluation that is over."""
+
+    step: int
+    evaluation: Evaluation | None
+    """None where not one completion with a verdict came back."""
+    unanswered: list[int]
+    """Tasks that nobody waits for any more."""
 
 
 class Evaluator:
@@ -73,6 +86,7 @@ class Evaluator:
         self._deadline_seconds = deadline_seconds
         self._clock = clock
         self._open: list[OpenEvaluation] = []
+        self._looked_at = clock()
         self.asked_step = -1
         """Step of the newest evaluation asked for; -1 = none yet."""
 
@@ -93,11 +107,15 @@ class Evaluator:
         self, *, step: int, incarnation: int, compute: float, trained_tokens: int, tasks: Sequence[PromptTask]
     ) -> None:
         """Open an evaluation whose tasks are about to be dispatched."""
-        deadline = self._clock() + self._deadline_seconds
         self.asked_step = step
         self._open.append(
             OpenEvaluation(
-                step, incarnation, compute, trained_tokens, {task.sequence: task for task in tasks}, deadline
+                step,
+                incarnation,
+                compute,
+                trained_tokens,
+                {task.sequence: task for task in tasks},
+                self._deadline_seconds,
             )
         )
 
@@ -116,12 +134,20 @@ class Evaluator:
                 if sequence not in item.groups:
                     item.tasks.pop(sequence, None)
 
-    def close_finished(self) -> list[Evaluation]:
-        """Return the evaluations that are complete or out of time, oldest first. One without any answer is dropped."""
+    def close_finished(self, *, generators: bool) -> list[Closed]:
+        """Close the evaluations that are complete or out of time, oldest first.
+
+        `generators`: whether any is at work; the time since the last call counts only then.
+        """
         now = self._clock()
-        closing = [item for item in self._open if len(item.groups) == len(item.tasks) or now > item.deadline]
+        elapsed, self._looked_at = now - self._looked_at, now
+        for item in self._open:
+            item.seconds_left -= elapsed if generators else 0.0
+        closing = [item for item in self._open if len(item.groups) == len(item.tasks) or item.seconds_left < 0]
         self._open = [item for item in self._open if item not in closing]
-        return [summary for item in closing if (summary := self._summarise(item)) is not None]
+        return [
+            Closed(item.step, self._summarise(item), sorted(item.tasks.keys() - item.groups.keys())) for item in closing
+        ]
 
     def _summarise(self, item: OpenEvaluation) -> Evaluation | None:
         groups = list(item.groups.values())

@@ -10,7 +10,7 @@ reconcile (before every decision): one snapshot of wire 1 --> dead ones return t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from rollcast.recipe.staleness import Group
 from rollcast.rollouts.base import Delivery, Outstanding, TrainerQueue
@@ -38,7 +38,6 @@ class Intake:
         exporter: Exporter,
         make_task: Callable[[int, str], PromptTask],
         count_outcome: Callable[[str, int, str], None],
-        count_dispatched: Callable[[Sequence[PromptTask]], None],
         find_defect: Callable[[RolloutGroup], str | None],
     ) -> None:
         """`make_task(sequence, prompt id)` makes a task anew; `count_outcome(outcome, sequence, prompt id)`
@@ -51,8 +50,9 @@ class Intake:
         self._exporter = exporter
         self._make_task = make_task
         self._count = count_outcome
-        self._count_dispatched = count_dispatched
         self._find_defect = find_defect
+        self._done: list[str] = []
+        """Stream ids to be acknowledged."""
         self.ready: dict[int, Delivery] = {}
         """Groups that can go into a batch, by task sequence."""
         self.snapshot = Outstanding()
@@ -71,41 +71,56 @@ class Intake:
         return count
 
     def _sort(self, delivery: Delivery) -> None:
+        """Without a word to Redis."""
         group = delivery.group
         tokens = group.num_tokens
         self.generated_tokens[group.purpose] += tokens
         self._exporter.add(names.TOKENS, tokens, role="generator")
         if group.purpose is Purpose.EVAL:
             self._evaluator.add(group)
-            self._queue.settle([delivery.stream_id])
-        elif group.sequence in self._ledger.held:
-            if delivery.stream_id != self._ledger.held[group.sequence]:
-                self._discard(delivery, "duplicate")
+            self._done.append(delivery.stream_id)
+        elif self._ledger.held.get(group.sequence) == delivery.stream_id:
+            return
         elif group.sequence not in self._ledger.outstanding or group.sequence in self.ready:
             self._discard(delivery, "duplicate")
         elif not self._history.all_survive(group.versions):
             self._discard(delivery, "lost_version")
-            self.dispatch_again([group.sequence], "lost_version")
         elif defect := self._find_defect(group):
             log.error("unusable group", task=group.sequence, generator=group.generator, defect=defect)
-            self._queue.settle([delivery.stream_id])
+            self._done.append(delivery.stream_id)
             self._count("dead", group.sequence, self._ledger.settle(group.sequence))
         else:
             self.ready[group.sequence] = delivery
 
     def _discard(self, delivery: Delivery, outcome: str) -> None:
-        self._queue.settle([delivery.stream_id])
+        self._done.append(delivery.stream_id)
         self._exporter.add(names.GROUPS, outcome=outcome)
+
+    def done_with(self, stream_ids: Iterable[str]) -> None:
+        """These groups are settled: off the queue at the next acknowledgement."""
+        self._done.extend(stream_ids)
+
+    def acknowledge(self) -> None:
+        """Take what is done off the queue."""
+        self._queue.settle(self._done)
+        self._done.clear()
+
+    def unread_bytes(self) -> int:
+        """Bytes of finished training groups that were not read yet."""
+        known = self.ready.keys() | self._ledger.held.keys()
+        finished = self.snapshot.finished.items()
+        return sum(item.num_bytes for sequence, item in finished if sequence not in known)
 
     def reconcile(self) -> None:
         """Hold the ledger against wire 1: dead tasks return their credit, missing ones are dispatched again."""
+        self.acknowledge()
         self.snapshot = self._queue.outstanding()
         if self.snapshot.dead:
             self._bury(self.snapshot)
         missing = self._ledger.missing([*self.snapshot.sequences, *self.ready])
         if missing:
-            log.warning("tasks were missing from Redis and are dispatched again", tasks=len(missing))
-            self.dispatch_again(missing, "missing")
+            log.warning("tasks without an answer that could be used are dispatched again", tasks=len(missing))
+            self._dispatch_again(missing)
         unanswered = self._evaluator.unanswered()
         if lost := unanswered.keys() - self.snapshot.sequences:
             log.warning("evaluation tasks were missing from Redis and are asked again", tasks=len(lost))
@@ -120,13 +135,11 @@ class Intake:
                 self._count("dead", sequence, self._ledger.settle(sequence))
         self._queue.retire(list(snapshot.dead))
 
-    def dispatch_again(self, sequences: Iterable[int], why: str) -> None:
-        """Tasks of the ledger that lost their answers start again, under the same sequence."""
+    def _dispatch_again(self, sequences: Iterable[int]) -> None:
+        """Tasks of the ledger that are nowhere start again, under the same sequence."""
         tasks = [self._make_task(sequence, self._ledger.outstanding[sequence]) for sequence in sequences]
-        self._queue.dispatch(tasks)
-        for task in tasks:
-            self._count("redone", task.sequence, task.prompt_id)
-        log.info("dispatched again", tasks=len(tasks), why=why)
+        for sequence in self._queue.dispatch(tasks):
+            self._count("redone", sequence, self._ledger.outstanding[sequence])
 
     def groups(self) -> tuple[Group, ...]:
         """Every dispatched and unsettled training group, as the schedule sees it."""
@@ -146,17 +159,14 @@ class Intake:
         """The ready groups of a batch, in order. They stay outstanding until they are settled."""
         return [self.ready.pop(sequence) for sequence in sequences]
 
-    def give_up(self, sequences: Iterable[int]) -> None:
-        """Take groups out of the running that can no longer be used in time; their prompts are dispatched as new."""
+    def give_up(self, sequences: Iterable[int]) -> list[str]:
+        """Take groups that can no longer be used in time out of the running; returns their prompts."""
         given_up = list(sequences)
+        self._queue.retire(given_up)
+        prompts = []
         for sequence in given_up:
             if delivery := self.ready.pop(sequence, None):
-                self._queue.settle([delivery.stream_id])
-        self._queue.retire(given_up)
-        tasks = []
-        for sequence in given_up:
-            prompt_id = self._ledger.settle(sequence)
-            self._count("stale", sequence, prompt_id)
-            tasks.append(self._make_task(self._ledger.dispatch(prompt_id), prompt_id))
-        self._queue.dispatch(tasks)
-        self._count_dispatched(tasks)
+                self._done.append(delivery.stream_id)
+            prompts.append(self._ledger.settle(sequence))
+            self._count("stale", sequence, prompts[-1])
+        return prompts

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from rollcast.recipe.staleness import enough_groups, longest_group_ratio
+from rollcast.recipe.staleness import drop_deadline_seconds, enough_groups, longest_group_ratio
 from rollcast.rollouts.records import Claim, RolloutGroup
 
 WINDOW = 16
@@ -47,14 +47,13 @@ class Pacing:
         return enough_groups(self._lifetimes(), lag=self._lag, groups_per_step=self._groups_per_step)
 
     def observe_rates(self, tokens_per_second: Iterable[float]) -> None:
-        """Decode rates of one rollout, as the generators report them; 0 = unknown."""
-        for rate in tokens_per_second:
-            if rate > 0 and (self._slowest_rate is None or rate < self._slowest_rate):
-                self._slowest_rate = rate
+        """Decode rates of one rollout, as the present generators report them; 0 = unknown."""
+        self._slowest_rate = min((rate for rate in tokens_per_second if rate > 0), default=None)
 
     def overdue(self, claims: Mapping[int, Claim], now: float) -> list[int]:
         """Tasks that no working generator takes so long for: 3 x (token budget / slowest rate), at least a minute."""
         if self._slowest_rate is None:
             return []
-        allowed = max(LEAST_OVERDUE_SECONDS, self._drop_after_budgets * self._token_budget / self._slowest_rate)
+        deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets)
+        allowed = max(LEAST_OVERDUE_SECONDS, deadline)
         return [sequence for sequence, claim in claims.items() if now - claim.claimed_at > allowed]

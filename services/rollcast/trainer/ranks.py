@@ -25,6 +25,11 @@ class Ranks:
     store: Store
     """Key-value store on CPU that all ranks reach; it has its own connection, apart from the collectives'."""
 
+    @property
+    def num_devices(self) -> int:
+        """What the ranks hold together: GPUs, or CPU cores without."""
+        return self.world_size * (1 if self.device.type == "cuda" else torch.get_num_threads())
+
     def leave(self) -> None:
         """Give up the process group; no collective may follow."""
         dist.destroy_process_group()

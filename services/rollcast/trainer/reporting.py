@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
@@ -24,6 +25,7 @@ from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.names import Metric
 from rollcast.trainer.compute import ComputeLedger
 from rollcast.trainer.evaluation import Evaluation
 from rollcast.trainer.history import SurvivingHistory
@@ -53,18 +55,22 @@ class Reporter:
         self._curriculum = curriculum
         self._series = EvaluationSeries(exporter)
         self._exported_spent: dict[str, float] = {}
-        self._refused = 0
+        self._raised: dict[tuple[str, ...], int] = {}
         self._away = 0.0
         self._served_at = 0.0
         self._warned_at: dict[str, float] = {}
         self._staleness: dict[int, int] = {}
         self._batch: dict[str, float] = {}
 
-    def started(self, history: SurvivingHistory, lag: int) -> None:
+    def started(self, history: SurvivingHistory, step: int, lag: int) -> None:
         set_gauge = self._exporter.set
         set_gauge(names.INCARNATION, history.incarnation)
+        set_gauge(names.TRAINER_STEP, step)
         if history.earlier:
             self.mark("resumed", version="{}.{}".format(*history.earlier[-1]), incarnation=history.incarnation)
+        elif history.incarnation > 1:  # the one before died without a checkpoint: nothing of it survives
+            self.mark("resumed", version=None, incarnation=history.incarnation)
+            set_gauge(names.INCARNATION_START, 0, incarnation=str(history.incarnation))
         set_gauge(names.MAX_STALENESS, lag)
         for number, (_, last) in zip(
             [number for number, _ in history.earlier[1:]] + [history.incarnation], history.earlier, strict=False
@@ -160,6 +166,19 @@ class Reporter:
         self._exporter.add(names.UPDATES_SKIPPED)
         log.error("the gradient is not finite; this batch makes no update")
 
+    def no_generator(self) -> None:
+        """Training waits; the gauge of generators tells the alert."""
+        if self._may_warn("generators"):
+            log.warning("no generator has joined; training waits for one")
+
+    def evaluation_lost(self, step: int) -> None:
+        self._exporter.add(names.EVAL_LOST)
+        log.error("an evaluation ended without a single verdict; the curve has no point there", step=step)
+
+    def back_pressure(self, unread_bytes: int, limit: int) -> None:
+        if self._may_warn("back-pressure"):
+            log.warning("redis.max_bytes holds dispatch back", unread_bytes=unread_bytes, max_bytes=limit)
+
     def evaluation(self, evaluation: Evaluation) -> None:
         self._series.show(evaluation)
         append_line(self._config.run_folder / "evaluations.jsonl", evaluation.as_json())
@@ -183,25 +202,44 @@ class Reporter:
             return
         self._served_at = now
         export_compute(self._exporter, compute, self._exported_spent)
-        compute.save()
+        try:
+            compute.save()
+        except OSError as error:
+            raise cannot_write(compute.path, error) from error
         self._exporter.set(names.GROUPS_OUTSTANDING, len(ledger.outstanding))
         depth = queue.depth()
         self._exporter.set(names.QUEUE_GROUPS, depth.groups)
         self._exporter.set(names.QUEUE_BYTES, depth.num_bytes)
-        refused = queue.refused()
-        self._exporter.add(names.GROUPS, max(0, refused - self._refused), outcome="refused")
-        self._refused = max(refused, self._refused)
-        away = queue.away_seconds
-        self._exporter.add(names.REDIS_AWAY, away - self._away)
-        self._exporter.add(names.TRAINER_WAIT, away - self._away, **{"for": "redis"})
-        self._away = away
+        self._raise_to(names.GROUPS, queue.refused(), outcome="refused")
+        away = max(0.0, queue.away_seconds - self._away)
+        self._away += away
+        self._exporter.add(names.REDIS_AWAY, away)
+        self._exporter.add(names.TRAINER_WAIT, away, **{"for": "redis"})
+        self._raise_to(names.UNREADABLE, queue.unreadable())
+        self._raise_to(names.UNKNOWN_FIELDS, queue.unknown_fields)
         tokens = intake.generated_tokens
         total = sum(tokens.values())
         if total:
             self._exporter.set(names.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total)
 
+    def _raise_to(self, metric: Metric, total: int, **labels: str) -> None:
+        """Bring a counter up to a total that is counted elsewhere."""
+        key = (metric.name, *labels.values())
+        self._exporter.add(metric, max(0, total - self._raised.get(key, 0)), **labels)
+        self._raised[key] = max(total, self._raised.get(key, 0))
+
 
 def append_line(path: Path, record: dict[str, Any]) -> None:
-    """Append one JSON line."""
-    with path.open("a") as file:
-        file.write(json.dumps(record) + "\n")
+    """Append one JSON line. Raises UserError where the disk refuses it."""
+    try:
+        with path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: OSError) -> UserError:
+    return UserError(
+        f"folder: {path} cannot be written ({error.strerror}); free space or mend the permissions, then go on with "
+        "--resume"
+    )

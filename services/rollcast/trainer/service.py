@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
+from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from rollcast.tasks.prompts import load
 from rollcast.tasks.tokens import Tokenizer, load_tokenizer
@@ -22,6 +26,7 @@ from rollcast.trainer.progress import Progress
 from rollcast.trainer.prompt_book import PromptBook
 from rollcast.trainer.ranks import Ranks, join_ranks
 
+HUNG_TIMEOUTS = 2.0
 EXIT_INTERRUPTED = 143
 """SIGTERM was obeyed and a checkpoint written: whoever supervises may start again with --resume."""
 log = get_logger()
@@ -53,31 +58,48 @@ def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: StopSig
     tokenizer = load_tokenizer(config.model)
     exporter = Exporter(config.run)
     books = _read_books(config, tokenizer, exporter)
-    ready = {"reason": "starting"}
-    listener = listen(config.http_bind, config.trainer.http_port, setting="trainer.http_port")
-    http = HttpServer(service_routes(exporter.render, lambda: (ready["reason"] == "ok", ready["reason"])), listener)
+    state = LoopState(patience_seconds=HUNG_TIMEOUTS * config.trainer.collective_timeout_seconds)
+    listener = listen(config.http.bind, config.trainer.http_port, setting="trainer.http_port")
+    routes = service_routes(exporter.render, state.ready, state.alive)
+    http = HttpServer(routes, listener, config.http)
     http.start()
     publish_port(folder, "trainer", http.port)
-    controller = Controller(
-        config,
-        learners=learners,
-        ranks=ranks,
-        queue=RedisTrainerQueue(config.redis, config.run),
-        books=books,
-        encode=lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"]),
-        exporter=exporter,
-        progress=progress,
-        stop_requested=stop,
+    controller = _when_redis_is_there(
+        lambda: Controller(
+            config,
+            learners=learners,
+            ranks=ranks,
+            queue=RedisTrainerQueue(config.redis, config.run),
+            books=books,
+            encode=lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"]),
+            exporter=exporter,
+            progress=progress,
+            stop_requested=stop,
+        ),
+        stop,
     )
+    if controller is None:
+        http.stop()
+        return EXIT_INTERRUPTED
     try:
         publish_port(folder, "rpc", controller.start())
-        ready["reason"] = "ok"
+        state.controller = controller
         ending = controller.run()
     finally:
         controller.close()
         http.stop()
     log.info("trainer ended", ending=str(ending))
     return 0 if ending is Ending.FINISHED else EXIT_INTERRUPTED
+
+
+def _when_redis_is_there(make: Callable[[], Controller], stop: StopSignal) -> Controller | None:
+    """Wait for Redis for as long as nobody asks to stop; None = somebody did."""
+    while not stop():
+        try:
+            return make()
+        except QueueAway as error:
+            log.warning("Redis cannot be reached; the trainer waits for it", error=str(error))
+    return None
 
 
 def _restore(config: RunConfig, learners: LearnerGroup, *, resume: bool) -> Progress | None:
@@ -101,6 +123,24 @@ def _read_books(config: RunConfig, tokenizer: Tokenizer, exporter: Exporter) -> 
         train=PromptBook(split.train, tokenizer, max_prompt_tokens=longest),
         held_out=PromptBook(split.held_out, tokenizer, max_prompt_tokens=longest),
     )
+
+
+@dataclass(slots=True)
+class LoopState:
+    """What /readyz and /healthz say of the main loop."""
+
+    patience_seconds: float
+    controller: Controller | None = None
+
+    def ready(self) -> tuple[bool, str]:
+        return (False, "starting") if self.controller is None else (True, "ok")
+
+    def alive(self) -> tuple[bool, str]:
+        """An update may take as long as its collectives may; a loop that stood still for longer hangs."""
+        if self.controller is None:
+            return True, "starting"
+        stood = time.monotonic() - self.controller.turned_at
+        return (False, f"the loop stands still for {stood:.0f} s") if stood > self.patience_seconds else (True, "ok")
 
 
 class StopSignal:

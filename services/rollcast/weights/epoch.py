@@ -16,7 +16,7 @@ import torch
 
 from rollcast.weights.group_worker import GroupWorker
 from rollcast.weights.manifest import Manifest, manifest_to_proto
-from rollcast.weights.process_group import GroupAddress, backend_for
+from rollcast.weights.process_group import GroupAddress, RendezvousStore, backend_for
 from rollcast.weights.roster import Seat
 from rollcast.weights.snapshot import Snapshot
 from rollcast.wire import weights_pb2
@@ -32,10 +32,10 @@ class Epoch:
         *,
         device: torch.device,
         host: str,
-        port: int,
+        store: RendezvousStore,
         timeout_seconds: float,
     ) -> None:
-        """Ask every seat to join. host: as generators reach the store that listens on `port`."""
+        """Ask every seat to join. host: as generators reach `store`."""
         self.number = number
         self.seats = tuple(seats)
         world_size = 1 + sum(seat.num_workers for seat in seats)
@@ -47,7 +47,8 @@ class Epoch:
                 epoch=number,
                 backend=backend,
                 store_host=host,
-                store_port=port,
+                store_port=store.port,
+                store_prefix=store.prefix,
                 rank=rank,
                 world_size=world_size,
                 timeout_seconds=timeout_seconds,
@@ -55,7 +56,7 @@ class Epoch:
             seat.send(weights_pb2.FromTrainer(join=join))
             rank += seat.num_workers
         self.worker = GroupWorker(
-            GroupAddress(number, backend, "localhost", port, 0, world_size, timeout_seconds), device
+            GroupAddress(number, backend, store.host, store.port, store.prefix, 0, world_size, timeout_seconds), device
         )
         self.work: Future[None] = self.worker.opened
         """Rank 0's own part of what is going on."""

@@ -191,7 +191,7 @@ class WeightMember:
         welcome = self._checked(message).welcome
         known, self._incarnation = self._incarnation, welcome.incarnation
         log.info("weight sync is connected", generator=self.name, incarnation=welcome.incarnation)
-        if known is not None and known != welcome.incarnation:
+        if known != welcome.incarnation:
             history = [Surviving(entry.incarnation, entry.last_step) for entry in welcome.history]
             await self._engine.incarnation_changed(welcome.incarnation, history)
 

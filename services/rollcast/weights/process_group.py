@@ -4,10 +4,14 @@ The trainer's own collectives and vLLM's stay untouched: groups are made, used a
 own prefix of one TCPStore that lives at trainer rank 0. gloo serves CPU, NCCL serves GPU; the code is the same but for
 how a wait is bounded. gloo bounds it itself (`abort` does not wake it). An NCCL wait only blocks a stream, so there
 completion is polled and an overdue group is aborted.
+
+The store asks nobody for credentials. It listens where rpc.bind says and no further, and the prefix is random and told
+over gRPC only: strangers and former runs meet no group by accident. It stops no attacker, who can list the keys.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +21,7 @@ from typing import Any, Literal
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 
+from rollcast.connections.http import listen, local_host
 from rollcast.weights.manifest import PIECE_BYTES
 
 Backend = Literal["gloo", "nccl"]
@@ -36,6 +41,7 @@ class GroupAddress:
     backend: Backend
     store_host: str
     store_port: int
+    store_prefix: str
     rank: int  # 0 is the trainer
     world_size: int
     timeout_seconds: float
@@ -45,9 +51,24 @@ def backend_for(device: torch.device) -> Backend:
     return "nccl" if device.type == "cuda" else "gloo"
 
 
-def start_store() -> Any:
-    """The TCPStore that groups meet at, listening on a free port (`.port`) for as long as it is referenced."""
-    return TCPStore("localhost", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=30))
+class RendezvousStore:
+    """The TCPStore that groups meet at: listens on a free port of `bind` for as long as it is referenced."""
+
+    def __init__(self, bind: str) -> None:
+        """Raises UserError where `bind` is no address of this machine."""
+        self.host = local_host(bind)
+        """As this machine reaches it."""
+        self.prefix = secrets.token_urlsafe(16)
+        listener = listen(bind, 0, setting="rpc.bind")
+        self.port = int(listener.getsockname()[1])
+        self._store = TCPStore(
+            self.host,
+            self.port,
+            is_master=True,
+            wait_for_workers=False,
+            timeout=timedelta(seconds=30),
+            master_listen_fd=listener.detach(),
+        )
 
 
 class WeightGroup:
@@ -62,7 +83,7 @@ class WeightGroup:
             store = TCPStore(
                 address.store_host, address.store_port, is_master=False, wait_for_workers=False, timeout=self._timeout
             )
-            self._group = _make(address, PrefixStore(f"epoch/{address.epoch}", store), self._timeout)
+            self._group = _make(address, PrefixStore(f"{address.store_prefix}/{address.epoch}", store), self._timeout)
             greeting = torch.tensor([address.epoch], dtype=torch.int64, device=device)
             self._broadcast(greeting)  # NCCL connects at its first collective
         except (RuntimeError, ValueError) as error:

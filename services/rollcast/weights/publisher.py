@@ -34,11 +34,12 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.epoch import Epoch
 from rollcast.weights.manifest import Manifest, TensorSpec, num_pieces, plan_buckets, total_bytes
-from rollcast.weights.process_group import start_store
+from rollcast.weights.process_group import RendezvousStore
 from rollcast.weights.roster import Answer, Member, Outgoing, Roster, Seat
 from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.staging import Staging
 from rollcast.weights.sync_server import WeightSyncService
+from rollcast.weights.weight_engine import Surviving
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 from rollcast.wire.weights_pb2_grpc import add_WeightSyncServicer_to_server
@@ -76,7 +77,6 @@ class Publisher:
         self._incarnation = incarnation
         self._welcome = weights_pb2.Welcome(
             incarnation=incarnation,
-            surviving_step=max((last_step for _, last_step in history), default=0),
             history=[weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step) for i, last_step in history],
         )
         self._lm_head = lm_head
@@ -90,7 +90,7 @@ class Publisher:
 
         self._staging = Staging(self._buckets, device)
         self._changed = threading.Condition()  # guards everything below
-        self._roster = Roster(incarnation, lm_head)
+        self._roster = Roster(incarnation, lm_head, [Surviving(*entry) for entry in history])
         self._current: Manifest | None = None
         self._epoch: Epoch | None = None
         self._epochs_made = 0
@@ -101,13 +101,13 @@ class Publisher:
 
     def start(self) -> int:
         """Serve; returns the gRPC port. Raises UserError where it is taken."""
-        self._store = start_store()
+        self._store = RendezvousStore(self._rpc.bind)
         service = WeightSyncService(self)
 
         def register(server: grpc.Server) -> None:
             add_WeightSyncServicer_to_server(service, server)  # type: ignore[no-untyped-call]
 
-        self._server, port = start_server(self._rpc, register)
+        self._server, port = start_server(self._rpc, register, setting="rpc.port")
         self._threads = [
             threading.Thread(target=self._control, name="weight-control", daemon=True),
             threading.Thread(target=self._tell_removals, name="weight-removals", daemon=True),
@@ -151,21 +151,18 @@ class Publisher:
             return [seat.member(newest) for seat in self._roster]
 
     def lowest_step(self) -> int | None:
-        """Smallest acknowledged step of all joined members; None without members."""
+        """Oldest step that any generator may sample with, those included that reconnect; None where none holds any."""
         with self._changed:
-            return self._lowest_step()
+            return self._roster.lowest_step()
 
     def wait_acknowledged(self, step: int, timeout_seconds: float) -> bool:
-        """Wait until every joined member acknowledged >= step or was fenced; True at once without members."""
+        """Wait until `lowest_step` is >= step; True at once where nobody holds weights."""
         with self._changed:
             return self._changed.wait_for(lambda: self._acknowledged(step), timeout_seconds)
 
     def _acknowledged(self, step: int) -> bool:
-        lowest = self._lowest_step()
+        lowest = self._roster.lowest_step()
         return lowest is None or lowest >= step
-
-    def _lowest_step(self) -> int | None:
-        return min((seat.version.step for seat in self._roster.joined() if seat.version), default=None)
 
     # What the streams tell (SyncEvents)
 
@@ -292,7 +289,7 @@ class Publisher:
                     seats,
                     device=self._device,
                     host=self._rpc.host,
-                    port=self._store.port,
+                    store=self._store,
                     timeout_seconds=self._settings.bucket_timeout_seconds,
                 )
                 epochs.append(epoch)

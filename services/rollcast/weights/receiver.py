@@ -63,6 +63,7 @@ class Receiver:
             backend=cast(Backend, message.backend),
             store_host=message.store_host,
             store_port=message.store_port,
+            store_prefix=message.store_prefix,
             rank=message.rank + worker,
             world_size=message.world_size,
             timeout_seconds=message.timeout_seconds,

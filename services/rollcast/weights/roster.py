@@ -8,11 +8,12 @@ announce --> waiting --(caught up by a private group)--> joined --(asks to leave
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Literal
 
+from rollcast.weights.weight_engine import Surviving, survives
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -28,7 +29,7 @@ class Member:
     """One generator as the trainer sees it."""
 
     name: str
-    version: PolicyVersion | None  # newest that it acknowledged
+    version: PolicyVersion | None  # newest that it acknowledged, or announced and may sample with
     joined: bool  # takes part in the publishing group
     ready: bool  # joined, at most one step behind the newest version, not draining
     draining: bool
@@ -138,8 +139,9 @@ class Seat:
 class Roster:
     """All seats, and the names that were fenced."""
 
-    def __init__(self, incarnation: int, lm_head: str) -> None:
+    def __init__(self, incarnation: int, lm_head: str, history: Sequence[Surviving] = ()) -> None:
         self._incarnation = incarnation
+        self._history = tuple(history)
         self._lm_head = lm_head
         self._seats: dict[str, Seat] = {}
         self._fenced: dict[str, str] = {}
@@ -152,6 +154,14 @@ class Roster:
 
     def joined(self) -> list[Seat]:
         return [seat for seat in self if seat.joined]
+
+    def lowest_step(self) -> int | None:
+        """Oldest step that any engine may sample with; None where none holds weights.
+
+        Joined or not: one whose stream broke, or that comes back, goes on claiming with what it holds until it is
+        fenced. One that holds nothing, or only weights that a restart lost and it therefore withdraws, claims nothing.
+        """
+        return min((seat.version.step for seat in self if seat.version is not None), default=None)
 
     def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | Refusal | None:
         """Give a place. None = fenced before: it was told to come back as a new one."""
@@ -168,7 +178,7 @@ class Roster:
             outgoing.put(None)
             return None
         held = PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
-        version = held if held is not None and held.incarnation == self._incarnation else None
+        version = held if held is not None and survives(held, self._incarnation, self._history) else None
         old = self._seats.get(name)
         seat = Seat(
             name=name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -15,6 +15,13 @@ class Surviving(NamedTuple):
 
     incarnation: int
     last_step: int
+
+
+def survives(version: PolicyVersion, incarnation: int, history: Iterable[Surviving]) -> bool:
+    """Whether the weights of trainer `incarnation` descend from `version`; `history` names older incarnations only."""
+    return version.incarnation == incarnation or any(
+        version.incarnation == entry.incarnation and version.step <= entry.last_step for entry in history
+    )
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,9 @@ class WeightEngine(Protocol):
         ...
 
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
-        """Abort rollouts that hold a token (i, s) for which no entry of history has incarnation i and last_step >= s.
+        """Abort rollouts that hold a token of a version that does not survive (`survives`), now and when claimed later.
 
-        `history` does not name `incarnation` itself: all of its steps survive.
+        Called at the first greeting too: tasks handed back by others may hold such tokens.
         """
 
     async def fenced(self, reason: str) -> str:

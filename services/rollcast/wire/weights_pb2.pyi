@@ -114,7 +114,7 @@ class Leaving(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("epoch", "backend", "store_host", "store_port", "rank", "world_size", "timeout_seconds")
+    __slots__ = ("epoch", "backend", "store_host", "store_port", "rank", "world_size", "timeout_seconds", "store_prefix")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     BACKEND_FIELD_NUMBER: _ClassVar[int]
     STORE_HOST_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +122,7 @@ class Join(_message.Message):
     RANK_FIELD_NUMBER: _ClassVar[int]
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STORE_PREFIX_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     backend: str
     store_host: str
@@ -129,7 +130,8 @@ class Join(_message.Message):
     rank: int
     world_size: int
     timeout_seconds: float
-    def __init__(self, epoch: _Optional[int] = ..., backend: _Optional[str] = ..., store_host: _Optional[str] = ..., store_port: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., timeout_seconds: _Optional[float] = ...) -> None: ...
+    store_prefix: str
+    def __init__(self, epoch: _Optional[int] = ..., backend: _Optional[str] = ..., store_host: _Optional[str] = ..., store_port: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., store_prefix: _Optional[str] = ...) -> None: ...
 
 class Publish(_message.Message):
     __slots__ = ("epoch", "manifest")
@@ -146,14 +148,12 @@ class Leave(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("incarnation", "surviving_step", "history")
+    __slots__ = ("incarnation", "history")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    SURVIVING_STEP_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
-    surviving_step: int
     history: _containers.RepeatedCompositeFieldContainer[SurvivingIncarnation]
-    def __init__(self, incarnation: _Optional[int] = ..., surviving_step: _Optional[int] = ..., history: _Optional[_Iterable[_Union[SurvivingIncarnation, _Mapping]]] = ...) -> None: ...
+    def __init__(self, incarnation: _Optional[int] = ..., history: _Optional[_Iterable[_Union[SurvivingIncarnation, _Mapping]]] = ...) -> None: ...
 
 class SurvivingIncarnation(_message.Message):
     __slots__ = ("incarnation", "last_step")

@@ -1,0 +1,52 @@
+"""Refuse HTTP requests that do not carry the token."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""Probes carry no token."""
+
+
+class TokenGate:
+    """ASGI middleware: 401 without the token, whatever the path and whether it exists, except on the probes.
+
+    The token is a bearer token or, because a browser asks its user for nothing else, the password of HTTP's basic
+    scheme under any user name.
+    """
+
+    def __init__(self, application: ASGIApp, token: str) -> None:
+        self._application = application
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or scope["path"] in OPEN_PATHS or self._admits(scope):
+            await self._application(scope, receive, send)
+            return
+        refusal = PlainTextResponse(
+            "wrong or missing token; present http.token as bearer token or as password\n",
+            status_code=401,
+            headers={"www-authenticate": 'Basic realm="rollcast", charset="UTF-8"'},
+        )
+        await refusal(scope, receive, send)
+
+    def _admits(self, scope: Scope) -> bool:
+        presented = [_secret(value) for name, value in scope["headers"] if name == b"authorization"]
+        return len(presented) == 1 and hmac.compare_digest(presented[0], self._token)
+
+
+def _secret(authorization: bytes) -> bytes:
+    scheme, _, value = authorization.partition(b" ")
+    if scheme.lower() == b"bearer":
+        return value
+    if scheme.lower() == b"basic":
+        try:
+            return base64.b64decode(value, validate=True).partition(b":")[2]
+        except binascii.Error:
+            pass
+    return b""

@@ -1,0 +1,268 @@
+"""The controller's loop around the real queue, gate, ledger and books; learner and generator are quick stand-ins."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.rollouts.errors import QueueAway
+from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
+from rollcast.rollouts.records import GradingStatus, Rollout, RolloutGroup, StopReason, VersionSpan
+from rollcast.tasks.prompts import Prompt
+from rollcast.telemetry.exporter import Exporter
+from rollcast.trainer.controller import Books, Controller, Ending
+from rollcast.trainer.learner import UpdateStats
+from rollcast.trainer.progress import Progress
+from rollcast.trainer.prompt_book import PromptBook
+from rollcast.weights.manifest import TensorSpec
+from rollcast.wire.version import PolicyVersion
+from tests.system.audit import check_every_task_once
+
+
+class CharTokenizer:
+    chat_template = None
+    eos_token_id = 0
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [1 + ord(character) % 50 for character in text]}
+
+
+class QuickLearners:
+    """Counts updates and remembers checkpoints."""
+
+    specs = (TensorSpec("w", "float32", (2,)),)
+    vocab_size = 64
+
+    def __init__(self) -> None:
+        self.saved: dict[str, dict[str, Any]] = {}
+
+    def update(self, sequences: list[Any], between: Any) -> UpdateStats:
+        between()
+        tokens = sum(len(sequence.token_ids) for sequence in sequences)
+        return UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, tokens, tokens, 0.0, 1, 0.001)
+
+    def gather(self, snapshot: Any) -> None:
+        for _, tensor in snapshot.views():
+            tensor.zero_()
+
+    def save(self, version: PolicyVersion, state: dict[str, Any]) -> None:
+        self.saved[str(version)] = json.loads(json.dumps(state))
+
+    def export(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+
+
+@dataclass
+class Answers:
+    """How the stand-in generator answers."""
+
+    pass_rate: float
+    version: PolicyVersion
+    rng: random.Random
+
+
+class AnsweringQueue(MemoryTrainerQueue):
+    """Before each read a generator answers everything that waits; some calls find Redis away."""
+
+    def __init__(self, broker: MemoryBroker, answers: Answers) -> None:
+        super().__init__(broker)
+        self._generator = MemoryGeneratorQueue(broker, "g")
+        self._answers = answers
+        self.away_share = 0.0
+
+    def read(self, max_groups: int, block_seconds: float) -> Any:
+        asyncio.run(self._answer())
+        self._maybe_away()
+        return super().read(max_groups, 0.0)
+
+    def settle(self, stream_ids: Any) -> None:
+        self._maybe_away()
+        super().settle(stream_ids)
+
+    def dispatch(self, tasks: Any) -> Any:
+        self._maybe_away()
+        return super().dispatch(tasks)
+
+    def _maybe_away(self) -> None:
+        if self._answers.rng.random() < self.away_share:
+            raise QueueAway("away")
+
+    async def _answer(self) -> None:
+        answers = self._answers
+        version = answers.version
+        for one in await self._generator.claim(train=99, evals=99, first_version=lambda: version, block_seconds=0.0):
+            task = one.task
+            rollouts = []
+            for index in range(task.num_rollouts):
+                right = answers.rng.random() < answers.pass_rate
+                rollouts.append(
+                    Rollout(
+                        index=index,
+                        token_ids=np.ones(3, np.int32),
+                        logprobs=np.zeros(3, np.float32),
+                        version_spans=(VersionSpan(version, 0, 3),),
+                        stop_reason=StopReason.END,
+                        reward=float(right),
+                        grading_status=GradingStatus.OK if right else GradingStatus.WRONG,
+                    )
+                )
+            group = RolloutGroup(
+                sequence=task.sequence,
+                attempt=task.attempt,
+                incarnation=task.incarnation,
+                purpose=task.purpose,
+                dataset=task.dataset,
+                prompt_id=task.prompt_id,
+                prompt_token_ids=task.prompt_token_ids,
+                sampling=task.sampling,
+                length=task.length,
+                rollouts=rollouts,
+                first_version=version,
+                generator="g",
+            )
+            await self._generator.publish(one, group)
+
+
+def make_config(folder: Path, **budget: int) -> RunConfig:
+    return parse_run_config(
+        {
+            "run": "r",
+            "folder": str(folder),
+            "model": {"path": "none", "max_length": 64},
+            "tasks": {"evaluation": {"num_prompts": 3, "rollouts_per_prompt": 2, "every_steps": 2}},
+            "recipe": {
+                "schedule": {"kind": "pipeline", "max_staleness": 3},
+                "prompts_per_step": 4,
+                "rollouts_per_prompt": 3,
+                "max_prompt_tokens": 8,
+                "max_completion_tokens": 8,
+                "length_control": {"kind": "none"},
+            },
+            "trainer": {"checkpoint_every_steps": 3},
+            "budget": budget,
+            "rpc": {"port": 0},
+        },
+        source="test",
+    )
+
+
+def make_controller(
+    config: RunConfig,
+    queue: AnsweringQueue,
+    answers: Answers,
+    learners: QuickLearners,
+    *,
+    progress: Progress | None = None,
+    stop: Any = lambda: False,
+) -> Controller:
+    def book(start: int, count: int) -> PromptBook:
+        prompts = [Prompt(f"p{i}", "d", f"q{i}", '""', "exact") for i in range(start, start + count)]
+        return PromptBook(prompts, CharTokenizer(), max_prompt_tokens=8)
+
+    config.run_folder.mkdir(parents=True, exist_ok=True)
+    controller = Controller(
+        config,
+        learners=learners,  # type: ignore[arg-type]
+        ranks=SimpleNamespace(num_devices=1, device=torch.device("cpu")),  # type: ignore[arg-type]
+        queue=queue,
+        books=Books(train=book(0, 22), held_out=book(100, 3)),
+        encode=lambda text: [],
+        exporter=Exporter("r"),
+        progress=progress,
+        stop_requested=stop,
+    )
+    answers.version = controller.version
+    return controller
+
+
+def lines(config: RunConfig, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (config.run_folder / name).read_text().splitlines()]
+
+
+def follow_version(controller: Controller, answers: Answers, limit: int = 10**9) -> Any:
+    """A stop check that keeps the generator at the newest version, and stops after `limit` steps."""
+
+    def check() -> bool:
+        answers.version = controller.version
+        return controller.version.step >= limit
+
+    return check
+
+
+def run(controller: Controller, answers: Answers, limit: int = 10**9) -> Ending:
+    controller._stop_requested = follow_version(controller, answers, limit)
+    return controller.run()
+
+
+def test_a_run_ends_at_its_budget_with_balanced_books(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=10), MemoryBroker()
+    answers = Answers(0.4, PolicyVersion(1, 0), random.Random(0))
+    learners = QuickLearners()
+    controller = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
+    assert run(controller, answers) is Ending.FINISHED
+    assert [line["step"] for line in lines(config, "steps.jsonl")] == list(range(1, 11))
+    assert [line["step"] for line in lines(config, "evaluations.jsonl")] == [0, 2, 4, 6, 8, 10]
+    outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
+    assert outcomes["used"] + outcomes["filtered"] >= 40
+    assert max(int(age) for line in lines(config, "steps.jsonl") for age in line["staleness_tokens"]) <= 3
+    assert list(learners.saved)[-1] == "1.10"
+
+
+def test_outages_cost_no_step_no_evaluation_and_no_task(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=12), MemoryBroker()
+    answers = Answers(0.4, PolicyVersion(1, 0), random.Random(1))
+    queue = AnsweringQueue(broker, answers)
+    controller = make_controller(config, queue, answers, QuickLearners())
+    queue.away_share = 0.2
+    assert run(controller, answers) is Ending.FINISHED
+    assert [line["step"] for line in lines(config, "steps.jsonl")] == list(range(1, 13))
+    assert [line["step"] for line in lines(config, "evaluations.jsonl")] == [0, 2, 4, 6, 8, 10, 12]
+    check_every_task_once(lines(config, "tasks.jsonl"))
+
+
+def test_a_run_whose_prompts_are_all_solved_ends(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path), MemoryBroker()
+    answers = Answers(1.0, PolicyVersion(1, 0), random.Random(0))
+    controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
+    assert run(controller, answers) is Ending.FINISHED
+    assert set(check_every_task_once(lines(config, "tasks.jsonl"))) <= {"filtered", "open"}
+
+
+def test_a_restart_from_a_checkpoint_settles_every_task_once(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=14), MemoryBroker()
+    answers = Answers(0.4, PolicyVersion(1, 0), random.Random(3))
+    learners = QuickLearners()
+    first = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
+    first._reporter.started(first._history, 0, 3)
+    killed = False
+
+    def kill(*_: Any) -> Any:
+        nonlocal killed
+        killed = True
+        raise KeyboardInterrupt
+
+    learners.save = lambda version, state: (  # type: ignore[method-assign]
+        kill() if version.step == 9 else QuickLearners.save(learners, version, state)
+    )
+    with contextlib.suppress(KeyboardInterrupt):
+        run(first, answers)
+    assert killed
+    del learners.save  # type: ignore[method-assign]
+    progress = Progress.from_json(learners.saved["1.6"])
+    second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress=progress)
+    second._reporter.started(second._history, 6, 3)
+    assert second.version == PolicyVersion(2, 6)
+    assert run(second, answers) is Ending.FINISHED
+    steps = [line["step"] for line in lines(config, "steps.jsonl")]
+    assert steps == [*range(1, 10), *range(7, 15)]
+    check_every_task_once(lines(config, "tasks.jsonl"))

@@ -1,0 +1,206 @@
+"""The intake on the in-memory twin of wire 1, with Redis going away at every call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rollcast.rollouts.base import Claimed
+from rollcast.rollouts.errors import QueueAway
+from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
+from rollcast.rollouts.records import (
+    GradingStatus,
+    LengthBudget,
+    PromptTask,
+    Purpose,
+    Rollout,
+    RolloutGroup,
+    Sampling,
+    StopReason,
+    VersionSpan,
+)
+from rollcast.telemetry.exporter import Exporter
+from rollcast.trainer.evaluation import Evaluator
+from rollcast.trainer.history import SurvivingHistory
+from rollcast.trainer.intake import Intake
+from rollcast.trainer.ledger import Ledger
+from rollcast.wire.version import PolicyVersion
+
+
+class FlakyQueue:
+    """The trainer's end; the n-th call raises QueueAway, before or after it took effect.
+
+    A read whose reply was lost is the queue's own matter: it finds the entries again (`tests/rollouts`).
+    """
+
+    def __init__(self, queue: MemoryTrainerQueue) -> None:
+        self._queue = queue
+        self.fail_in = -1
+        self.after = False
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._queue, name)
+
+        def call(*arguments: Any) -> Any:
+            self.fail_in -= 1
+            if self.fail_in == 0 and (name == "read" or not self.after):
+                raise QueueAway("away")
+            result = method(*arguments)
+            if self.fail_in == 0:
+                raise QueueAway("the reply was lost")
+            return result
+
+        return call
+
+
+class Desk:
+    """A trainer's intake and a generator, both on one broker."""
+
+    def __init__(self) -> None:
+        broker = MemoryBroker()
+        self.generator = MemoryGeneratorQueue(broker, "g")
+        self.queue = FlakyQueue(MemoryTrainerQueue(broker))
+        self.ledger = Ledger()
+        self.evaluator = Evaluator("r", "d", 60.0)
+        self.outcomes: Counter[str] = Counter()
+        self.intake = Intake(
+            self.queue,  # type: ignore[arg-type]
+            self.ledger,
+            SurvivingHistory(((1, 5),), 2),
+            self.evaluator,
+            Exporter("r"),
+            make_task=self.make_task,
+            count_outcome=lambda outcome, sequence, prompt_id: self.outcomes.update([outcome]),
+            find_defect=lambda group: "too long" if group.prompt_id == "bad" else None,
+        )
+
+    def make_task(self, sequence: int, prompt_id: str, purpose: Purpose = Purpose.TRAIN) -> PromptTask:
+        return PromptTask(
+            sequence=sequence,
+            incarnation=2,
+            purpose=purpose,
+            dataset="d",
+            prompt_id=prompt_id,
+            prompt_token_ids=np.ones(3, np.int32),
+            num_rollouts=2,
+            sampling=Sampling(),
+            length=LengthBudget(8),
+            verifier="exact",
+            reference='""',
+        )
+
+    def dispatch(self, *prompt_ids: str) -> None:
+        self.queue.dispatch([self.make_task(self.ledger.dispatch(prompt_id), prompt_id) for prompt_id in prompt_ids])
+
+    def ask(self, *prompt_ids: str) -> None:
+        tasks = [self.make_task(self.ledger.take_sequence(), prompt_id, Purpose.EVAL) for prompt_id in prompt_ids]
+        self.evaluator.ask(step=1, incarnation=2, compute=0.0, trained_tokens=0, tasks=tasks)
+        self.queue.dispatch(tasks)
+
+    async def answer(self, version: PolicyVersion) -> None:
+        claimed = await self.generator.claim(train=9, evals=9, first_version=lambda: version, block_seconds=0.0)
+        for one in claimed:
+            assert await self.generator.publish(one, make_group(one, version))
+
+    def turn(self) -> None:
+        """One turn of the trainer's loop; an outage ends it."""
+        try:
+            self.intake.collect(0.0)
+            self.intake.reconcile()
+        except QueueAway:
+            pass
+
+
+def make_group(claimed: Claimed, version: PolicyVersion) -> RolloutGroup:
+    task = claimed.task
+    rollouts = [
+        Rollout(
+            index=index,
+            token_ids=np.ones(4, np.int32),
+            logprobs=np.zeros(4, np.float32),
+            version_spans=(VersionSpan(version, 0, 4),),
+            stop_reason=StopReason.END,
+            grading_status=GradingStatus.WRONG,
+        )
+        for index in range(2)
+    ]
+    return RolloutGroup(
+        sequence=task.sequence,
+        attempt=task.attempt,
+        incarnation=2,
+        purpose=task.purpose,
+        dataset="d",
+        prompt_id=task.prompt_id,
+        prompt_token_ids=task.prompt_token_ids,
+        sampling=task.sampling,
+        length=task.length,
+        rollouts=rollouts,
+        first_version=version,
+        generator="g",
+    )
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("fail_in", range(1, 8))
+async def test_an_outage_at_any_call_loses_nothing(fail_in: int, after: bool) -> None:
+    """Five training groups and two evaluation answers; one of lost versions, one defective."""
+    desk = Desk()
+    desk.dispatch("lost")
+    await desk.answer(PolicyVersion(1, 9))
+    desk.dispatch("a", "b", "bad")
+    desk.ask("e1", "e2")
+    await desk.answer(PolicyVersion(2, 6))
+    desk.queue.fail_in, desk.queue.after = fail_in, after
+    for _ in range(4):
+        desk.turn()
+    await desk.answer(PolicyVersion(2, 7))
+    for _ in range(3):
+        desk.turn()
+    assert sorted(desk.intake.ready[sequence].group.prompt_id for sequence in desk.intake.ready) == ["a", "b", "lost"]
+    assert sorted(desk.ledger.outstanding.values()) == ["a", "b", "lost"]
+    assert desk.evaluator.unanswered() == {}
+    assert desk.outcomes["dead"] == 1
+    assert desk.queue.depth().groups == 3, "everything else was acknowledged"
+
+
+async def test_what_redis_lost_is_dispatched_again_once() -> None:
+    desk = Desk()
+    desk.dispatch("a", "b")
+    desk.ask("e")
+    desk.queue.retire([0, 1, 2])
+    desk.turn()
+    desk.turn()
+    assert desk.outcomes["redone"] == 2
+    await desk.answer(PolicyVersion(2, 6))
+    desk.turn()
+    assert len(desk.intake.ready) == 2
+    assert desk.evaluator.unanswered() == {}
+
+
+async def test_a_group_in_a_batch_stays_outstanding_until_it_is_settled() -> None:
+    desk = Desk()
+    desk.dispatch("a", "b")
+    await desk.answer(PolicyVersion(2, 6))
+    desk.turn()
+    taken = desk.intake.take([0])
+    desk.turn()
+    assert {group.sequence: group.ready for group in desk.intake.groups()} == {0: False, 1: True}
+    desk.ledger.settle(0)
+    desk.intake.done_with([taken[0].stream_id])
+    desk.turn()
+    assert [group.sequence for group in desk.intake.groups()] == [1]
+    assert desk.queue.depth().groups == 1
+
+
+async def test_given_up_groups_come_off_the_queue() -> None:
+    desk = Desk()
+    desk.dispatch("a", "b")
+    await desk.answer(PolicyVersion(2, 6))
+    desk.turn()
+    assert desk.intake.give_up([1]) == ["b"]
+    desk.turn()
+    assert list(desk.ledger.outstanding.values()) == ["a"]
+    assert desk.queue.depth().groups == 1
