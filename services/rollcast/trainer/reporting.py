@@ -151,6 +151,7 @@ class Reporter:
             **self._batch,
         }
         append_line(self._config.run_folder / "steps.jsonl", record)
+        self.mark("step", step=progress.step)
         log.info("step", step=progress.step, reward=round(self._batch.get("reward_mean", 0.0), 3))
 
     def _may_warn(self, about: str) -> bool:
