@@ -20,7 +20,7 @@ def model_folder() -> Path:
 
 @pytest.fixture
 def settings(model_folder: Path) -> dict[str, Any]:
-    """A small run: 8 prompts x 8 rollouts a step, k = 4."""
+    """A small run: 8 prompts x 8 rollouts a step, k = 4. A higher learning rate unlearns the task in 60 steps."""
     return {
         "run": "small",
         "model": {"path": str(model_folder), "dtype": "float32", "max_length": 96},
@@ -35,7 +35,7 @@ def settings(model_folder: Path) -> dict[str, Any]:
             "rollouts_per_prompt": 8,
             "max_prompt_tokens": 16,
             "max_completion_tokens": 64,
-            "optimizer": {"learning_rate": 3e-4, "warmup_steps": 2, "epsilon": 1e-8},
+            "optimizer": {"learning_rate": 5e-5, "warmup_steps": 2},
         },
         "budget": {"steps": 12},
         "generator": {"slots": 64, "block_size": 32, "drain_seconds": 3},

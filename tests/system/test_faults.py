@@ -49,7 +49,7 @@ def test_generator_killed(tmp_path: Path, settings: dict[str, Any]) -> None:
 
 def test_generator_frozen(tmp_path: Path, settings: dict[str, Any]) -> None:
     """SIGSTOP: the same after one deadline; after SIGCONT its answers are refused, and it comes back as a new one."""
-    settings["budget"] = {"steps": 60}
+    settings["budget"] = {"steps": 45}
     with System(tmp_path, settings) as system:
         system.start_trainer()
         system.start_generator("g0")
