@@ -57,7 +57,7 @@ def start_server(
 
     Raises UserError naming `setting` where the port is taken.
     """
-    interceptors: list[grpc.ServerInterceptor[Any, Any]] = (
+    interceptors: list[grpc.ServerInterceptor] = (
         [_TokenInterceptor(settings.token.get_secret_value())] if settings.token else []
     )
     server = grpc.server(
@@ -96,7 +96,7 @@ def _server_credentials(tls: TLS) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=authority is not None)
 
 
-class _TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
+class _TokenInterceptor(grpc.ServerInterceptor):
     """Refuses calls that do not carry the token."""
 
     def __init__(self, token: str) -> None:
@@ -105,7 +105,7 @@ class _TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # ge
         def refuse(_: Any, context: grpc.ServicerContext) -> None:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token; set rpc.token to the trainer's")
 
-        self._refusals = {
+        self._refusals: dict[tuple[bool, bool], Any] = {
             (False, False): grpc.unary_unary_rpc_method_handler(refuse),
             (False, True): grpc.unary_stream_rpc_method_handler(refuse),
             (True, False): grpc.stream_unary_rpc_method_handler(refuse),

@@ -196,7 +196,7 @@ class WeightMember:
             await self._engine.incarnation_changed(welcome.incarnation, history)
 
     def _checked(self, message: Any) -> weights_pb2.FromTrainer:
-        if message is grpc.aio.EOF:  # type: ignore[attr-defined]
+        if message is grpc.aio.EOF:
             raise ConnectionError("the trainer ended the stream")
         assert isinstance(message, weights_pb2.FromTrainer)
         if message.WhichOneof("kind") == "leave":
