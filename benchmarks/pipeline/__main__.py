@@ -5,11 +5,13 @@
 The demo's model and task; evaluation only before the first and after the last step. Generator on core 0, trainer on
 core 1. Each pair runs, one after the other, on the same machine state:
 
-    generation alone   the generator answers the run's first tasks, no training beside it
+    generation alone   the generator service answers the run's first tasks, no training beside it
+    bare vLLM          the same engine without the service answers the same prompts
     training alone     the learner trains on those very groups and gathers its weights, no generation beside it
     pipeline           the real run, k = 8; figures are medians from step 10 on
 
-The synchronous schedule (k = 0) is run once per benchmark. Writes results/pipeline.json.
+Generation during training is what the service samples while it has work, its pauses for new weights included. The
+synchronous schedule (k = 0) is run beside each pair. Writes results/pipeline.json.
 """
 
 from __future__ import annotations
@@ -143,31 +145,44 @@ def publish_unchanged(end: Any) -> None:
     end.publisher.publish(snapshot, PolicyVersion(1, 0))
 
 
-def training_alone(folder: Path, groups: list[RolloutGroup]) -> dict[str, float]:
-    """Updates and gathers on recorded groups, in a process of its own on the trainer's core."""
+def record(folder: Path, groups: list[RolloutGroup]) -> None:
+    """What `alone` reads."""
     folder.mkdir(parents=True)
     for number, group in enumerate(groups):
         (folder / f"{number:05}.group").write_bytes(encode_group(group))
     (folder / "run.yaml").write_text(yaml.safe_dump(make_settings(1, 8) | {"folder": str(folder)}))
-    command = [sys.executable, "-m", "benchmarks.pipeline.train_alone", str(folder)]
+
+
+def alone(part: str, folder: Path) -> dict[str, float]:
+    """One part on recorded groups, in a process of its own: `bare` or `train_alone`."""
+    command = [sys.executable, "-m", f"benchmarks.pipeline.{part}", str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    if ended.returncode != 0:
+        raise RuntimeError(f"{part}: {ended.stderr[-3000:]}")
     figures: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
     return figures
 
 
 def measure_pair(folder: Path, steps: int) -> dict[str, Any]:
     generation, groups = generation_alone(folder / "generation")
-    training = training_alone(folder / "training", groups)
+    record(folder / "recorded", groups)
+    bare = alone("bare", folder / "recorded")
+    training = alone("train_alone", folder / "recorded")
     streamed = pipeline(folder / "pipeline", steps, lag=8)
+    synchronous = pipeline(folder / "synchronous", steps, lag=0)
     slower = max(generation["batch_seconds"], training["batch_seconds"])
     busy = streamed["trained_completion_tokens_per_second"] / max(1e-9, 1 - streamed["generator_idle_share"])
     return {
         "generation_alone": generation,
+        "bare_vllm": bare,
         "training_alone": training,
         "pipeline": streamed,
+        "synchronous_k_0": synchronous,
         "step_over_slower_part": streamed["step_seconds"] / slower,
-        "generation_rate_while_busy_over_alone": busy / generation["tokens_per_second"],
+        "generation_over_bare_vllm": busy / bare["tokens_per_second"],
+        "service_alone_over_bare_vllm": generation["tokens_per_second"] / bare["tokens_per_second"],
+        "synchronous_step_over_pipeline_step": synchronous["step_seconds"] / streamed["step_seconds"],
     }
 
 
@@ -181,16 +196,8 @@ def main() -> int:
         for number in range(arguments.pairs):
             pairs.append(measure_pair(Path(temporary) / str(number), arguments.steps))
             print(json.dumps(pairs[-1]), flush=True)
-        synchronous = pipeline(Path(temporary) / "synchronous", arguments.steps, lag=0)
-    figures = {
-        "pairs": pairs,
-        "synchronous_k_0": synchronous,
-        "median_step_over_slower_part": median(pair["step_over_slower_part"] for pair in pairs),
-        "median_generation_rate_while_busy_over_alone": median(
-            pair["generation_rate_while_busy_over_alone"] for pair in pairs
-        ),
-        "synchronous_step_over_pipeline_step": synchronous["step_seconds"]
-        / median(pair["pipeline"]["step_seconds"] for pair in pairs),
+    figures = {"pairs": pairs} | {
+        f"median_{name}": median(pair[name] for pair in pairs) for name in pairs[0] if "_over_" in name
     }
     print(json.dumps({name: value for name, value in figures.items() if name != "pairs"}, indent=1))
     print(write_result("pipeline", figures))

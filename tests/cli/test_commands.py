@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 
 from rollcast.cli.dashboard import render, sparkline
+from rollcast.cli.demo import free_name
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import load_run_config
 from rollcast.local.status import EvaluationPoint, ForecastReading, RunStatus
@@ -72,14 +77,110 @@ def test_a_starter_becomes_the_service(service: str) -> None:
     assert f"rollcast.{service}" in shown.stdout
 
 
-def test_up_with_a_wrong_model_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+def good_settings(folder: Path) -> dict[str, Any]:
+    """All that `up` looks at before it starts anything is right; paths are relative to `folder`."""
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
+    (folder / "model" / "model.safetensors").write_bytes(b"0" * 1000)
+    (folder / "rows.jsonl").write_text("".join(f'{{"prompt": "{i}", "answer": "1"}}\n' for i in range(30)))
+    return {
+        "run": "r",
+        "model": {"path": "./model"},
+        "tasks": {
+            "dataset": {"kind": "jsonl", "name": "d", "path": "rows.jsonl"},
+            "evaluation": {"num_prompts": 10},
+        },
+        "trainer": {},
+        "redis": {"port": 0},
+        "rpc": {"port": 0},
+        "forecaster": {"http_port": 0},
+    }
+
+
+def wrong_setting(folder: Path, settings: dict[str, Any], taken_port: int) -> str:
+    settings["run"] = "Bad Name"
+    return f"{folder}/run.yaml: run = 'Bad Name' is wrong"
+
+
+def wrong_model(folder: Path, settings: dict[str, Any], taken_port: int) -> str:
+    settings["model"]["path"] = "/no/such"
+    return "model.path = /no/such: config.json cannot be read (No such file"
+
+
+def unreadable_model(folder: Path, settings: dict[str, Any], taken_port: int) -> str:
+    """A loop of links: even root cannot read it."""
+    (folder / "loop").symlink_to("loop")
+    settings["model"]["path"] = "./loop"
+    return "model.path = ./loop: config.json cannot be read (Too many levels"
+
+
+def row_without_an_answer(folder: Path, settings: dict[str, Any], taken_port: int) -> str:
+    with (folder / "rows.jsonl").open("a") as rows:
+        rows.write('{"prompt": "31"}\n')
+    return "data set rows.jsonl, line 31: field 'answer' is missing"
+
+
+def port_in_use(folder: Path, settings: dict[str, Any], taken_port: int) -> str:
+    settings["rpc"]["port"] = taken_port
+    return f"rpc.port = {taken_port}: 127.0.0.1 cannot listen on it"
+
+
+def no_free_disk(folder: Path, settings: dict[str, Any], taken_port: int) -> str:
+    settings["trainer"]["keep_checkpoints"] = 10**15
+    return f"folder = {folder}/runs: "
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [wrong_setting, wrong_model, unreadable_model, row_without_an_answer, port_in_use, no_free_disk],
+    ids=lambda spoil: spoil.__name__,
+)
+def test_up_with_bad_input_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path, taken_port: int, spoil: Callable[[Path, dict[str, Any], int], str]
+) -> None:
+    settings = good_settings(tmp_path)
+    sentence = spoil(tmp_path, settings, taken_port)
     file = tmp_path / "run.yaml"
-    file.write_text("run: r\nmodel: {path: /no/such}\nredis: {port: 0}\nrpc: {port: 0}\nforecaster: {http_port: 0}\n")
+    file.write_text(yaml.safe_dump(settings))
+    before = sorted(tmp_path.rglob("*"))
     started = rollcast("up", "--config", str(file), cwd=tmp_path)
-    assert started.returncode == 2
+    assert started.returncode == 2, started.stderr
     assert started.stderr.count("\n") == 1
-    assert started.stderr.startswith("error: model.path = /no/such")
-    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
+    assert started.stderr.startswith(f"error: {sentence}")
+    assert started.stdout == ""
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_demo_looks_at_ports_and_folder_before_it_trains_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken_port: int
+) -> None:
+    monkeypatch.setenv("ROLLCAST_CACHE", str(tmp_path / "cache"))
+    settings = yaml.safe_load((ROOT / "configs/demo.yaml").read_text())
+    settings["rpc"]["port"] = taken_port
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    started = rollcast("demo", "--config", str(file), cwd=tmp_path)
+    assert (started.returncode, started.stdout) == (2, "")
+    assert started.stderr.startswith(f"error: rpc.port = {taken_port}: 127.0.0.1 cannot listen on it")
+    (tmp_path / "taken").touch()
+    started = rollcast("demo", "--folder", "taken", cwd=tmp_path)
+    assert (started.returncode, started.stdout) == (2, "")
+    assert started.stderr.startswith("error: folder = taken: cannot be written")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.yaml", "taken"]
+
+
+def test_a_demo_takes_the_first_name_that_no_former_run_has(tmp_path: Path) -> None:
+    assert free_name("demo", tmp_path) == "demo"
+    for name in ("demo", "demo-2", "demo-4"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+    (tmp_path / "demo-3").mkdir()
+    assert free_name("demo", tmp_path) == "demo-3"
 
 
 def test_the_dashboard_shows_what_the_run_is_doing() -> None:

@@ -13,13 +13,13 @@ from rollcast.config.services import TLS
 EXTENSIONS = "subjectAltName=IP:127.0.0.1\nbasicConstraints=critical,CA:FALSE\n"
 
 
-def make_certificates(folder: Path) -> TLS:
+def make_certificates(folder: Path, curve: str = "prime256v1") -> TLS:
     """For a server on 127.0.0.1; skips the test where there is no openssl."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "extensions").write_text(EXTENSIONS)
-    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    new_key = ["-newkey", "ec", "-pkeyopt", f"ec_paramgen_curve:{curve}", "-nodes"]
     _openssl(folder, "req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test")
     _openssl(folder, "req", *new_key, "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=service")
     signed_by = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "extensions"]
@@ -29,6 +29,14 @@ def make_certificates(folder: Path) -> TLS:
         certificate=folder / "certificate.pem",
         private_key=folder / "key.pem",
     )
+
+
+def lock_key(tls: TLS) -> TLS:
+    """The same certificate, its key behind a password."""
+    assert tls.private_key is not None
+    locked = tls.private_key.with_name("locked.pem")
+    _openssl(locked.parent, "ec", "-in", str(tls.private_key), "-aes256", "-passout", "pass:word", "-out", str(locked))
+    return tls.model_copy(update={"private_key": locked})
 
 
 def _openssl(folder: Path, *arguments: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from pydantic import SecretStr
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import TLS, Http
+from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import (
     Heartbeat,
     HttpServer,
@@ -31,7 +33,7 @@ from rollcast.local.status import StatusReader
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import MetricsPage, SourceAway
-from tests.connections.certificates import make_certificates
+from tests.connections.certificates import lock_key, make_certificates
 from tests.forecaster.recorded_run import TrainerPage, record, run_file
 from tests.forecaster.service_process import running, wait_for
 
@@ -120,6 +122,7 @@ def test_a_wrong_certificate_is_told_before_anything_is_served(tmp_path: Path) -
         "mismatch": tls.model_copy(update={"private_key": other.private_key}),
         "cannot be used": tls.model_copy(update={"certificate": tmp_path / "empty.pem"}),
     }
+    wrong["without a password"] = lock_key(tls)
     for message, tls in wrong.items():
         with pytest.raises(UserError, match=message) as caught, serving(Http(tls=tls)):
             pass
@@ -127,6 +130,23 @@ def test_a_wrong_certificate_is_told_before_anything_is_served(tmp_path: Path) -
     for authority in ("absent.pem", "empty.pem"):
         with pytest.raises(UserError, match=r"certificate_authority = .*give a readable PEM file"):
             client(tls=TLS(certificate_authority=tmp_path / authority))
+
+
+def test_every_connection_of_a_run_is_checked_beforehand(tmp_path: Path) -> None:
+    tls = make_certificates(tmp_path)
+    for names_no_server, section in enumerate(("redis", "rpc", "http")):
+        good = parse_run_config({"run": "r", "model": {"path": "m"}, section: {"tls": tls.model_dump()}}, source="test")
+        check_certificates(good)
+        wrong = {"tls": {"certificate_authority": str(tmp_path / "absent.pem")}}
+        with pytest.raises(UserError, match=rf"{section}\.tls"):
+            check_certificates(parse_run_config({"run": "r", "model": {"path": "m"}, section: wrong}, source="test"))
+        authority_alone = {"tls": {"certificate_authority": str(tls.certificate_authority)}}
+        config = parse_run_config({"run": "r", "model": {"path": "m"}, section: authority_alone}, source="test")
+        if names_no_server == 0:
+            check_certificates(config)
+        else:
+            with pytest.raises(UserError, match=rf"{section}\.tls: a server needs"):
+                check_certificates(config)
 
 
 def test_a_main_loop_that_hangs_is_seen_on_healthz(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +173,29 @@ def test_a_main_loop_that_hangs_is_seen_on_healthz(monkeypatch: pytest.MonkeyPat
         assert httpx.get(f"{url}/readyz").status_code == 200
     finally:
         server.stop()
+
+
+def test_connections_are_bounded_and_the_server_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollcast.connections.http.MAX_CONNECTIONS", 4)
+    with serving(Http()) as port:
+        url = f"http://127.0.0.1:{port}/healthz"
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
+        try:
+            assert httpx.get(url).status_code == 503
+        finally:
+            for connection in idle:
+                connection.close()
+        wait_for(lambda: httpx.get(url).status_code == 200)
+
+
+def test_why_nothing_can_listen_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=rf"http_port = {port}: 127\.0\.0\.1 .*in use.*choose a free port"):
+            listen("127.0.0.1", port, setting="http_port")
+    for elsewhere in ("192.0.2.1", "no such host"):
+        with pytest.raises(UserError, match=f"http_port = 0: {elsewhere} .*bind an address of this machine"):
+            listen(elsewhere, 0, setting="http_port")
 
 
 @pytest.mark.parametrize(

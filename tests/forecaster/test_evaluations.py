@@ -143,6 +143,33 @@ def test_a_doubled_fleet_is_fitted_on_tokens_and_answers_in_device_hours() -> No
     assert abs(float(naive.pass_rate(far, (0.5,))[0, 0]) - expected) > abs(float(run.law(far, (0.5,))[0, 0]) - expected)
 
 
+def test_longer_answers_are_no_change_of_the_fleet() -> None:
+    """Steps cost the same while their tokens grow by a half, and the other way round."""
+    tokens = np.cumsum(np.append(0.0, np.where(np.arange(24) < 12, 1.0, 1.5)))
+    for compute in (np.arange(25) / 24, tokens / tokens[-1]):
+        points = tuple(evaluation(10 * i, compute=compute[i], trained_tokens=tokens[i]) for i in range(25))
+        assert choose_axis(points).quantity == "device_hours"
+
+
+def test_the_start_up_of_engines_is_no_part_of_the_law() -> None:
+    """0.4 device-hours go by before the first step; the law is that of the steps, the answers count everything."""
+    points = curve_of_law(np.ones(24))
+    late = tuple(
+        evaluation(item.step, compute=item.compute + 0.4, pass_rate=item.pass_rate, trained_tokens=item.trained_tokens)
+        if item.step
+        else item
+        for item in points
+    )
+    axis = choose_axis(late)
+    np.testing.assert_allclose(axis.to_fitted(np.array([0.2, 0.4, 1.4, 3.4])), [0.0, 0.0, 1.0, 3.0])
+    np.testing.assert_allclose(axis.to_device_hours(np.array([0.5, 1.0, 3.0])), [0.9, 1.4, 3.4])
+    prompt, delayed = (forecast_run("demo", run, Budget(), sequence=1, updated_at=0.0) for run in (points, late))
+    assert prompt is not None
+    assert delayed is not None
+    np.testing.assert_allclose(delayed.law([3.4]), prompt.law([3.0]), atol=1e-4)
+    np.testing.assert_allclose(delayed.compute_to_target(0.7), prompt.compute_to_target(0.7) + 0.4, rtol=1e-3)
+
+
 def test_the_budget_in_steps_ends_at_the_measured_compute_per_step() -> None:
     points = tuple(
         evaluation(step, compute=step * 0.01 if step <= 50 else 0.5 + (step - 50) * 0.03) for step in range(0, 101, 5)

@@ -8,8 +8,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from rollcast.config.services import Rpc
-from rollcast.connections.grpc import open_channel
 from rollcast.connections.http import publish_port
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
@@ -129,7 +127,7 @@ def test_a_curve_of_ones_own_over_http_and_grpc_gets_the_same_answer(tmp_path: P
         wrong = service.client.post("/api/fit", json={"points": [{"compute": 1, "pass_rate": 45}]})
         assert (wrong.status_code, "pass_rate = 45" in wrong.json()["detail"]) == (422, True)
 
-        channel = open_channel(Rpc(port=service.grpc_port))
+        channel = grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}")
         stub = forecast_pb2_grpc.ForecastStub(channel)
         request = forecast_pb2.FitRequest(
             points=[
@@ -161,7 +159,7 @@ def test_a_watcher_sees_every_forecast_once(tmp_path: Path) -> None:
     points = record()
     with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path) as service:
         publish_port(tmp_path / "demo", "trainer", page.port)
-        channel = open_channel(Rpc(port=service.grpc_port))
+        channel = grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}")
         stub = forecast_pb2_grpc.ForecastStub(channel)
         watch = stub.Watch(forecast_pb2.WatchRequest(run="demo"), timeout=60)
         seen = []

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.tiny_model import make_tiny_model
+
 SETTINGS: dict[str, Any] = {
     "run": "main",
     "model": {"path": "model", "max_length": 512},
@@ -24,9 +26,11 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def run_generator(folder: Path, generator: dict[str, Any], *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_generator(
+    folder: Path, generator: dict[str, Any], *arguments: str, **sections: Any
+) -> subprocess.CompletedProcess[str]:
     config = folder / "run.json"
-    config.write_text(json.dumps(SETTINGS | {"folder": str(folder / "runs"), "generator": generator}))
+    config.write_text(json.dumps(SETTINGS | {"folder": str(folder / "runs"), "generator": generator} | sections))
     command = [sys.executable, "-m", "rollcast.generator", "--config", str(config), "--name", "x", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
@@ -61,6 +65,18 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         done = run_generator(tmp_path, {"slots": 8, "http_port": port})
     assert done.returncode == 2, done.stderr
     assert f"generator.http_port = {port}: 127.0.0.1 cannot listen on it" in done.stderr
+
+
+@pytest.mark.engine
+def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path) -> None:
+    make_tiny_model(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").write_text("[]")
+    model = {"path": str(tmp_path / "model"), "max_length": 512, "dtype": "float32"}
+    done = run_generator(tmp_path, {"slots": 8}, model=model)
+    assert done.returncode == 2, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"error: model.path = {tmp_path}/model: vLLM cannot serve it (")
+    assert "give the folder of a Hugging Face causal LM" in last
 
 
 def test_help_imports_nothing_heavy() -> None:

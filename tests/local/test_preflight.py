@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from pydantic import SecretStr
 from rollcast.config.errors import UserError
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
+from rollcast.config.services import Redis
 from rollcast.local import preflight, run_folder
-from rollcast.local.embedded_redis import find_server, wait_until_ready, write_server_config
+from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_until_ready, write_server_config
+from rollcast.local.process import Command, Service, ServiceSpec
 
 
 def settings(tmp_path: Path, **changes: Any) -> RunConfig:
@@ -69,6 +72,37 @@ def test_a_model_that_is_not_there_or_not_readable_is_named(tmp_path: Path) -> N
         preflight.check(settings(tmp_path))
 
 
+@pytest.mark.parametrize("path", ["~/m", "a/b/c", "./m", "m/"])
+def test_what_cannot_be_a_name_on_the_hub_is_a_folder(tmp_path: Path, path: str) -> None:
+    with pytest.raises(UserError, match=rf"model\.path = {path}: config\.json cannot be read"):
+        preflight.check(settings(tmp_path, model={"path": path}))
+
+
+@pytest.mark.parametrize("path", ["gpt2", "Qwen/Qwen3-0.6B", "org_1/model.v2"])
+def test_a_name_on_the_hub_is_left_to_the_trainer(tmp_path: Path, path: str) -> None:
+    preflight.check(settings(tmp_path, model={"path": path}))
+
+
+@pytest.mark.parametrize(("hidden", "field"), [("model", "model.path"), ("runs", "folder")])
+def test_a_folder_that_may_not_be_looked_into_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: str, field: str
+) -> None:
+    config = settings(tmp_path)
+    if hidden == "model":
+        monkeypatch.chdir(tmp_path)
+        config = settings(tmp_path, model={"path": "model"})
+    stat = os.stat
+
+    def refusing(path: Any, **options: Any) -> os.stat_result:
+        if hidden in str(path).removeprefix(str(tmp_path)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    with pytest.raises(UserError, match=f"^{re.escape(field)} = "):
+        preflight.check(config)
+
+
 @pytest.mark.parametrize(
     ("section", "field"),
     [
@@ -106,6 +140,13 @@ def test_an_external_redis_that_is_away_is_told(tmp_path: Path) -> None:
     listener.close()
     with pytest.raises(UserError, match=rf"redis\.port = {port}: no Redis answers"):
         preflight.check(settings(tmp_path, redis={"port": port, "timeout_seconds": 0.5}))
+
+
+@pytest.mark.parametrize("setting", [{"username": "me"}, {"tls": {}}])
+def test_what_the_embedded_redis_is_not_given_is_refused(tmp_path: Path, setting: dict[str, Any]) -> None:
+    (name,) = setting
+    with pytest.raises(UserError, match=rf"redis\.{name}: the embedded server"):
+        preflight.check(settings(tmp_path, redis={"port": 0, **setting}))
 
 
 def test_a_bad_data_row_is_told_before_anything_starts(tmp_path: Path) -> None:
@@ -156,6 +197,19 @@ def test_a_folder_that_holds_a_run_wants_resume(tmp_path: Path) -> None:
     assert (tmp_path / "redis").exists()
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_a_start_without_history_left_is_not_continued(tmp_path: Path, resume: bool) -> None:
+    left = ["tasks.jsonl", "compute.json", "forecasts.sqlite"]
+    for name in left:
+        (tmp_path / name).touch()
+    run_folder.prepare(tmp_path, resume=resume)
+    assert list(tmp_path.iterdir()) == []
+    for name in [*left, "steps.jsonl"]:
+        (tmp_path / name).touch()
+    run_folder.prepare(tmp_path, resume=True)
+    assert {path.name for path in tmp_path.iterdir()} == {*left, "steps.jsonl"}
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
@@ -165,6 +219,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
+    with pytest.raises(UserError, match="cannot be written"):
+        preflight.check(settings(tmp_path))
     with pytest.raises(UserError, match="cannot be written"), run_folder.locked(tmp_path / "runs" / "r"):
         pass
 
@@ -187,7 +243,56 @@ def test_the_embedded_server_keeps_its_data_and_wants_the_password(tmp_path: Pat
         finally:
             server.terminate()
             server.wait(timeout=30)
-    assert json.dumps(path.stat().st_mode & 0o077) == "0"
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def embedded(tmp_path: Path, redis: Redis) -> Service:
+    arguments = (str(find_server()), str(write_server_config(redis, tmp_path / "redis")))
+    return Service(ServiceSpec("redis", (Command(arguments, tmp_path / "redis.log"),), stop_order=0, stop_seconds=20.0))
+
+
+def free_redis(tmp_path: Path) -> Redis:
+    return settings(tmp_path).redis.model_copy(update={"port": preflight.free_port("127.0.0.1")})
+
+
+def test_an_embedded_server_that_ends_says_why(tmp_path: Path) -> None:
+    redis = free_redis(tmp_path)
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "redis" / "appendonly.aof").write_text("no append-only file")
+    server = embedded(tmp_path, redis)
+    server.start()
+    with pytest.raises(UserError, match=r"redis\.port = 0: the embedded Redis does not start \(.*append only file"):
+        wait_for_embedded(redis, server, asked_to_stop=lambda: False)
+    server.kill()
+
+
+def test_an_embedded_server_that_loads_is_waited_for_until_a_stop_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that answers LOADING for longer than a silent one is waited for."""
+    monkeypatch.setattr("rollcast.local.embedded_redis.START_SECONDS", 1.0)
+    redis = free_redis(tmp_path)
+    program = (
+        "import socketserver, sys, time\n"
+        "began = time.monotonic()\n"
+        "class Loading(socketserver.StreamRequestHandler):\n"
+        "    def handle(self):\n"
+        "        while line := self.rfile.readline():\n"
+        "            if b'PING' in line:\n"
+        "                is_loaded = time.monotonic() - began > float(sys.argv[1])\n"
+        "                self.wfile.write(b'+PONG\\r\\n' if is_loaded else b'-LOADING the data set\\r\\n')\n"
+        "            elif b'CLIENT' in line:\n"
+        "                self.wfile.write(b'+OK\\r\\n')\n"
+        f"socketserver.ThreadingTCPServer(('127.0.0.1', {redis.port}), Loading).serve_forever()\n"
+    )
+    for seconds, patience in (("3", 60.0), ("600", 2.0)):
+        arguments = (sys.executable, "-c", program, seconds)
+        server = Service(ServiceSpec("redis", (Command(arguments, tmp_path / "log"),), stop_order=0, stop_seconds=1.0))
+        server.start()
+        began = time.monotonic()
+        wait_for_embedded(redis, server, asked_to_stop=lambda: time.monotonic() - began > patience)  # noqa: B023
+        assert server.running, server.last_words()
+        server.kill()
 
 
 @pytest.mark.parametrize(

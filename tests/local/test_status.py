@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from rollcast.cli.views import Follower
+from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
@@ -102,6 +104,41 @@ def test_points_of_lost_steps_give_way_to_the_next_incarnation() -> None:
 
     points = [point(1, 0), point(1, 8), point(1, 16), point(1, 24), point(2, 16), point(2, 24)]
     assert surviving(points) == [point(1, 0), point(1, 8), point(2, 16), point(2, 24)]
+    assert surviving([*surviving(points), point(3, 8)]) == [point(1, 0), point(3, 8)]
+    assert surviving([point(1, 8), point(1, 0), point(2, 16), point(3, 16), point(3, 12)]) == [
+        point(1, 0),
+        point(1, 8),
+        point(3, 12),
+        point(3, 16),
+    ]
+    assert surviving([]) == []
+
+
+def test_another_runs_series_on_a_page_are_not_this_runs(tmp_path: Path) -> None:
+    """A forecaster that reads a Prometheus server exports every run it finds there."""
+    config = settings(tmp_path)
+    pages = []
+    for run, asymptote, verdict in (("a", 0.1, "too_early"), ("r", 0.8, "forecastable"), ("z", 0.3, "not_sigmoid")):
+        exporter = Exporter(run)
+        for quantile in ("0.05", "0.5", "0.95"):
+            exporter.set(names.FORECAST_ASYMPTOTE, asymptote, quantile=quantile)
+            exporter.set(names.FORECAST_HEADROOM, asymptote / 2, quantile=quantile)
+        exporter.set(names.FORECAST_VERDICT, 1, verdict=verdict)
+        pages.append(exporter)
+    listener = listen("127.0.0.1", 0, setting="port")
+    routes = service_routes(lambda: b"".join(page.render() for page in pages), lambda: (True, "ok"))
+    server = HttpServer(routes, listener, Http())
+    server.start()
+    try:
+        publish_port(config.run_folder, "forecaster", server.port)
+        reader = StatusReader(config)
+        forecast = reader.read().forecast
+    finally:
+        server.stop()
+    assert reader.read().forecast is None
+    assert forecast is not None
+    assert forecast.verdict == "forecastable"
+    assert forecast.asymptote == (0.8, 0.8, 0.8)
 
 
 def status_at(share: float, rates: list[float], end: tuple[float, float, float] | None) -> RunStatus:
@@ -127,6 +164,25 @@ def test_the_forecast_is_frozen_once_at_half_of_the_budget_and_held_against_the_
     assert result.gain_share_at_freeze == pytest.approx(0.4 / 0.75)
     assert "error -0.050" in result.sentence()
     assert json.loads((tmp_path / "result.json").read_text())["frozen"]["median"] == 0.8
+
+
+def test_a_full_disk_at_half_of_the_budget_is_one_line_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = settings(tmp_path)
+    monkeypatch.setattr(StatusReader, "read", lambda _: status_at(0.5, [0.1, 0.3], (0.7, 0.8, 0.86)))
+    monkeypatch.setattr("rollcast.cli.views.REFRESH_SECONDS", 0.0)
+    follower = Follower()
+    follower.begin(config)
+    blocked = config.run_folder / "frozen_forecast.tmp"
+    blocked.mkdir()
+    assert [line for line in follower.news() if "frozen_forecast.json cannot be written (Is a directory)" in line]
+    assert follower.news() == []
+    blocked.rmdir()
+    assert ["frozen at step 50" in line for line in follower.news()] == [True]
+    (config.run_folder / "result.tmp").mkdir()
+    with pytest.raises(UserError, match=r"result\.json cannot be written"):
+        conclude(config.run_folder, status_at(1.0, [0.1, 0.5], None))
 
 
 def test_a_forecast_that_came_too_late_is_not_counted(tmp_path: Path) -> None:

@@ -37,17 +37,28 @@ NOTE = (
 """
 
 
-def run_supervisor(folder: Path, specs: str, *, limit: int = 3) -> subprocess.Popen[str]:
+def run_supervisor(
+    folder: Path,
+    specs: str,
+    *,
+    limit: int = 3,
+    tick: str = "lambda: None",
+    more: str = "",
+    prefix: tuple[str, ...] = (),
+) -> subprocess.Popen[str]:
     """A supervisor in a process of its own; it prints its ending, or the error's type and text."""
     program = STAND_INS + (
         "report = lambda line: print('report:', line, flush=True)\n"
-        f"supervisor = Supervisor({specs}, restart_limit={limit}, report=report)\n"
+        f"supervisor = Supervisor({specs}, restart_limit={limit}, report=report, tick={tick}, {more})\n"
         "print('up', flush=True)\n"
-        "try:\n    print('ending:', supervisor.run(lambda: None), flush=True)\n"
-        "except (UserError, ServiceLostError) as error:\n    print(type(error).__name__, error, flush=True)\n"
+        "try:\n    print('ending:', supervisor.run(), flush=True)\n"
+        "except (UserError, ServiceLostError, OSError) as error:\n    print(type(error).__name__, error, flush=True)\n"
     )
     return subprocess.Popen(
-        [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*prefix, sys.executable, "-c", program, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 
@@ -114,6 +125,62 @@ def test_a_users_mistake_in_a_service_is_not_tried_again(tmp_path: Path) -> None
     assert_all_gone(tmp_path)
 
 
+def test_the_same_exit_code_after_a_restart_is_a_death_like_any_other(tmp_path: Path) -> None:
+    program = (
+        f"starts = len(open(r'{tmp_path}/generator.pids').readlines());"
+        "print('no memory'); sys.exit(1 if starts == 1 else 2) if starts < 4 else time.sleep(600)"
+    )
+    supervisor = run_supervisor(tmp_path, f"[spec('trainer', SLEEP), spec('generator', {program!r})]", limit=3)
+    wait_for(lambda: len(pids(tmp_path, "generator")) == 4)
+    supervisor.send_signal(signal.SIGINT)
+    output, _ = supervisor.communicate(timeout=60)
+    assert output.count("generator ended with exit code 2; starting it again") == 2
+    assert "ending: interrupted" in output
+    assert_all_gone(tmp_path)
+
+
+@pytest.mark.parametrize("has_work", [True, False])
+def test_a_run_given_up_for_a_users_mistake_has_time_to_save_its_work(tmp_path: Path, has_work: bool) -> None:
+    saving = (
+        f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(7), open(r'{tmp_path}/saved', 'w'), sys.exit(0)));"
+        f"open(r'{tmp_path}/working', 'w'); time.sleep(600)"
+    )
+    wrong = f"[time.sleep(0.05) for _ in iter(lambda: os.path.exists(r'{tmp_path}/working'), True)]; sys.exit(2)"
+    supervisor = run_supervisor(
+        tmp_path,
+        f"[spec('trainer', {saving!r}, 1, stop_seconds=60.0), spec('generator', {wrong!r})]",
+        more=f"worth_saving=lambda: {has_work}",
+    )
+    output, _ = supervisor.communicate(timeout=60)
+    assert "UserError" in output
+    assert (tmp_path / "saved").exists() is has_work
+    assert_all_gone(tmp_path)
+
+
+@pytest.mark.parametrize("stopping_too", [False, True])
+def test_a_view_that_fails_stops_the_run_in_order_and_is_told_after(tmp_path: Path, stopping_too: bool) -> None:
+    """The disk is full while the run goes on, or only while it stops."""
+    tick = (
+        'lambda: exec(\'if (folder / "ready").exists()'
+        + (" and supervisor.asked_to_stop()" if stopping_too else "")
+        + ': raise OSError(28, "disk full")\')'
+    )
+    note = f"open(r'{tmp_path}/ready', 'w'); "
+    supervisor = run_supervisor(
+        tmp_path,
+        f"[spec('redis', NOTE.format('redis'), 3), spec('trainer', NOTE.format('trainer') + '', 1),"
+        f" spec('generator', NOTE.format('generator').replace('time.sleep', {note!r} + 'time.sleep'))]",
+        tick=tick,
+    )
+    if stopping_too:
+        wait_for(lambda: (tmp_path / "ready").exists())
+        supervisor.send_signal(signal.SIGINT)
+    output, _ = supervisor.communicate(timeout=60)
+    assert "OSError [Errno 28] disk full" in output
+    assert (tmp_path / "order").read_text().split() == ["generator", "trainer", "redis"]
+    assert_all_gone(tmp_path)
+
+
 def test_the_run_goes_on_without_a_service_that_is_not_essential(tmp_path: Path) -> None:
     supervisor = run_supervisor(
         tmp_path, "[spec('forecaster', 'sys.exit(1)', essential=False), spec('trainer', 'time.sleep(2)')]", limit=0
@@ -134,6 +201,40 @@ def test_when_one_rank_dies_all_are_started_again(tmp_path: Path) -> None:
     supervisor.send_signal(signal.SIGTERM)
     output, _ = supervisor.communicate(timeout=60)
     assert "ending: interrupted" in output
+    assert_all_gone(tmp_path)
+
+
+def test_the_words_shown_are_those_of_the_rank_that_failed(tmp_path: Path) -> None:
+    rank = "time.sleep(600) if {} else (print('rank 1: mend it'), sys.exit({}))"
+    specs = (
+        "[ServiceSpec('trainer', tuple(Command((sys.executable, '-c', HEAD.format(folder / 'trainer.pids') + program),"
+        " folder / f'rank{{i}}.log') for i, program in enumerate([{!r}, {!r}])), stop_order=0, stop_seconds=5.0)]"
+    )
+    mistaken = run_supervisor(tmp_path, specs.format(rank.format(True, 2), rank.format(False, 2)))
+    assert "UserError rank 1: mend it" in mistaken.communicate(timeout=60)[0]
+    crashing = run_supervisor(tmp_path, specs.format(rank.format(True, 1), rank.format(False, 1)), limit=0)
+    assert f"exit code 1: rank 1: mend it (log: {tmp_path}/rank1.log" in crashing.communicate(timeout=60)[0]
+    assert_all_gone(tmp_path)
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_terminal_that_goes_away_stops_the_run_in_order_unless_it_was_to_be_ignored(
+    tmp_path: Path, ignored: bool
+) -> None:
+    prefix = ("nohup",) if ignored else ()
+    note = f"open(r'{tmp_path}/ready', 'w'); time.sleep"
+    supervisor = run_supervisor(
+        tmp_path, f"[spec('trainer', NOTE.format('trainer').replace('time.sleep', {note!r}))]", prefix=prefix
+    )
+    wait_for(lambda: (tmp_path / "ready").exists())
+    supervisor.send_signal(signal.SIGHUP)
+    if ignored:
+        time.sleep(1.0)
+        assert supervisor.poll() is None
+        supervisor.send_signal(signal.SIGTERM)
+    output, _ = supervisor.communicate(timeout=60)
+    assert "ending: interrupted" in output
+    assert (tmp_path / "order").read_text().split() == ["trainer"]
     assert_all_gone(tmp_path)
 
 

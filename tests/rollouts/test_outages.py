@@ -157,6 +157,32 @@ async def test_a_frozen_redis_costs_a_deadline_and_loses_nothing(durable_server:
     await generator.close()
 
 
+async def test_a_claim_that_waits_for_redis_does_not_hold_back_new_weights(durable_server: Server) -> None:
+    """`recorded` comes through between two attempts; the next one asks for the version that is held by then."""
+    settings = durable_server.settings.model_copy(update={"timeout_seconds": 0.2})
+    trainer = RedisTrainerQueue(durable_server.settings, "held-up")
+    generator = RedisGeneratorQueue(settings, "held-up", "a", patience_seconds=DEADLINE_SECONDS)
+    held = VERSION
+    assert await generator.claim(train=1, evals=0, first_version=lambda: held, block_seconds=0) == []
+    os.kill(durable_server.pid, signal.SIGSTOP)
+    try:
+        claiming = asyncio.ensure_future(
+            generator.claim(train=1, evals=0, first_version=lambda: held, block_seconds=DEADLINE_SECONDS)
+        )
+        await asyncio.sleep(0.05)
+        held = PolicyVersion(1, 9)
+        await asyncio.wait_for(generator.recorded(), DEADLINE_SECONDS / 2)
+        assert not claiming.done()
+    finally:
+        os.kill(durable_server.pid, signal.SIGCONT)
+    trainer.dispatch([make_task(1)])
+    (claimed,) = await asyncio.wait_for(claiming, DEADLINE_SECONDS)
+    assert (claimed.task.sequence, claimed.first_version) == (1, held)
+    assert trainer.outstanding().claims[1].first_version == held
+    trainer.close()
+    await generator.close()
+
+
 def test_a_server_that_is_not_there_is_an_error_after_the_patience() -> None:
     queue = RedisTrainerQueue(RedisSettings(port=free_port(), timeout_seconds=0.2), "nowhere", patience_seconds=0.3)
     with pytest.raises(QueueAway):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+SETTLED = ("used", "filtered", "dead", "stale")
+
 
 def surviving_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Cut back to the checkpoint that each restart resumed."""
@@ -22,6 +24,20 @@ def surviving_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
+def check_nothing_was_left_behind(lines: list[dict[str, Any]], lag: int) -> None:
+    """Whatever was dispatched before the last k steps (and two for the way to a generator) was settled, however long.
+
+    Batches without an update make no step, so steps are what counts.
+    """
+    kept = surviving_lines(lines)
+    last = max(line["step"] for line in kept if line["what"] == "step")
+    cut = next(i for i, line in enumerate(kept) if line["what"] == "step" and line["step"] == last - lag - 2)
+    dispatched = {task for line in kept[:cut] if line["what"] == "dispatched" for task in line["tasks"]}
+    settled = {task for line in kept if line["what"] in SETTLED for task in line["tasks"]}
+    assert len(dispatched) > 0
+    assert dispatched <= settled, f"never settled: {sorted(dispatched - settled)}"
+
+
 def check_every_task_once(lines: list[dict[str, Any]]) -> dict[str, int]:
     """Every dispatched task is settled at most once; returns the number of tasks by outcome, `open` for the rest."""
     settled: Counter[int] = Counter()
@@ -31,7 +47,7 @@ def check_every_task_once(lines: list[dict[str, Any]]) -> dict[str, int]:
         if line["what"] == "dispatched":
             assert not dispatched & set(line["tasks"]), "a sequence was given out twice"
             dispatched |= set(line["tasks"])
-        elif line["what"] in ("used", "filtered", "dead", "stale"):
+        elif line["what"] in SETTLED:
             settled.update(line["tasks"])
             outcomes[line["what"]] += len(line["tasks"])
     assert set(settled) <= dispatched, "a task was settled that was never dispatched"

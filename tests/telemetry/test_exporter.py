@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,9 +58,56 @@ def test_a_missing_label_is_our_own_mistake() -> None:
         Exporter("r").set(names.EVAL_PASS_RATE, 0.25)
 
 
-def test_names_are_unique_and_every_unit_is_in_the_name() -> None:
+@pytest.fixture
+def threads_that_switch_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("threads_that_switch_often")
+def test_two_threads_may_use_a_metric_first_at_once() -> None:
+    metrics = [metric for metric in names.all_metrics() if metric.kind == "counter" and not metric.labels]
+    threads, rounds = 8, 30
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(rounds):
+            exporter, together = Exporter("r"), threading.Barrier(threads)
+
+            def use_all(exporter: Exporter = exporter, together: threading.Barrier = together) -> None:
+                together.wait(10.0)
+                for metric in metrics:
+                    exporter.add(metric)
+
+            for done in [pool.submit(use_all) for _ in range(threads)]:
+                done.result(10.0)
+            assert set(samples(exporter.render()).values()) == {float(threads)}
+
+
+def test_names_are_unique_and_every_metric_has_a_help() -> None:
     metrics = names.all_metrics()
     assert len({metric.name for metric in metrics}) == len(metrics) > 60
-    for metric in metrics:
-        assert metric.help
-        assert metric.kind != "histogram" or metric.buckets
+    assert all(metric.help for metric in metrics)
+
+
+UNITS = ("seconds", "device_hours", "bytes", "ratio")
+OTHER_SCALES = r"_(ms|milliseconds|us|ns|minutes|days|kb|mb|gb|kib|mib|gib|percent|pct)(_|$)|(?<!_device)_hours"
+UNIT_BY_HELP = {
+    r"(Time|Wall time|Pause)\b": "seconds",
+    r"Compute\b": "device_hours",
+    r"Bytes\b": "bytes",
+    r".* / ": "ratio",
+}
+
+
+@pytest.mark.parametrize("metric", names.all_metrics(), ids=lambda metric: metric.name)
+def test_the_unit_stands_last_in_the_name_and_is_a_base_unit(metric: names.Metric) -> None:
+    name = metric.name.removesuffix("_total")
+    assert not re.search(OTHER_SCALES, name)
+    assert not any(f"_{unit}_" in name for unit in UNITS)
+    for beginning, unit in UNIT_BY_HELP.items():
+        if re.match(beginning, metric.help):
+            assert name.endswith(f"_{unit}"), metric.help
+    if metric.kind == "histogram":
+        assert name.endswith(("_seconds", "_steps"))
+        assert list(metric.buckets) == sorted(set(metric.buckets)) != []

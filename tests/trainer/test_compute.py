@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollcast.config.errors import UserError
 from rollcast.trainer.compute import GENERATOR, TRAINER, ComputeLedger
 
 
@@ -57,6 +59,25 @@ def test_spent_never_falls_when_the_state_goes_back_to_a_checkpoint(tmp_path: Pa
     assert second.spent == {GENERATOR: 6.0 + 0.6, TRAINER: 4.0}
 
 
+def test_a_generator_counts_from_the_start_of_its_process(tmp_path: Path) -> None:
+    clock = Clock()
+    first = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    first.start(1, None)
+    clock.now += 3600
+    first.tick(4, [7200.0, 7200.0, 1800.0, 0.0])  # two of them were there before the trainer
+    clock.now += 3600
+    first.tick(4)
+    assert first.state == first.spent == {GENERATOR: 4.5 + 4.0, TRAINER: 2.0}
+    first.save()
+    clock.now += 360
+    second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    second.start(1, dict(first.state))
+    clock.now += 360
+    second.tick(4, [720.0] * 4)  # they lost the first trainer, whose absence is counted already
+    assert second.spent == pytest.approx({GENERATOR: 8.5 + 4 * 0.2, TRAINER: 2.1})
+    assert second.state == pytest.approx({GENERATOR: 8.5 + 4 * 0.1, TRAINER: 2.1})
+
+
 def test_nothing_is_spent_while_the_whole_run_is_stopped(tmp_path: Path) -> None:
     clock = Clock()
     first = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
@@ -81,3 +102,52 @@ def test_a_long_absence_is_a_stopped_run(tmp_path: Path) -> None:
     second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
     second.start(1, None)
     assert second.spent == {GENERATOR: 0.0, TRAINER: 0.0}
+
+
+GOOD = {"spent": {"generator": 1.0, "trainer": 2.0}, "devices": {"generator": 1, "trainer": 1}, "at": 5.0}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "1",
+        "[" * 100_000,
+        "\x00\xff",
+        json.dumps({"spent": {}}),
+        json.dumps({**GOOD, "spent": {"generator": 1.0}}),
+        json.dumps({**GOOD, "spent": {"generator": "NaN", "trainer": 1.0}}),
+        json.dumps({**GOOD, "spent": {"generator": -1.0, "trainer": 1.0}}),
+        json.dumps({**GOOD, "devices": {"generator": float("inf")}}),
+        json.dumps({**GOOD, "devices": None}),
+        json.dumps({**GOOD, "at": None}),
+        json.dumps({**GOOD, "at": float("inf")}),
+    ],
+)
+def test_a_spoilt_file_of_what_was_spent_is_one_sentence(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "compute.json"
+    path.write_bytes(content.encode("latin-1"))
+    ledger = ComputeLedger(path)
+    with pytest.raises(UserError, match=rf"folder: {path} does not say what was spent; remove it"):
+        ledger.start(1, None)
+    path.write_text(json.dumps(GOOD))
+    ledger.start(1, None)
+    assert ledger.spent == GOOD["spent"]
+
+
+def test_a_disk_that_refuses_is_one_sentence_and_the_old_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "compute.json"
+    ledger = ComputeLedger(path)
+    ledger.start(1, None)
+    ledger.save()
+    before = path.read_bytes()
+    (tmp_path / "compute.tmp").mkdir()
+    with pytest.raises(UserError, match=rf"folder: {path} cannot be written \(Is a directory\)"):
+        ledger.save(stopped=True)
+    assert path.read_bytes() == before
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UserError, match=rf"folder: {path} cannot be read \(Is a directory\)"):
+        ledger.start(1, None)

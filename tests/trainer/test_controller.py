@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.config.services import StopWhen
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
-from rollcast.rollouts.records import GradingStatus, Rollout, RolloutGroup, StopReason, VersionSpan
+from rollcast.rollouts.records import GradingStatus, Purpose, Rollout, RolloutGroup, StopReason, VersionSpan
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.controller import Books, Controller, Ending
@@ -79,9 +81,15 @@ class AnsweringQueue(MemoryTrainerQueue):
         self._generator = MemoryGeneratorQueue(broker, "g")
         self._answers = answers
         self.away_share = 0.0
+        self.held_out_solved = False
+        self.silent = False
+        """The generator answers nothing more."""
+        self.lost_evaluation: int | None = None
+        """Evaluation tasks of this step are lost once, as by a Redis that dies right after it took them."""
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
-        asyncio.run(self._answer())
+        if not self.silent:
+            asyncio.run(self._answer())
         self._maybe_away()
         return super().read(max_groups, 0.0)
 
@@ -91,6 +99,9 @@ class AnsweringQueue(MemoryTrainerQueue):
 
     def dispatch(self, tasks: Any) -> Any:
         self._maybe_away()
+        if tasks and tasks[0].purpose is Purpose.EVAL and tasks[0].eval_step == self.lost_evaluation:
+            self.lost_evaluation = None
+            return []
         return super().dispatch(tasks)
 
     def _maybe_away(self) -> None:
@@ -104,7 +115,8 @@ class AnsweringQueue(MemoryTrainerQueue):
             task = one.task
             rollouts = []
             for index in range(task.num_rollouts):
-                right = answers.rng.random() < answers.pass_rate
+                solved = self.held_out_solved and task.purpose is Purpose.EVAL
+                right = solved or answers.rng.random() < answers.pass_rate
                 rollouts.append(
                     Rollout(
                         index=index,
@@ -266,3 +278,85 @@ def test_a_restart_from_a_checkpoint_settles_every_task_once(tmp_path: Path) -> 
     steps = [line["step"] for line in lines(config, "steps.jsonl")]
     assert steps == [*range(1, 10), *range(7, 15)]
     check_every_task_once(lines(config, "tasks.jsonl"))
+
+
+def test_the_last_evaluation_is_asked_again_where_redis_lost_it(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=4), MemoryBroker()
+    answers = Answers(0.4, PolicyVersion(1, 0), random.Random(4))
+    queue = AnsweringQueue(broker, answers)
+    queue.lost_evaluation = 4
+    controller = make_controller(config, queue, answers, QuickLearners())
+    assert run(controller, answers) is Ending.FINISHED
+    assert queue.lost_evaluation is None
+    assert lines(config, "evaluations.jsonl")[-1]["step"] == 4
+
+
+def test_a_resume_with_a_smaller_window_gives_up_what_it_cannot_use_and_dispatches_it_in_time(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=16), MemoryBroker()
+    answers = Answers(0.4, PolicyVersion(1, 0), random.Random(5))
+    learners, queue = QuickLearners(), AnsweringQueue(broker, answers)
+    first = make_controller(config, queue, answers, learners)
+
+    def stop_with_many_under_way() -> bool:
+        answers.version = first.version
+        queue.silent = first.version.step >= 5
+        return len(first._ledger.outstanding) > 4 and queue.silent
+
+    first._stop_requested = stop_with_many_under_way
+    assert first.run() is Ending.INTERRUPTED
+    checkpoint, stopped = learners.saved[str(first.version)], first.version.step
+    assert len(checkpoint["ledger"]["outstanding"]) > 4, "more than the window of k = 1 holds"
+
+    recipe = config.recipe.model_copy(update={"schedule": PipelineSchedule(max_staleness=1)})
+    narrow = config.model_copy(update={"recipe": recipe})
+    progress = Progress.from_json(checkpoint)
+    second = make_controller(narrow, queue, answers, learners, progress=progress)
+    second._reporter.started(second._history, stopped, 1)
+
+    def answer_after_the_first_look() -> bool:
+        answers.version = second.version
+        queue.silent = not second._ledger.owed and second.version.step == stopped
+        return False
+
+    second._stop_requested = answer_after_the_first_look
+    assert second.run() is Ending.FINISHED
+    outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
+    assert outcomes["stale"] == len(checkpoint["ledger"]["outstanding"]) - 4
+    assert second._ledger.owed == [], "what was given up was dispatched again"
+    resumed = [line for line in lines(config, "steps.jsonl") if line["step"] > stopped]
+    assert max(int(age) for line in resumed for age in line["staleness_tokens"]) <= 1
+
+
+def test_an_update_does_not_wait_for_redis_twice(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=2), MemoryBroker()
+    answers = Answers(0.4, PolicyVersion(1, 0), random.Random(6))
+    queue = AnsweringQueue(broker, answers)
+    controller = make_controller(config, queue, answers, QuickLearners())
+    asked = 0
+
+    def read(max_groups: int, block_seconds: float) -> Any:
+        nonlocal asked
+        asked += 1
+        raise QueueAway("away")
+
+    queue.read = read  # type: ignore[method-assign]
+    meanwhile = controller._meanwhile()
+    for _ in range(5):
+        meanwhile()
+    assert asked == 1
+
+
+def test_stop_when_ends_a_saturated_run_with_checkpoint_export_and_the_reason(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=100), MemoryBroker()
+    config = config.model_copy(update={"stop_when": StopWhen()})
+    answers = Answers(0.4, PolicyVersion(1, 0), random.Random(7))
+    queue, learners = AnsweringQueue(broker, answers), QuickLearners()
+    queue.held_out_solved = True
+    controller = make_controller(config, queue, answers, learners)
+    assert run(controller, answers) is Ending.FINISHED
+    (stopped,) = [line for line in lines(config, "tasks.jsonl") if line["what"] == "stopped_early"]
+    assert "saturated" in stopped["reason"]
+    assert stopped["step"] < 50
+    assert str(controller.version) in learners.saved
+    assert lines(config, "evaluations.jsonl")[-1]["step"] == stopped["step"]
+    assert (config.run_folder / "model").is_dir()

@@ -101,6 +101,9 @@ class TensorEngine:
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
         emit("incarnation", incarnation=incarnation, history=[list(entry) for entry in history])
 
+    async def hand_over(self, sequences: Sequence[int]) -> None:
+        emit("hand_over", sequences=list(sequences))
+
     async def fenced(self, reason: str) -> str:
         self.names += 1
         self.hung = False

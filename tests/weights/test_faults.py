@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from rollcast.wire.version import PolicyVersion
+from tests.rollouts.servers import free_port
 from tests.weights import trainer_process
 from tests.weights.conftest import wait_until
 
@@ -128,6 +129,22 @@ def test_a_live_front_end_with_a_hung_engine_is_fenced(start_trainer, start_gene
     generator.tell("hang")
     wait_until(lambda: trainer.removed == [("hung", "hung")])
     assert generator.wait("fenced")["reason"] == "hung"
+
+
+def test_a_generator_counts_from_its_start_and_after_a_fence_from_there(start_trainer, start_generator):
+    rpc = {"port": free_port()}
+    generator = start_generator("early", rpc)
+    generator.wait("started")
+    began = time.monotonic()
+    time.sleep(3.0)  # its engine starts, or there is no trainer yet
+    trainer = start_trainer(rpc=rpc)
+    trainer.publish(0)
+    trainer.wait_members("early")
+    assert trainer.publisher.members()[0].allocated_since < began + 1.0
+    told_at = time.monotonic()
+    generator.tell("hang")
+    trainer.wait_members("again-1")
+    assert trainer.publisher.members()[0].allocated_since > told_at
 
 
 def test_an_idle_engine_need_not_step(start_trainer, start_generator):

@@ -124,3 +124,22 @@ def test_the_engine_steps_on_while_a_version_arrives(start_trainer, start_genera
     trainer.wait_members("busy")
     trainer.publish(1)
     assert generator.wait("applied", version="1.1")["steps"] > before + 10
+
+
+def test_one_generator_is_asked_to_hand_tasks_over_even_while_weights_arrive(start_trainer, start_generator):
+    trainer = start_trainer()
+    slow, fast = start_generator("slow", trainer.rpc, slow_seconds=0.05), start_generator("fast", trainer.rpc)
+    trainer.publish(0)
+    trainer.wait_members("slow", "fast")
+    trainer.publish(1)
+    slow.wait("bucket", index=1)
+    assert trainer.publisher.hand_over("slow", [3, 1 << 40])
+    assert slow.wait("hand_over")["sequences"] == [3, 1 << 40]
+    assert trainer.publisher.wait_acknowledged(1, 20.0)
+    order = [event["event"] for event in slow.events if event["event"] in ("applied", "hand_over")]
+    assert order == ["applied", "hand_over", "applied"], "it did not wait for version 1"
+    assert not [event for event in fast.events if event["event"] == "hand_over"]
+    assert not trainer.publisher.hand_over("unknown", [3])
+    slow.tell("leave")
+    wait_until(lambda: trainer.removed == [("slow", "left")])
+    assert not trainer.publisher.hand_over("slow", [3]), "it is gone"

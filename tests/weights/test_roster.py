@@ -90,6 +90,14 @@ def test_a_fenced_name_is_told_to_come_back_as_new(roster):
     assert isinstance(roster.admit(announce("g-2"), SimpleQueue(), 200.0), Seat)
 
 
+def test_the_start_up_of_a_generator_counts_once(roster):
+    take_place(roster, now=100.0, uncounted_seconds=40.0)
+    back = take_place(roster, now=150.0, uncounted_seconds=20.0)  # its stream broke; it was counted all the time
+    assert back.member(None).allocated_since == 60.0
+    roster.fence(back, "silent")
+    assert take_place(roster, name="g-2", now=170.0, uncounted_seconds=5.0).member(None).allocated_since == 165.0
+
+
 def test_a_stream_that_comes_back_takes_over_the_place(roster):
     old = take_place(roster)
     old.joined = True
@@ -127,6 +135,9 @@ def test_who_may_sample_counts_for_the_gate_before_it_has_joined(held, lowest):
         ({"lm_head": "model"}, "lm_head"),
         ({"num_workers": 0}, "num_workers"),
         ({"num_workers": 1 << 20}, "num_workers"),
+        ({"uncounted_seconds": -1.0}, "uncounted_seconds"),
+        ({"uncounted_seconds": float("nan")}, "uncounted_seconds"),
+        ({"uncounted_seconds": float("inf")}, "uncounted_seconds"),
         ({"name": ""}, "name"),
         ({"name": "x" * 300}, "name"),
     ],

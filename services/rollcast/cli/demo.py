@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from rollcast.config.run import RunConfig
+    from rollcast.local.base_model import BaseModel
 
 
 def demo(
@@ -25,9 +26,15 @@ def demo(
     """
     from rollcast.cli.up import run_and_conclude
     from rollcast.config.run import load_run_config
+    from rollcast.local import preflight
+    from rollcast.local.base_model import BaseModel
 
+    base_model = BaseModel()
     settings = load_run_config(config or shipped_config("demo.yaml"))
-    sys.exit(run_and_conclude(_with_base_model(settings, seed=seed, folder=folder), resume=False))
+    settings = settings.model_copy(update={"seed": seed, "folder": folder, "run": free_name(settings.run, folder)})
+    preflight.check(_with_model(settings, base_model.key))  # before a minute of training; not in the cache yet
+    model = _train(base_model)
+    sys.exit(run_and_conclude(_with_model(settings, str(model)), resume=False))
 
 
 def shipped_config(name: str) -> Path:
@@ -37,25 +44,22 @@ def shipped_config(name: str) -> Path:
     return installed if installed.exists() else package.parents[1] / "configs" / name
 
 
-def _with_base_model(settings: RunConfig, *, seed: int, folder: Path) -> RunConfig:
+def _train(base_model: BaseModel) -> Path:
     from rollcast.cli.views import progress_bar
-    from rollcast.local.base_model import BaseModel, ensure_base_model
+    from rollcast.local.base_model import ensure_base_model
 
     with progress_bar("training the base model from scratch (once)") as show:
-        model = ensure_base_model(BaseModel(), show)
-    start = json.loads((model / "base_model.json").read_text())["pass_rate"]
-    typer.echo(f"base model: {model} (pass rate {start:.2f} before RL)")
-    return settings.model_copy(
-        update={
-            "model": settings.model.model_copy(update={"path": str(model)}),
-            "seed": seed,
-            "folder": folder,
-            "run": _free_name(settings.run, folder),
-        }
-    )
+        folder = ensure_base_model(base_model, show)
+    start = json.loads((folder / "base_model.json").read_text())["pass_rate"]
+    typer.echo(f"base model: {folder} (pass rate {start:.2f} before RL)")
+    return folder
 
 
-def _free_name(name: str, folder: Path) -> str:
+def _with_model(settings: RunConfig, path: str) -> RunConfig:
+    return settings.model_copy(update={"model": settings.model.model_copy(update={"path": path})})
+
+
+def free_name(name: str, folder: Path) -> str:
     """The name, or the name with the first number that no former run has."""
     from rollcast.local.run_folder import has_history
 

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from rollcast.cli import backtest, compare, config, demo, fit, service, up, version
+from rollcast.cli import backtest, compare, config, demo, fit, plan, service, up, version
 from rollcast.config.errors import EXIT_USER_ERROR, UserError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command()(up.up)
 app.command()(fit.fit)
 app.command()(compare.compare)
 app.command()(backtest.backtest)
+app.add_typer(plan.app, name="plan")
 app.add_typer(config.app, name="config")
 for name in service.SERVICES:
     service.add_starter(app, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,10 +45,17 @@ def run_and_conclude(config: RunConfig, *, resume: bool) -> int:
             typer.echo(f"error: {error}", err=True)
             return EXIT_GIVEN_UP
     if ending is Ending.INTERRUPTED:
-        typer.echo(f"stopped; continue with --resume (run folder {config.run_folder})")
+        typer.echo(f"stopped; continue with: {shlex.join(_continuing(config))}")
         return EXIT_INTERRUPTED
     result = conclude(config.run_folder, StatusReader(config).read())
     if result is not None:
         typer.echo(result.sentence())
     typer.echo(f"run folder: {config.run_folder}")
     return 0
+
+
+def _continuing(config: RunConfig) -> list[str]:
+    """The command that goes on with a stopped run, be it of `up` or of `demo`."""
+    from rollcast.local.run_folder import UP_FILE
+
+    return [sys.argv[0], "up", "--config", str(config.run_folder / UP_FILE), "--resume"]

@@ -6,8 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rollcast.cli.dashboard import MAX_EVENTS, render
+from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.local.frozen_forecast import freeze
 from rollcast.local.status import RunStatus, StatusReader
@@ -24,6 +26,7 @@ class Follower:
         self._config: RunConfig | None = None
         self._known: set[tuple[int, int]] = set()
         self._page_told = False
+        self._is_failure_told = False
         self._next_at = 0.0
         self.status = RunStatus()
         self.page: str | None = None
@@ -52,9 +55,16 @@ class Follower:
                     f"step {point.step}: pass rate {point.pass_rate:.3f} ± {point.standard_error:.3f} "
                     f"at {point.compute_device_hours:.4f} device-hours"
                 )
-        if (frozen := freeze(self._config.run_folder, self.status)) is not None:
-            lines.append(frozen.sentence())
-        return lines
+        return lines + self._freeze(self._config.run_folder)
+
+    def _freeze(self, folder: Path) -> list[str]:
+        """At half of the budget; what keeps it from being written is told once and tried again."""
+        try:
+            frozen = freeze(folder, self.status)
+        except UserError as error:
+            told, self._is_failure_told = self._is_failure_told, True
+            return [] if told else [str(error)]
+        return [] if frozen is None else [frozen.sentence()]
 
 
 class PlainView:

@@ -1,4 +1,4 @@
-"""What every settings class shares: unknown keys are refused, values never change after loading."""
+"""What every settings class shares: unknown keys are refused, numbers are finite, values never change after loading."""
 
 from __future__ import annotations
 
@@ -6,4 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True, validate_default=True
+    )

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, SecretStr, ValidationError, model_validator
 
 from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
-from rollcast.config.services import Budget, Forecaster, Generator, Http, Local, Redis, Rpc, Trainer, Weights
+from rollcast.config.services import Budget, Forecaster, Generator, Http, Local, Redis, Rpc, StopWhen, Trainer, Weights
 from rollcast.config.tasks import Tasks
+from rollcast.config.yaml_loader import load_yaml
 
 MAX_FILE_BYTES = 1 << 20
+_SECRETS = ("password", "token")
+_WANTS_A_MAPPING = ("model_type", "model_attributes_type")
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
 
 
 class RunConfig(Settings):
@@ -34,6 +39,8 @@ class RunConfig(Settings):
     """The algorithm."""
     budget: Budget = Budget()
     """When the run ends."""
+    stop_when: StopWhen | None = None
+    """When it ends earlier, on its own forecast's advice. None = never."""
     generator: Generator = Generator()
     trainer: Trainer = Trainer()
     weights: Weights = Weights()
@@ -67,11 +74,12 @@ def load_run_config(path: Path) -> RunConfig:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise UserError(f"run file {path}: larger than {MAX_FILE_BYTES} bytes; it should hold settings only")
-        data = yaml.safe_load(path.read_text())
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"run file {path}: cannot be read ({error.strerror}); give the path of a YAML file") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"run file {path}: not valid YAML ({' '.join(str(error).split())}); mend that line") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"run file {path}: byte {error.start} is not UTF-8; save it as UTF-8 text") from error
+    data = load_yaml(text, f"run file {path}")
     if not isinstance(data, dict):
         raise UserError(f"run file {path}: holds {type(data).__name__}, needs a mapping such as `run: demo`")
     return parse_run_config(data, source=str(path))
@@ -94,16 +102,25 @@ def parse_run_config(data: dict[str, Any], *, source: str) -> RunConfig:
 
 
 def describe_errors(error: ValidationError, source: str) -> list[str]:
-    """One sentence for each wrong field: where, what stands there, what is wanted."""
+    """One sentence for each wrong field: where, what stands there (unless it may be a secret), what is wanted."""
     sentences = []
     for item in error.errors(include_url=False):
-        field = ".".join(str(part) for part in item["loc"]) or "the whole file"
+        path = [str(part) for part in item["loc"]]
+        field = ".".join(path) or "the whole file"
         if item["type"] == "extra_forbidden":
             sentences.append(f"{source}: {field} is not a setting; remove it or mend its spelling")
         elif item["type"] == "missing":
             sentences.append(f"{source}: {field} is missing; add it")
+        elif item["type"] in _WANTS_A_MAPPING:
+            sentences.append(f"{source}: {field} holds {type(item['input']).__name__}, needs a mapping of settings")
         else:
             message = item["msg"].removeprefix("Value error, ")
-            value = "" if isinstance(item["input"], dict) else f" = {item['input']!r}"
+            value = _shown(path, item["input"])
             sentences.append(f"{source}: {field}{value} is wrong: {message[:1].lower()}{message[1:]}")
     return sentences
+
+
+def _shown(path: list[str], value: Any) -> str:
+    if any(part in _SECRETS for part in path):
+        return " (not shown)"
+    return "" if isinstance(value, dict) else f" = {_SHORT.repr(value)}"

@@ -10,6 +10,8 @@ from pydantic import Field, SecretStr
 from rollcast.config.base import Settings
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
+Secret = Annotated[SecretStr, Field(min_length=1)]
+"""An empty one would mean no authentication without saying so; null says it."""
 
 
 class TLS(Settings):
@@ -32,7 +34,7 @@ class Redis(Settings):
     """TCP port. In local mode 0 = start an embedded server on a free port."""
     username: str | None = None
     """Of Redis ACLs. None = the default user."""
-    password: SecretStr | None = None
+    password: Secret | None = None
     """None = no authentication. The environment variable ROLLCAST_REDIS_PASSWORD, where set, wins."""
     tls: TLS | None = None
     """None = plain TCP."""
@@ -51,7 +53,7 @@ class Rpc(Settings):
     """gRPC port. In local mode 0 = a free one."""
     bind: str = "127.0.0.1"
     """Address the trainer listens on; 0.0.0.0 in a pod."""
-    token: SecretStr | None = None
+    token: Secret | None = None
     """Shared secret that a generator presents. None = any peer is accepted. ROLLCAST_RPC_TOKEN, where set, wins."""
     tls: TLS | None = None
     """None = plain TCP."""
@@ -62,7 +64,7 @@ class Http(Settings):
 
     bind: str = "127.0.0.1"
     """Address that trainer and generators listen on; 0.0.0.0 in a pod. The forecaster has its own."""
-    token: Annotated[SecretStr, Field(min_length=1)] | None = None
+    token: Secret | None = None
     """Shared secret for all but /healthz and /readyz: a bearer token, in a browser the password. None = anybody may
     read. ROLLCAST_HTTP_TOKEN, where set, wins."""
     tls: TLS | None = None
@@ -85,6 +87,9 @@ class Weights(Settings):
     """A generator silent for longer, or whose engine did not step for longer while it had work, is fenced."""
     coalesce_seconds: Annotated[float, Field(ge=0)] = 2.0
     """Joiners that arrive within this time enter in one epoch."""
+    overlap_training: bool = False
+    """Broadcast while the next update runs, also where both use the same GPUs' collectives. Off until it was shown on two
+    GPUs or more: several trainer GPUs then wait for the acknowledgement first. One GPU, or gloo, always overlaps."""
 
 
 class Generator(Settings):
@@ -166,7 +171,7 @@ class PrometheusSource(Settings):
     """Of the server, as http://host:9090."""
     every_seconds: Annotated[float, Field(gt=0)] = 15.0
     """Interval of reading; the scrape interval is the least that makes sense."""
-    token: SecretStr | None = None
+    token: Secret | None = None
     """Bearer token. None = none."""
     curves: tuple[CurveQueries, ...] = ()
     """Runs of other frameworks. Rollcast's own runs are found by their metrics' names."""
@@ -203,3 +208,17 @@ class Budget(Settings):
     """Optimizer steps. None = no bound."""
     device_hours: Annotated[float, Field(gt=0)] | None = None
     """Compute of the surviving history (GPU-hours; core-hours on CPU). None = no bound."""
+
+
+class StopWhen(Settings):
+    """Ends the run by itself when the rest of its budget is not worth it; judged at every evaluation.
+
+    Either condition has to hold on three evaluations in a row. A curve that has not bent yet, fell or jumped never ends a
+    run: its forecast is not to be trusted.
+    """
+
+    least_gain: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Pass rate. Stop when the rest of the budget gains less, at the upper end of the forecast's 90 % interval. 0 = never
+    for this reason. 0.01 is half of the margin within which the paper calls two runs equal."""
+    on_saturated: bool = True
+    """Stop on the verdict saturated as well, whatever the budget: less than 0.02 is left below the asymptote."""

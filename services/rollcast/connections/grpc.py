@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,6 +13,8 @@ import grpc.aio
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import TLS, Rpc
+from rollcast.connections.certificates import check_client, check_server
+from rollcast.connections.http import in_url, listen
 
 MAX_MESSAGE_BYTES = 64 << 20
 """A manifest of a large mixture-of-experts model names some 100,000 tensors: a few MiB."""
@@ -30,19 +33,14 @@ _AUTHORIZATION = "authorization"
 
 
 def open_channel_async(settings: Rpc) -> grpc.aio.Channel:
-    """A channel to `settings.host:port`; send `call_metadata(settings)` with every call."""
-    target = f"{settings.host}:{settings.port}"
+    """A channel to `settings.host:port`; send `call_metadata(settings)` with every call.
+
+    Raises UserError where a file of rpc.tls cannot be used.
+    """
+    target = f"{in_url(settings.host)}:{settings.port}"
     if settings.tls is None:
         return grpc.aio.insecure_channel(target, options=_OPTIONS)
     return grpc.aio.secure_channel(target, _channel_credentials(settings.tls), options=_OPTIONS)
-
-
-def open_channel(settings: Rpc) -> grpc.Channel:
-    """The same for threads."""
-    target = f"{settings.host}:{settings.port}"
-    if settings.tls is None:
-        return grpc.insecure_channel(target, options=_OPTIONS)
-    return grpc.secure_channel(target, _channel_credentials(settings.tls), options=_OPTIONS)
 
 
 def call_metadata(settings: Rpc) -> list[tuple[str, str]]:
@@ -55,7 +53,7 @@ def start_server(
 ) -> tuple[Any, int]:
     """Start a threaded server; returns it and the port it listens on.
 
-    Raises UserError naming `setting` where the port is taken.
+    Raises UserError naming `setting` where the port is taken, or the file of rpc.tls that cannot be used.
     """
     interceptors: list[grpc.ServerInterceptor] = (
         [_TokenInterceptor(settings.token.get_secret_value())] if settings.token else []
@@ -64,36 +62,42 @@ def start_server(
         ThreadPoolExecutor(max_workers=max_calls, thread_name_prefix="rpc"), options=_OPTIONS, interceptors=interceptors
     )
     register(server)
-    address = f"{settings.bind}:{settings.port}"
+    address = f"{in_url(settings.bind)}:{settings.port}"
+    credentials = _server_credentials(settings.tls) if settings.tls else None
     try:
-        if settings.tls is None:
-            port = server.add_insecure_port(address)
-        else:
-            port = server.add_secure_port(address, _server_credentials(settings.tls))
+        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     except RuntimeError as error:
+        listen(settings.bind, settings.port, setting=setting).close()  # where the port is at fault, this says why
+        if settings.tls is None:
+            raise UserError(
+                f"{setting} = {settings.port}: gRPC cannot listen at {address}; choose another port, or bind by number"
+            ) from error
         raise UserError(
-            f"{setting} = {settings.port}: {settings.bind} cannot listen on it; choose a free port or stop its user"
+            f"rpc.tls.certificate = {settings.tls.certificate}: gRPC does not take it, although port {settings.port} "
+            "is free; make it with an RSA key of 2048 bits or more, or a P-256 key"
         ) from error
     server.start()
     return server, port
 
 
-def _read(path: Any) -> bytes | None:
-    return path.read_bytes() if path else None
-
-
 def _channel_credentials(tls: TLS) -> grpc.ChannelCredentials:
+    check_client(tls, "rpc.tls")
     return grpc.ssl_channel_credentials(
         _read(tls.certificate_authority), _read(tls.private_key), _read(tls.certificate)
     )
 
 
 def _server_credentials(tls: TLS) -> grpc.ServerCredentials:
-    key, certificate = _read(tls.private_key), _read(tls.certificate)
-    if key is None or certificate is None:
-        raise UserError("tls: a server needs tls.certificate and tls.private_key; give both paths")
+    check_server(tls, "rpc.tls")
+    assert tls.private_key is not None
+    assert tls.certificate is not None
     authority = _read(tls.certificate_authority)
-    return grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=authority is not None)
+    pair = (tls.private_key.read_bytes(), tls.certificate.read_bytes())
+    return grpc.ssl_server_credentials([pair], authority, require_client_auth=authority is not None)
+
+
+def _read(path: Path | None) -> bytes | None:
+    return path.read_bytes() if path else None
 
 
 class _TokenInterceptor(grpc.ServerInterceptor):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -16,13 +16,16 @@ from pydantic import SecretStr
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import TLS, Http
+from rollcast.connections.certificates import check_server, verifying_context
 
 START_SECONDS = 20.0
+MAX_CONNECTIONS = 512
+"""Open at once on one server; a request on one more is answered with 503."""
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def listen(bind: str, port: int, *, setting: str) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises UserError naming `setting` where the port is taken."""
+    """A listening socket; port 0 takes a free one. Raises UserError naming `setting` where it cannot be had."""
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -31,9 +34,9 @@ def listen(bind: str, port: int, *, setting: str) -> socket.socket:
         listener.listen(128)
     except OSError as error:
         listener.close()
-        raise UserError(
-            f"{setting} = {port}: {bind} cannot listen on it ({error.strerror}); choose a free port"
-        ) from error
+        is_the_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        remedy = "choose a free port" if is_the_port else "bind an address of this machine"
+        raise UserError(f"{setting} = {port}: {bind} cannot listen on it ({error.strerror}); {remedy}") from error
     return listener
 
 
@@ -107,12 +110,13 @@ class HttpServer:
             access_log=False,
             lifespan="auto",
             timeout_graceful_shutdown=2,
+            limit_concurrency=MAX_CONNECTIONS,
             ssl_certfile=settings.tls.certificate if settings.tls else None,
             ssl_keyfile=settings.tls.private_key if settings.tls else None,
         )
         try:
             if settings.tls is not None:
-                _require_certificate(settings.tls)
+                check_server(settings.tls, "http.tls")
             config.load()
         except BaseException:
             listener.close()
@@ -143,18 +147,6 @@ class HttpServer:
         await asyncio.sleep(0)
 
 
-def _require_certificate(tls: TLS) -> None:
-    if tls.certificate is None or tls.private_key is None:
-        raise UserError("http.tls: a server needs http.tls.certificate and http.tls.private_key; give both paths")
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.private_key)
-    except OSError as error:  # an SSLError, too, is one
-        raise UserError(
-            f"http.tls.certificate = {tls.certificate}, http.tls.private_key = {tls.private_key}: cannot be used "
-            f"({error.strerror or error}); give readable PEM files that belong together"
-        ) from error
-
-
 def publish_port(folder: Path, service: str, port: int) -> None:
     """Write the port a service listens on to the run folder, where local mode and the forecaster find it."""
     ports = folder / "ports"
@@ -169,10 +161,14 @@ def local_host(bind: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)  # noqa: S104  # no bind here
 
 
+def in_url(host: str) -> str:
+    """As it stands before `:port`: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def local_url(settings: Http, port: int) -> str:
     """Where a client on this machine reaches a service that listens by `settings`."""
-    host = local_host(settings.bind)
-    return f"{'https' if settings.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{'https' if settings.tls else 'http'}://{in_url(local_host(settings.bind))}:{port}"
 
 
 def client(*, timeout_seconds: float = 5.0, token: SecretStr | None = None, tls: TLS | None = None) -> httpx.Client:
@@ -181,12 +177,5 @@ def client(*, timeout_seconds: float = 5.0, token: SecretStr | None = None, tls:
     Raises UserError where the certificate authority cannot be read.
     """
     headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-    authority = tls.certificate_authority if tls else None
-    try:
-        verify = ssl.create_default_context(cafile=authority)
-    except OSError as error:
-        raise UserError(
-            f"http.tls.certificate_authority = {authority}: cannot be used ({error.strerror or error}); "
-            "give a readable PEM file"
-        ) from error
+    verify = verifying_context(tls, "http.tls")
     return httpx.Client(timeout=timeout_seconds, headers=headers, verify=verify, follow_redirects=False)

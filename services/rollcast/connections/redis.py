@@ -13,13 +13,17 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from rollcast.config.services import Redis as RedisSettings
+from rollcast.connections.certificates import check_client
 
 RedisAway = (RedisConnectionError, RedisTimeoutError, OSError)
 """What a command raises while the server is away or loading."""
 
 
 def connect(settings: RedisSettings) -> redis.Redis:
-    """A thread-safe client that returns bytes. Connects at the first command."""
+    """A thread-safe client that returns bytes. Connects at the first command.
+
+    Raises UserError where a file of redis.tls cannot be used.
+    """
     return redis.Redis(**_arguments(settings), retry=Retry(ExponentialWithJitterBackoff(cap=0.5), 1))
 
 
@@ -43,6 +47,7 @@ def _arguments(settings: RedisSettings) -> dict[str, Any]:
     }
     if settings.tls is not None:
         tls = settings.tls
+        check_client(tls, "redis.tls")
         arguments |= {
             "ssl": True,
             "ssl_ca_certs": str(tls.certificate_authority) if tls.certificate_authority else None,

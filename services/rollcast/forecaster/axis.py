@@ -1,8 +1,9 @@
 """Against what the curve is fitted, and how that maps to device-hours.
 
-While the fleet stays as it is, trained tokens and device-hours are proportional and the law is fitted on device-hours.
-When the fleet changes, device-hours per token change for no learning reason: the law is then fitted on trained tokens,
-scaled to device-hours at the newest evaluation, and its answers are mapped back by the rates that were measured.
+While the fleet stays as it is the law is fitted on device-hours, counted from the first step on: engines that start up
+are paid for, but nothing is learned from them. When the fleet changes, device-hours per step and per token change
+together for no learning reason (longer answers alone change one of them at most): the law is then fitted on trained
+tokens, scaled to device-hours at the newest evaluation; its answers are mapped back by the rates that were measured.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rollcast.forecaster.evaluations import Evaluation
 from rollcast.scaling.curve import Array
 
 FLEET_CHANGE = 0.10
-"""Relative change of device-hours per token beyond which the fleet is taken to have changed."""
+"""Relative change of device-hours per step and per token beyond which the fleet is taken to have changed."""
 MIN_INTERVALS = 3
 """Intervals between evaluations needed on each side of a change."""
 
@@ -50,14 +51,19 @@ class ComputeAxis:
 def choose_axis(evaluations: tuple[Evaluation, ...]) -> ComputeAxis:
     """Trained tokens where the fleet changed and every evaluation tells them, else device-hours."""
     compute = np.array([item.compute for item in evaluations])
-    plain = ComputeAxis(
-        np.array([0.0, max(compute[-1], 1e-12)]), np.array([0.0, max(compute[-1], 1e-12)]), 1.0, "device_hours"
-    )
+    idle, last = _start_up(evaluations), max(float(compute[-1]), 1e-12)
+    plain = ComputeAxis(np.array([0.0, idle, last]), np.array([0.0, 0.0, last - idle]), 1.0, "device_hours")
     if any(item.trained_tokens is None and item.compute > 0 for item in evaluations):
         return plain
-    tokens = np.array([item.trained_tokens or 0.0 for item in evaluations])
-    compute, tokens = _rising(np.append(0.0, compute), np.append(0.0, tokens))
-    if compute.size < 2 * MIN_INTERVALS + 1 or not _fleet_changed(np.diff(compute) / np.diff(tokens)):
+    steps = np.append(0.0, [item.step for item in evaluations])
+    tokens = np.append(0.0, [item.trained_tokens or 0.0 for item in evaluations])
+    compute = np.append(0.0, compute)
+    keep = _rising(compute, steps, tokens)
+    compute, steps, tokens = compute[keep], steps[keep], tokens[keep]
+    if compute.size < 2 * MIN_INTERVALS + 1:
+        return plain
+    spent = np.diff(compute)
+    if not _fleet_changed(spent / np.diff(steps), spent / np.diff(tokens)):
         return plain
     scale = compute[-1] / tokens[-1]
     recent = max(1, MIN_INTERVALS)
@@ -76,25 +82,43 @@ def compute_per_step(evaluations: tuple[Evaluation, ...]) -> float | None:
     return compute / steps if steps > 0 and compute > 0 else None
 
 
-def _rising(compute: Array, tokens: Array) -> tuple[Array, Array]:
-    """The points at which both quantities rise."""
+def _start_up(evaluations: tuple[Evaluation, ...]) -> float:
+    """Device-hours before the first step: what the first evaluation cost beyond its steps; 0 where it is unknown."""
+    first, *later = [item for item in evaluations if item.step > 0][: MIN_INTERVALS + 1]
+    if len(later) < MIN_INTERVALS:
+        return 0.0
+    steps = np.diff([first.step, *(item.step for item in later)])
+    spent = np.diff([first.compute, *(item.compute for item in later)])
+    if steps.min() <= 0 or spent.min() <= 0:
+        return 0.0
+    learning = first.step * float(np.median(spent / steps))
+    return first.compute - learning if first.compute > (1 + FLEET_CHANGE) * learning else 0.0
+
+
+def _rising(*quantities: Array) -> list[int]:
+    """Indices of the points at which all quantities rise."""
     keep = [0]
-    for index in range(1, compute.size):
-        if compute[index] > compute[keep[-1]] and tokens[index] > tokens[keep[-1]]:
+    for index in range(1, quantities[0].size):
+        if all(values[index] > values[keep[-1]] for values in quantities):
             keep.append(index)
-    return compute[keep], tokens[keep]
+    return keep
 
 
-def _fleet_changed(rate: Array) -> bool:
-    """Whether device-hours per token differ before and after some interval, by more than 10 % and their scatter."""
-    logarithm = np.log(rate)
-    for split in range(MIN_INTERVALS, rate.size - MIN_INTERVALS + 1):
-        before, after = logarithm[:split], logarithm[split:]
-        jump = abs(float(np.median(after) - np.median(before)))
-        scatter = max(_scatter(before) / np.sqrt(before.size), _scatter(after) / np.sqrt(after.size))
-        if jump > np.log1p(FLEET_CHANGE) and jump > 5 * scatter:
+def _fleet_changed(per_step: Array, per_token: Array) -> bool:
+    """Whether both rates differ before and after some interval, the same way, by more than 10 % and their scatter."""
+    for split in range(MIN_INTERVALS, per_step.size - MIN_INTERVALS + 1):
+        jumps = [_jump(np.log(rate), split) for rate in (per_step, per_token)]
+        if min(jumps) > np.log1p(FLEET_CHANGE) or max(jumps) < -np.log1p(FLEET_CHANGE):
             return True
     return False
+
+
+def _jump(logarithm: Array, split: int) -> float:
+    """Difference of the medians after and before `split`; 0 where the scatter explains it."""
+    before, after = logarithm[:split], logarithm[split:]
+    jump = float(np.median(after) - np.median(before))
+    scatter = max(_scatter(before) / np.sqrt(before.size), _scatter(after) / np.sqrt(after.size))
+    return jump if abs(jump) > 5 * scatter else 0.0
 
 
 def _scatter(values: Array) -> float:

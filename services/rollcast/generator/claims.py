@@ -1,7 +1,7 @@
 """Claims tasks while there are slots, keeps them alive, hands in what is finished.
 
     claim -> run -> publish                      refused: it has another owner by now; counted
-              |---> hand back (drain)            partial rollouts travel along, no failure
+              |---> hand back (drain, hand over) partial rollouts travel along, no failure
               |---> fail (bad task)              attempt + 1
               `---> drop (fenced, not the owner) another generator has it already
 
@@ -12,8 +12,9 @@ claimed first, but takes at most its share of the slots while training prompts w
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ from rollcast.generator.grading import Grader
 from rollcast.generator.groups import ActiveGroup
 from rollcast.rollouts.base import Claimed, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
-from rollcast.rollouts.records import Purpose
+from rollcast.rollouts.records import PromptTask, Purpose
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -32,6 +33,9 @@ from rollcast.wire.version import PolicyVersion
 CLAIM_BLOCK_SECONDS = 0.5
 """How long one claim waits for a training task; evaluation is looked at again after it."""
 QUEUE_RETRY_SECONDS = 1.0
+HOLD_BACK_SECONDS = 2 * CLAIM_BLOCK_SECONDS
+"""After a hand-over no training task is claimed for so long: a faster generator with room looks at the queue at least
+every CLAIM_BLOCK_SECONDS, and once more where it just missed the task. If none has room then, this one may go on."""
 
 
 class _WithdrawnError(Exception):
@@ -99,12 +103,16 @@ class ClaimLoop:
         self._fence_patience_seconds = fence_patience_seconds
         self._exporter = exporter
         self._groups: dict[int, ActiveGroup] = {}
+        self._handed_over: set[ActiveGroup] = set()
+        self._hold_back_until = -math.inf
+        self._claiming = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._lost: Callable[[PolicyVersion], bool] = lambda _: False
         self._failure: BaseException | None = None
         self._fenced_since: float | None = None
         self._away_seconds = 0.0
+        self._idle_booked_at = time.monotonic()
         self.draining = False
 
     @property
@@ -119,17 +127,14 @@ class ClaimLoop:
     async def run(self) -> None:
         """Claim until `stop_claiming`. Raises what the engine raises, and OwnerFenced where no new name came."""
         renewal = asyncio.create_task(self._renew())
-        idle_since = time.monotonic()
+        self._idle_booked_at = time.monotonic()
         try:
             while not self.draining:
                 if self._failure is not None:
                     raise self._failure
                 if renewal.done():
                     await renewal
-                now = time.monotonic()
-                if not self._groups:
-                    self._exporter.add(names.GENERATOR_IDLE, now - idle_since)
-                idle_since = now
+                self._book_idle_time()
                 self._exporter.set(names.RUNNING_ROLLOUTS, self.num_running)
                 away_seconds = self._queue.away_seconds
                 self._exporter.add(names.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0))
@@ -161,6 +166,20 @@ class ClaimLoop:
                 log.warning("tasks left to their deadline", tasks=len(self._groups))
         finally:
             renewal.cancel()
+
+    def hand_over(self, sequences: Iterable[int]) -> None:
+        """Hand these tasks back as they are, and leave them to others: see HOLD_BACK_SECONDS. Returns at once.
+
+        Ignored where they are not ours (any more). Evaluation is claimed as before.
+        """
+        for sequence in sequences:
+            if group := self._groups.get(sequence):
+                self._handed_over.add(group)
+                group.stop()
+                self._hold_back()
+
+    def _hold_back(self) -> None:
+        self._hold_back_until = time.monotonic() + HOLD_BACK_SECONDS
 
     async def fenced(self, owner: str) -> None:
         """Others have our tasks: forget them all and claim as `owner` from now on."""
@@ -195,17 +214,19 @@ class ClaimLoop:
     async def _claim(self, queue: GeneratorQueue) -> bool:
         """One round of claims: evaluation within its share, training, more evaluation if no training waits."""
         claimed = await self._claim_evals(queue, training_waits=True)
-        train = self._slots.train_tasks(self.num_running)
-        if train:
-            block_seconds = 0.0 if claimed else CLAIM_BLOCK_SECONDS
+        block_seconds = 0.0 if claimed else CLAIM_BLOCK_SECONDS
+        async with self._claiming:
+            holds_back = time.monotonic() < self._hold_back_until
+            train = 0 if holds_back else self._slots.train_tasks(self.num_running)
+            if not train:
+                return claimed
             trained = await queue.claim(
                 train=train, evals=0, first_version=self._first_version, block_seconds=block_seconds
             )
             self._begin(queue, trained)
-            claimed = claimed or bool(trained)
-            if len(trained) < train:
-                claimed = await self._claim_evals(queue, training_waits=False) or claimed
-        return claimed or bool(train)
+        if len(trained) < train:
+            await self._claim_evals(queue, training_waits=False)
+        return True
 
     async def _claim_evals(self, queue: GeneratorQueue, *, training_waits: bool) -> bool:
         running_eval = sum(
@@ -226,6 +247,7 @@ class ClaimLoop:
     def _begin(self, queue: GeneratorQueue, claimed: list[Claimed]) -> None:
         if queue is not self._queue:
             return  # fenced meanwhile: the trainer gave them to others
+        self._book_idle_time()
         for one in claimed:
             group = ActiveGroup(one, self._engine, self._grader)
             self._restart_lost(group)
@@ -233,6 +255,13 @@ class ClaimLoop:
             task = asyncio.create_task(self._work(group, queue))
             self._tasks.add(task)
             task.add_done_callback(self._finished)
+
+    def _book_idle_time(self) -> None:
+        """Count the time since the last call if no group ran in it. Called right before `_groups` changes."""
+        now = time.monotonic()
+        if not self._groups:
+            self._exporter.add(names.GENERATOR_IDLE, now - self._idle_booked_at)
+        self._idle_booked_at = now
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -259,15 +288,27 @@ class ClaimLoop:
                 accepted = await self._patiently(queue, lambda queue: queue.publish(group.claimed, record))
             else:
                 task = await group.unfinished_task()
-                accepted = await self._patiently(queue, lambda queue: queue.hand_back(group.claimed, task))
+                accepted = await self._patiently(queue, lambda queue: self._hand_back(queue, group, task))
                 self._exporter.add(names.HAND_BACKS)
+                self._exporter.add(names.HAND_OVERS, float(group in self._handed_over))
             if not accepted:
                 self._exporter.add(names.REFUSED)
         finally:
             if self._groups.get(sequence) is group:
+                self._book_idle_time()
                 del self._groups[sequence]
+            self._handed_over.discard(group)
+
+    async def _hand_back(self, queue: GeneratorQueue, group: ActiveGroup, task: PromptTask) -> bool:
+        """Once no claim of ours waits for a training task: it would be the first to get this one."""
+        async with self._claiming:
+            accepted = await queue.hand_back(group.claimed, task)
+            if group in self._handed_over:
+                self._hold_back()
+            return accepted
 
     async def _forget(self, groups: list[ActiveGroup]) -> None:
+        self._book_idle_time()
         for group in groups:
             self._groups.pop(group.claimed.task.sequence, None)
             group.stop()

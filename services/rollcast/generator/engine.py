@@ -302,17 +302,18 @@ def _start_llm(config: RunConfig, name: str) -> Any:
     if current_platform.is_cpu():
         # The engine's child process inherits it; more than one OpenMP thread would fight over its core.
         os.environ["OMP_NUM_THREADS"] = "1"
+    arguments = engine_arguments(config, name)
     try:
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(config, name)))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"model.path = {config.model.path}: vLLM cannot serve it ({_first_sentence(error)}); "
-            "give the folder of a Hugging Face causal LM"
-        ) from error
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except RuntimeError as error:
         raise UserError(
             f"model.path = {config.model.path}: vLLM's engine did not start ({_first_sentence(error)}); "
             "its own message stands above; memory for the model and generator.cpu_kv_cache_gib is the usual want"
+        ) from error
+    except Exception as error:  # a broken tokenizer.json is a bare Exception, other files are whatever they break
+        raise UserError(
+            f"model.path = {config.model.path}: vLLM cannot serve it ({_first_sentence(error)}); "
+            "give the folder of a Hugging Face causal LM"
         ) from error
 
 

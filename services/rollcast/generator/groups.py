@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable
+from typing import Any
 
 from rollcast.generator.engine import Engine
 from rollcast.generator.grading import Graded, Grader
@@ -26,6 +27,7 @@ class ActiveGroup:
         self._started_at = time.time()
         task = claimed.task
         former = {rollout.index: rollout for rollout in task.rollouts}
+        self._gradings: set[asyncio.Task[Any]] = set()
         self._samplers = [RolloutSampler(engine, task, index, former.get(index)) for index in range(task.num_rollouts)]
         self._graded: dict[int, Graded] = {
             index: Graded(rollout.reward, rollout.grading_status, rollout.grading_seconds)
@@ -51,8 +53,10 @@ class ActiveGroup:
                         rollouts.create_task(self._run_one(index))
 
     def stop(self) -> None:
-        """End `run` soon; what is unfinished becomes partial."""
+        """End `run` soon; what is unfinished becomes partial, what is not graded yet is left to the next owner."""
         self.stopped = True
+        for grading in self._gradings:
+            grading.cancel()
         for sampler in self._samplers:
             sampler.stop()
 
@@ -96,12 +100,17 @@ class ActiveGroup:
     async def _run_one(self, index: int) -> None:
         sampler = self._samplers[index]
         await sampler.run()
-        if not sampler.finished:
+        if self.stopped or not sampler.finished:
             return
         completion = sampler.completion
         # The end-of-text token is no part of the answer's text.
         num_tokens = len(completion.token_ids) - (completion.stop_reason is StopReason.END)
-        graded = await self._grader.grade(self.claimed.task, completion.token_ids[:num_tokens])
+        grading = asyncio.create_task(self._grader.grade(self.claimed.task, completion.token_ids[:num_tokens]))
+        self._gradings.add(grading)
+        try:
+            graded = await grading
+        finally:
+            self._gradings.discard(grading)
         if sampler.finished and sampler.completion is completion:
             self._graded[index] = graded
 

@@ -104,6 +104,10 @@ class GeneratorWeights:
         restarted = await self._claims.restart_lost(lost)
         log.info("trainer's surviving history is known", incarnation=incarnation, restarted_rollouts=restarted)
 
+    async def hand_over(self, sequences: Sequence[int]) -> None:
+        log.info("handing over what a faster generator can finish in time", tasks=len(sequences))
+        self._claims.hand_over(sequences)
+
     async def fenced(self, reason: str) -> str:
         owner = new_owner(self._name)
         log.warning("fenced: coming back under a new name", reason=reason, owner=owner)

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 
 from rollcast.config.errors import UserError
 
@@ -91,18 +92,32 @@ def _train_in_process(settings: BaseModel, folder: Path, progress: Progress) -> 
         str(folder),
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    process = subprocess.Popen(  # noqa: S603  # our own module
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        for line in process.stdout:
-            progress(float(line))
-        _, errors = process.communicate(timeout=TRAINING_DEADLINE_SECONDS)
-    finally:
-        process.kill()
-        process.wait()
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+        process = subprocess.Popen(  # noqa: S603  # our own module
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace", env=environment
+        )
+        assert process.stdout is not None
+        deadline = Timer(TRAINING_DEADLINE_SECONDS, process.kill)
+        deadline.start()
+        try:
+            for line in process.stdout:
+                if (share := _share(line)) is not None:
+                    progress(share)
+            process.wait()
+        finally:
+            deadline.cancel()
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        errors.seek(0)
+        reason = (errors.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
     if process.returncode != 0:
-        reason = (errors.strip().splitlines() or ["no message"])[-1]
         raise UserError(f"training of the demo's base model failed ({reason}); free memory or disk space and run again")
+
+
+def _share(line: str) -> float | None:
+    """A line that is no number is not ours: a library's word to the user."""
+    try:
+        return float(line)
+    except ValueError:
+        return None

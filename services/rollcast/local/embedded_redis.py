@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import redis
@@ -14,8 +15,10 @@ import redis
 from rollcast.config.errors import UserError
 from rollcast.config.services import Redis
 from rollcast.connections.redis import RedisAway, connect
+from rollcast.local.process import Service
 
 START_SECONDS = 30.0
+"""Without a sign of life."""
 
 
 def find_server() -> Path:
@@ -57,13 +60,43 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def wait_until_ready(
-    settings: Redis, *, seconds: float = START_SECONDS, worth_waiting: Callable[[], bool] = lambda: True
-) -> None:
-    """Return once the server answers. Raises UserError where it does not in time, or it is no longer worth waiting."""
-    deadline = time.monotonic() + seconds
-    client = connect(settings)
-    try:
+def check_embeddable(settings: Redis) -> None:
+    """Raise UserError where no server is installed, or the settings ask for what the embedded one is not given."""
+    for name, value in (("tls", settings.tls), ("username", settings.username)):
+        if value is not None:
+            raise UserError(
+                f"redis.{name}: the embedded server (redis.port = 0) has none; remove redis.{name}, or name a server"
+            )
+    find_server()
+
+
+def wait_for_embedded(settings: Redis, server: Service, *, asked_to_stop: Callable[[], bool]) -> None:
+    """Return once the server answers, or a stop is asked for. One that says it is loading its data is waited for.
+
+    Raises UserError with the server's last words where it ends, or says nothing in time.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    with closing(connect(settings)) as client:
+        while not asked_to_stop():
+            try:
+                client.ping()
+                return
+            except redis.BusyLoadingError:
+                deadline = time.monotonic() + START_SECONDS
+            except RedisAway:
+                pass
+            if not server.running or time.monotonic() > deadline:
+                raise UserError(
+                    f"redis.port = 0: the embedded Redis does not start ({server.last_words()}); mend what "
+                    f"{server.log} says, or name a server"
+                )
+            time.sleep(0.05)
+
+
+def wait_until_ready(settings: Redis) -> None:
+    """Return once the user's own server answers. Raises UserError where it does not within redis.timeout_seconds."""
+    deadline = time.monotonic() + settings.timeout_seconds
+    with closing(connect(settings)) as client:
         while True:
             try:
                 client.ping()
@@ -73,11 +106,9 @@ def wait_until_ready(
                     f"redis.password: {settings.host}:{settings.port} refuses it ({error}); set the server's own"
                 ) from error
             except RedisAway as error:
-                if time.monotonic() > deadline or not worth_waiting():
+                if time.monotonic() > deadline:
                     raise UserError(
                         f"redis.port = {settings.port}: no Redis answers at {settings.host} ({error}); "
                         "start one there, or set 0 to use an embedded one"
                     ) from error
                 time.sleep(0.05)
-    finally:
-        client.close()

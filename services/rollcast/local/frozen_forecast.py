@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
+from rollcast.config.errors import UserError
 from rollcast.local.status import RunStatus
 
 FREEZE_AT = 0.5
@@ -81,7 +82,10 @@ def load_frozen(folder: Path) -> FrozenForecast | None:
 
 
 def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
-    """Keep the forecast of this moment if the run is at half of its budget and nothing was kept yet."""
+    """Keep the forecast of this moment if the run is at half of its budget and nothing was kept yet.
+
+    Raises UserError where it cannot be written.
+    """
     share, forecast = status.budget_share, status.forecast
     if share is None or not FREEZE_AT <= share <= FREEZE_UNTIL or not status.evaluations:
         return None
@@ -105,7 +109,10 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
 
 
 def conclude(folder: Path, status: RunStatus) -> Result | None:
-    """Hold the frozen forecast against the measured end; None without an evaluation."""
+    """Hold the frozen forecast against the measured end, and write it down; None without an evaluation.
+
+    Raises UserError where it cannot be written.
+    """
     if not status.evaluations:
         return None
     rates = [point.pass_rate for point in status.evaluations]
@@ -128,5 +135,10 @@ def conclude(folder: Path, status: RunStatus) -> Result | None:
 
 def _write(path: Path, record: dict[str, object]) -> None:
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=1) + "\n")
-    temporary.replace(path)
+    try:
+        temporary.write_text(json.dumps(record, indent=1) + "\n")
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(
+            f"run folder {path.parent}: {path.name} cannot be written ({error.strerror}); free space"
+        ) from error

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
+from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import listen
-from rollcast.local.embedded_redis import find_server, wait_until_ready
+from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
 from rollcast.tasks.prompts import load
 
 SPARE_BYTES = 256 << 20
 """For logs, the queue's append-only file and the forecaster's history."""
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 """Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own weights."""
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 def check(config: RunConfig) -> None:
-    """Raise UserError for the first thing that would stop the run: model, disk, ports, cores, Redis, data."""
+    """Raise UserError for the first thing that would stop the run: certificates, model, disk, ports, Redis, data."""
+    check_certificates(config)
     weights = _weight_bytes(config)
     _check_disk(config, weights)
     _check_ports(config)
     _check_cores(config)
     if config.redis.port == 0:
-        find_server()
+        check_embeddable(config.redis)
     else:
-        wait_until_ready(config.redis, seconds=config.redis.timeout_seconds)
+        wait_until_ready(config.redis)
     load(config.tasks, seed=config.seed)
 
 
@@ -52,9 +56,9 @@ def free_port(host: str) -> int:
 def _weight_bytes(config: RunConfig) -> int:
     """Size of the model's weights on disk; 0 for a name on the hub, which the trainer looks up itself."""
     folder = Path(config.model.path)
-    if not folder.exists() and not folder.is_absolute() and not config.model.path.startswith("."):
-        return 0
     try:
+        if _HUB_NAME.fullmatch(config.model.path) and not folder.exists():
+            return 0
         json.loads((folder / "config.json").read_bytes())
         files = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
         for file in files:
@@ -81,9 +85,15 @@ def _check_disk(config: RunConfig, weight_bytes: int) -> None:
     checkpoint = weight_bytes * _STATE_PER_WEIGHT[config.model.dtype]
     needed = SPARE_BYTES + checkpoint * (config.trainer.keep_checkpoints + 1)
     folder = config.run_folder.absolute()
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
+    try:
+        while not folder.exists():
+            folder = folder.parent
+        is_writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        is_writable = False
+    if not is_writable:
+        raise UserError(f"folder = {config.folder}: cannot be written; set `folder` to one that can")
     if free < needed:
         raise UserError(
             f"folder = {config.folder}: {free >> 20} MiB are free and {needed >> 20} MiB are needed for "

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import psutil
 
+from rollcast.config.errors import EXIT_USER_ERROR
+
 MAX_LOG_BYTES = 64 << 20
 LAGGARD_SECONDS = 30.0
 """After process 0 of a service ended well, the others have this long to follow."""
@@ -72,6 +74,7 @@ class Service:
         self.starts = 0
         self._processes: list[subprocess.Popen[bytes]] = []
         self._first_ended_at: float | None = None
+        self._failed = 0
 
     @property
     def running(self) -> bool:
@@ -86,6 +89,7 @@ class Service:
         extra = self.spec.restart_arguments if self.starts else ()
         self.starts += 1
         self._first_ended_at = None
+        self._failed = 0
         self._processes = [_start(command, extra) for command in self.spec.commands]
 
     def poll(self) -> int | None:
@@ -93,10 +97,11 @@ class Service:
         if not self._processes:
             return None
         codes = [process.poll() for process in self._processes]
-        failed = next((code for code in codes if code), None)
-        if failed is not None:
+        if failed := [index for index, code in enumerate(codes) if code]:
+            # The others may have ended because of the one that the user must mend something for.
+            self._failed = max(failed, key=lambda index: codes[index] == EXIT_USER_ERROR)
             self.kill()
-            return failed
+            return codes[self._failed]
         if codes[0] is None:
             return None
         if any(code is None for code in codes):
@@ -120,10 +125,15 @@ class Service:
         for process in self._processes:
             process.wait(timeout=30)
 
+    @property
+    def log(self) -> Path:
+        """Of the process that failed; of the first one where none did."""
+        return self.spec.commands[self._failed].log
+
     def last_words(self) -> str:
-        """The last line in the log of the first process."""
+        """The last line of that log."""
         try:
-            with self.spec.commands[0].log.open("rb") as file:
+            with self.log.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
                 lines = file.read().decode(errors="replace").strip().splitlines()
         except OSError:

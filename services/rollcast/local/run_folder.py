@@ -13,7 +13,11 @@ from rollcast.config.errors import UserError
 
 RUN_FILE = "run.json"
 """The resolved run file that every process reads."""
+UP_FILE = "up.json"
+"""The settings as they were given, free ports still 0: what continues the run."""
 _HISTORY = ("checkpoints", "evaluations.jsonl", "steps.jsonl")
+_LEFT_BEHIND = ("tasks.jsonl", "compute.json", "forecasts.sqlite", "forecasts.sqlite-wal", "forecasts.sqlite-shm")
+"""By a start that was killed before it made any history."""
 
 
 @contextmanager
@@ -43,11 +47,11 @@ def locked(folder: Path) -> Iterator[None]:
 
 def has_history(folder: Path) -> bool:
     """Whether a run has trained or evaluated there."""
-    return any((folder / name).exists() for name in _HISTORY)
+    return any(os.path.exists(folder / name) for name in _HISTORY)  # Path.exists raises where it may not look
 
 
 def prepare(folder: Path, *, resume: bool) -> None:
-    """Remove what a former start left that no process may read: ports, and the queue of a run without history.
+    """Remove what a former start left that no process may read: ports, and all that a run without history wrote.
 
     Raises UserError where the folder holds a run and it is not resumed.
     """
@@ -58,3 +62,5 @@ def prepare(folder: Path, *, resume: bool) -> None:
     shutil.rmtree(folder / "ports", ignore_errors=True)
     if not has_history(folder):
         shutil.rmtree(folder / "redis", ignore_errors=True)
+        for name in _LEFT_BEHIND:
+            (folder / name).unlink(missing_ok=True)

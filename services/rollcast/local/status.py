@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -81,9 +82,9 @@ class StatusReader:
         self._client = http.client(timeout_seconds=PAGE_TIMEOUT_SECONDS, token=config.http.token, tls=config.http.tls)
 
     def read(self) -> RunStatus:
-        for line in self._lines.read():
-            if (point := _evaluation(line)) is not None:
-                self._evaluations = surviving([*self._evaluations, point])
+        points = [point for line in self._lines.read() if (point := _evaluation(line)) is not None]
+        if points:
+            self._evaluations = surviving([*self._evaluations, *points])
         self._recent.extend(self._steps.read())
         trainer = self._page("trainer")
         newest: dict[str, object] = self._recent[-1] if self._recent else {}
@@ -119,7 +120,7 @@ class StatusReader:
             return {}
         try:
             text = self._client.get(f"{url}/metrics").raise_for_status().text
-            return parse_page(text) if len(text) <= MAX_PAGE_BYTES else {}
+            return parse_page(text, self._config.run) if len(text) <= MAX_PAGE_BYTES else {}
         except (httpx.HTTPError, ValueError):
             return {}
 
@@ -177,20 +178,30 @@ class JsonLines:
 
 
 def surviving(points: list[EvaluationPoint]) -> list[EvaluationPoint]:
-    """Points of the surviving history: a later incarnation's replaces those of earlier ones from its step on."""
-    kept: list[EvaluationPoint] = []
-    for point in points:
-        kept = [old for old in kept if old.step < point.step or old.incarnation == point.incarnation]
-        kept = [old for old in kept if old.step != point.step]
-        kept.append(point)
-    return sorted(kept, key=lambda point: point.step)
+    """Points of the surviving history, by step: an incarnation's replace those of earlier ones from its first on.
+
+    `points` are in the order of writing, so incarnations rise; of two points of one step the later counts.
+    """
+    kept: dict[int, EvaluationPoint] = {}
+    incarnation, end = 0, math.inf
+    for point in reversed(points):
+        if point.incarnation != incarnation:
+            incarnation, end = point.incarnation, min(kept, default=math.inf)
+        if point.step < end:
+            kept.setdefault(point.step, point)
+    return [kept[step] for step in sorted(kept)]
 
 
-def parse_page(text: str) -> Page:
-    """Raises ValueError for a page that is not the text format of Prometheus."""
+def parse_page(text: str, run: str) -> Page:
+    """The series of one run: a forecaster's page may hold several runs'.
+
+    Raises ValueError for a page that is not the text format of Prometheus.
+    """
     page: Page = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
+            if sample.labels.get("run") != run:
+                continue
             page.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
     return page
 

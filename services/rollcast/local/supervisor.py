@@ -2,8 +2,10 @@
 
 start in order -> watch: a dead service is started again, after a back-off, up to a limit
                -> the trainer ended with 0: the run is finished
-               -> a service ended with 2: the user must mend something; the run is given up with its last words
-               -> SIGINT or SIGTERM: interrupted (a second one kills at once)
+               -> a service ended its first start with 2: the user must mend something; the run is given up with its
+                  last words
+               -> SIGINT, SIGTERM or SIGHUP: interrupted (a second one kills at once)
+               -> what shows the run fails: it is shown no more, and the failure raised once all is stopped
                -> stop in order, each with its deadline; nothing is left running
 """
 
@@ -25,7 +27,7 @@ POLL_SECONDS = 0.2
 RESTART_WINDOW_SECONDS = 600.0
 MAX_BACKOFF_SECONDS = 30.0
 FINISHED_STOP_SECONDS = 5.0
-"""When the run is finished nobody waits for unfinished work."""
+"""When the run is finished, or never began, nobody waits for unfinished work."""
 
 Report = Callable[[str], None]
 """Given one line for the user about something that happened."""
@@ -45,50 +47,81 @@ class _Watched:
 
 
 class Supervisor:
-    """Runs services until one named `finishing` ends well. Use from the main thread: it takes SIGINT and SIGTERM."""
+    """Runs services until one named `finishing` ends well. Use from the main thread: it takes the signals to stop."""
 
     def __init__(
-        self, specs: Sequence[ServiceSpec], *, restart_limit: int, report: Report, finishing: str = "trainer"
+        self,
+        specs: Sequence[ServiceSpec],
+        *,
+        restart_limit: int,
+        report: Report,
+        tick: Callable[[], None],
+        worth_saving: Callable[[], bool] = lambda: True,
+        finishing: str = "trainer",
     ) -> None:
+        """`tick` is called some times a second. `worth_saving`: whether a run that is given up has work to lose."""
         self._watched = [_Watched(Service(spec)) for spec in specs]
         self._restart_limit = restart_limit
-        self._report = report
+        self._show_line = report
+        self._show_state = tick
+        self._view_error: Exception | None = None
+        self._worth_saving = worth_saving
         self._finishing = finishing
         self._signals = 0
         self._orphans = Orphans()
 
-    def run(self, tick: Callable[[], None], ready: Callable[[Service], None] = lambda _: None) -> Ending:
-        """Start, watch and stop. `ready` waits for a service just started; `tick` is called some times a second.
+    def run(self, ready: Callable[[Service], None] = lambda _: None) -> Ending:
+        """Start, watch and stop. `ready` waits for a service just started, at most until `asked_to_stop`.
 
-        Raises UserError where a service says that the user must mend something, or cannot be kept alive.
+        Raises UserError where a service says that the user must mend something, ServiceLostError where one cannot be
+        kept alive, and what `report` or `tick` raised.
         """
         with self._signals_taken():
             quickly = False
             try:
                 for watched in self._watched:
-                    if self._signals:
-                        return Ending.INTERRUPTED
-                    watched.service.start()
-                    ready(watched.service)
-                ending = self._watch(tick)
+                    if not self.asked_to_stop():
+                        watched.service.start()
+                        ready(watched.service)
+                ending = self._watch()
                 quickly = ending is Ending.FINISHED
-                return ending
             except UserError:
-                quickly = True
+                quickly = not self._worth_saving()
                 raise
             finally:
-                self._stop(tick, quickly=quickly)
+                self._stop(quickly=quickly)
+        if self._view_error is not None:
+            raise self._view_error
+        return ending
 
-    def _watch(self, tick: Callable[[], None]) -> Ending:
-        while not self._signals:
+    def asked_to_stop(self) -> bool:
+        """Whether a signal came."""
+        return self._signals > 0
+
+    def _watch(self) -> Ending:
+        while not self.asked_to_stop() and self._view_error is None:
             for watched in self._watched:
                 if self._look_at(watched):
                     return Ending.FINISHED
             self._orphans.sweep(self._known_pids())
-            tick()
+            self._tick()
             time.sleep(POLL_SECONDS)
         self._report("stopping: the generators hand back their work, then the trainer writes a checkpoint")
         return Ending.INTERRUPTED
+
+    def _report(self, line: str) -> None:
+        self._show(lambda: self._show_line(line))
+
+    def _tick(self) -> None:
+        self._show(self._show_state)
+
+    def _show(self, call: Callable[[], None]) -> None:
+        """Whatever fails in showing the run (a closed pipe, a full disk), the checkpoint comes first."""
+        if self._view_error is None:
+            try:
+                call()
+            except Exception as error:
+                self._view_error = error
 
     def _look_at(self, watched: _Watched) -> bool:
         """Start it again where it died; True where the run is finished."""
@@ -115,12 +148,14 @@ class Supervisor:
             watched.died_at.popleft()
         watched.died_at.append(now)
         deaths = len(watched.died_at)
-        if code == EXIT_USER_ERROR or deaths > self._restart_limit:
+        # One that has worked with these settings may say 2 because of the moment: memory that is short, say.
+        is_users_mistake = code == EXIT_USER_ERROR and watched.service.starts == 1
+        if is_users_mistake or deaths > self._restart_limit:
             message = f"{spec.name} {how}: {watched.service.last_words()}"
             if spec.essential:
-                if code == EXIT_USER_ERROR:
+                if is_users_mistake:
                     raise UserError(watched.service.last_words())
-                raise ServiceLostError(f"{message} (log: {spec.commands[0].log}; restarted {deaths - 1} times)")
+                raise ServiceLostError(f"{message} (log: {watched.service.log}; restarted {deaths - 1} times)")
             watched.abandoned = True
             self._report(f"{message}; the run goes on without it")
             return
@@ -128,7 +163,7 @@ class Supervisor:
         watched.start_again_at = now + delay
         self._report(f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else ""))
 
-    def _stop(self, tick: Callable[[], None], *, quickly: bool) -> None:
+    def _stop(self, *, quickly: bool) -> None:
         asked = self._signals
         for order in sorted({watched.service.spec.stop_order for watched in self._watched}):
             services = [w.service for w in self._watched if w.service.spec.stop_order == order]
@@ -138,7 +173,7 @@ class Supervisor:
             for service in services:
                 limit = min(service.spec.stop_seconds, FINISHED_STOP_SECONDS) if quickly else service.spec.stop_seconds
                 while service.running and time.monotonic() - began < limit and self._signals <= max(asked, 1):
-                    tick()
+                    self._tick()
                     time.sleep(0.05)
                 if service.running:
                     if not quickly:
@@ -154,7 +189,10 @@ class Supervisor:
         def count(_: int, __: FrameType | None) -> None:
             self._signals += 1
 
-        previous = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
+        taken = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's wish
+            taken.append(signal.SIGHUP)
+        previous = {number: signal.signal(number, count) for number in taken}
         try:
             yield
         finally:

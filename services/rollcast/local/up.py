@@ -7,14 +7,14 @@ from typing import Protocol
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.local import preflight, run_folder
-from rollcast.local.embedded_redis import wait_until_ready
+from rollcast.local.embedded_redis import wait_for_embedded
 from rollcast.local.process import Service
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Ending, Supervisor
 
 
 class View(Protocol):
-    """What shows the run while it goes on; no method may raise or take long."""
+    """What shows the run while it goes on; no method may take long, and the run stops in order where one raises."""
 
     def begin(self, config: RunConfig) -> None:
         """`config` is the resolved one; the run's folder is prepared."""
@@ -33,6 +33,7 @@ def run_locally(config: RunConfig, *, resume: bool, view: View) -> Ending:
     embed_redis = config.redis.port == 0
     with run_folder.locked(config.run_folder):
         run_folder.prepare(config.run_folder, resume=resume)
+        write_resolved(config, config.run_folder / run_folder.UP_FILE)
         config = preflight.resolve_ports(config)
         run_file = config.run_folder / run_folder.RUN_FILE
         write_resolved(config, run_file)
@@ -41,12 +42,14 @@ def run_locally(config: RunConfig, *, resume: bool, view: View) -> Ending:
             service_specs(config, run_file, embed_redis=embed_redis, resume=resume),
             restart_limit=config.local.restart_limit,
             report=view.report,
+            tick=view.tick,
+            worth_saving=lambda: run_folder.has_history(config.run_folder),
         )
 
         def ready(service: Service) -> None:
             if service.spec.name == "redis":
-                wait_until_ready(config.redis, worth_waiting=lambda: service.running)
+                wait_for_embedded(config.redis, service, asked_to_stop=supervisor.asked_to_stop)
 
-        ending = supervisor.run(view.tick, ready)
+        ending = supervisor.run(ready)
         view.tick()
         return ending

@@ -199,6 +199,7 @@ class RedisGeneratorQueue:
         self._client = connect_async(settings)
         self._keys = Keys(run)
         self._longest_block = settings.timeout_seconds / 2
+        self._attempt_seconds = settings.timeout_seconds  # the client alone would add those of connecting again
         self._outage = Outage(patience_seconds)
         self._recording = asyncio.Lock()
         self._held: set[tuple[Purpose, str]] = set()
@@ -275,18 +276,28 @@ class RedisGeneratorQueue:
     async def _claim_now(
         self, train: int, evals: int, first_version: Callable[[], PolicyVersion]
     ) -> tuple[list[Claimed], list[bytes]]:
-        async with self._recording:
-            version = str(first_version())
-            fenced, rows, num_pending, delivered = await self._run("claim", self.owner, evals, train, version)
-            if fenced is not None:
-                raise OwnerFenced(f"{self.owner} was removed from the run: {fenced.decode(errors='replace')}")
-            claimed = await self._take(rows)
-            if num_pending != len(self._held):
-                known = [f"{purpose.value} {stream_id}" for purpose, stream_id in self._held]
-                claimed += await self._take(await self._run("recover", self.owner, version, *known))
-            return claimed, delivered
+        """Repeated as a whole while Redis is away: who waits for `recorded` waits for one attempt, not for Redis.
 
-    async def _take(self, rows: list[list[bytes]]) -> list[Claimed]:
+        What an attempt claimed that then failed is found by the next one.
+        """
+
+        async def attempt() -> tuple[list[Claimed], list[bytes]]:
+            async with self._recording, asyncio.timeout(self._attempt_seconds):
+                version = str(first_version())
+                fenced, rows, num_pending, delivered = await self._script("claim", self.owner, evals, train, version)
+                if fenced is not None:
+                    raise OwnerFenced(f"{self.owner} was removed from the run: {fenced.decode(errors='replace')}")
+                claimed = await self._decode(rows)
+                known = self._held | {(item.task.purpose, item.stream_id) for item in claimed}
+                if num_pending != len(known):
+                    places = [f"{purpose.value} {stream_id}" for purpose, stream_id in known]
+                    claimed += await self._decode(await self._script("recover", self.owner, version, *places))
+                self._held.update((item.task.purpose, item.stream_id) for item in claimed)
+                return claimed, delivered
+
+        return await self._call(attempt)
+
+    async def _decode(self, rows: list[list[bytes]]) -> list[Claimed]:
         claimed = []
         for entry_id, sequence, attempt, purpose_text, version, payload in rows:
             stream_id, purpose = entry_id.decode(), Purpose(purpose_text.decode())
@@ -296,10 +307,9 @@ class RedisGeneratorQueue:
                     raise CodecError("the entry's sequence or purpose is not the task's")
             except CodecError as error:
                 log.warning("unreadable prompt task", stream_id=stream_id, error=str(error))
-                await self._run("unreadable", purpose.value, stream_id, f"unreadable task: {error}")
+                await self._script("unreadable", purpose.value, stream_id, f"unreadable task: {error}")
                 continue
             task.attempt = int(attempt)
-            self._held.add((purpose, stream_id))
             claimed.append(Claimed(task, stream_id, PolicyVersion.parse(version.decode())))
         return claimed
 
@@ -307,8 +317,10 @@ class RedisGeneratorQueue:
         self._unknown_fields += count
 
     async def _run(self, name: str, *arguments: Any) -> Any:
-        script = self._client.register_script(scripts.source(name))
-        return await self._call(lambda: script(keys=self._keys.all, args=arguments))
+        return await self._call(lambda: self._script(name, *arguments))
+
+    async def _script(self, name: str, *arguments: Any) -> Any:
+        return await self._client.register_script(scripts.source(name))(keys=self._keys.all, args=arguments)
 
     async def _call(self, command: Callable[[], Awaitable[_Result]]) -> _Result:
         return await self._outage.call_async(command, self._make_groups)

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rollcast.scaling.curve import Array, Curve, SigmoidParameters
-from rollcast.scaling.departure import transient_shape
+from rollcast.scaling.departure import Departure, transient_shape
 from rollcast.scaling.draws import Draws
-from rollcast.scaling.grid import Grid
 from rollcast.scaling.observations import Observations
 from rollcast.scaling.verdict import Verdict, VerdictKind
 
@@ -35,22 +34,19 @@ class Forecast:
 
     Attributes:
         excluded: number of points before the fitted part.
-        grid: posterior over departure, noise, B and C_mid with the linear part in closed form.
-        draws: the same posterior as settings.
+        best: the law at the node of maximum posterior.
+        departures: candidates for the first phase; `draws.departure` counts them.
+        draws: the whole grid posterior as settings; the grid itself, a megabyte, is not kept.
     """
 
     curve: Curve
     options: FitOptions
     excluded: int
-    grid: Grid
+    best: SigmoidParameters
+    departures: tuple[Departure, ...]
     draws: Draws
     observations: Observations
     verdict: Verdict
-
-    @property
-    def best(self) -> SigmoidParameters:
-        """The setting of maximum posterior."""
-        return self.grid.best()
 
     @property
     def reading_error(self) -> float:
@@ -144,7 +140,7 @@ class Forecast:
         residual = points.rotation @ (points.pass_rate[:, None] - draws.law(np.exp(points.log_compute)))
         precision = 1.0 / (draws.noise**2 * (1.0 + draws.drift**2 * points.eigenvalues[:, None]))
         mean, variance = np.zeros((2, compute.size, draws.initial.size))
-        for index, departure in enumerate(self.grid.axes.departures):
+        for index, departure in enumerate(self.departures):
             mine = draws.departure == index
             if departure.shape is None or not np.any(mine):
                 continue

@@ -34,14 +34,14 @@ class Refit:
     """What the rule needs to know of one forecast; small enough to be kept for a whole run."""
 
     compute: float
-    """Device-hours of the last point."""
+    """Of the last point: device-hours, or whatever the curve was fitted against."""
     verdict: VerdictKind
     gain_upper: float
     """95 % quantile of R(budget) - R(now)."""
 
     @classmethod
     def of(cls, forecast: Forecast, budget: float) -> Refit:
-        """`budget`: device-hours at which the run would end; nothing is gained beyond it."""
+        """`budget`: compute at which the run would end; nothing is gained beyond it."""
         now = float(forecast.curve.compute[-1])
         return cls(now, forecast.verdict.kind, forecast.expected_gain(now, max(budget, now))[2])
 
@@ -55,7 +55,7 @@ def stop_reason(rule: StopRule, refits: Sequence[Refit]) -> str | None:
     if len(last) < REFITS_IN_A_ROW:
         return None
     if rule.on_saturated and all(refit.verdict is VerdictKind.SATURATED for refit in last):
-        return f"saturated on {REFITS_IN_A_ROW} refits in a row, last at {last[-1].compute:.4g} device-hours"
+        return f"saturated on {REFITS_IN_A_ROW} refits in a row"
     trusted = (VerdictKind.FORECASTABLE, VerdictKind.SATURATED)
     if all(refit.verdict in trusted and refit.gain_upper < rule.least_gain for refit in last):
         most = max(refit.gain_upper for refit in last)

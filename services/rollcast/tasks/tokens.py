@@ -34,7 +34,7 @@ def load_tokenizer(model: Model) -> Tokenizer:
 
     try:
         return cast(Tokenizer, AutoTokenizer.from_pretrained(model.path, trust_remote_code=model.trust_remote_code))
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # a broken tokenizer.json is a bare Exception, other files are whatever they break
         raise UserError(
             f"model.path = {model.path}: no tokenizer can be read there ({' '.join(str(error).split())[:200]}); "
             "give the folder of a Hugging Face model"

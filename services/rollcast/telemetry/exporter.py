@@ -15,12 +15,13 @@ from rollcast.telemetry.names import Metric
 
 
 class Exporter:
-    """Values of one process of one run. Thread-safe, as prometheus_client is."""
+    """Values of one process of one run. Thread-safe."""
 
     def __init__(self, run: str) -> None:
         self.run = run
         self.registry = CollectorRegistry()
         self._families: dict[str, Gauge | Counter] = {}
+        self._making = threading.Lock()  # two threads may use a metric for the first time at once
         self._histograms = WeightedHistograms()
         self.registry.register(self._histograms)
 
@@ -54,14 +55,12 @@ class Exporter:
         return generate_latest(self.registry)
 
     def _child(self, metric: Metric, labels: dict[str, str]) -> Gauge | Counter:
-        family = self._families.get(metric.name)
-        if family is None:
-            names = ("run", *metric.labels)
-            if metric.kind == "gauge":
-                family = Gauge(metric.name, metric.help, names, registry=self.registry)
-            else:
-                family = Counter(metric.name, metric.help, names, registry=self.registry)
-            self._families[metric.name] = family
+        with self._making:
+            family = self._families.get(metric.name)
+            if family is None:
+                make = Gauge if metric.kind == "gauge" else Counter
+                family = make(metric.name, metric.help, ("run", *metric.labels), registry=self.registry)
+                self._families[metric.name] = family
         return family.labels(*self._label_values(metric, labels))
 
     def _label_values(self, metric: Metric, labels: dict[str, str]) -> tuple[str, ...]:

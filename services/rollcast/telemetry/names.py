@@ -154,6 +154,11 @@ GENERATOR_IDLE = Metric(
 RUNNING_ROLLOUTS = Metric("rollcast_running_rollouts", "Rollouts in the engine", "gauge")
 PREEMPTIONS = Metric("rollcast_preemptions_total", "KV preemptions in the engine", "counter")
 HAND_BACKS = Metric("rollcast_hand_backs_total", "Tasks handed back unfinished", "counter")
+HAND_OVERS = Metric(
+    "rollcast_hand_overs_total",
+    "Tasks handed back because the trainer asked: a faster generator continues them",
+    "counter",
+)
 REFUSED = Metric("rollcast_refused_total", "Answers refused because the task had another owner", "counter")
 ABORTED = Metric(
     "rollcast_aborted_rollouts_total", "Rollouts aborted because they held tokens of lost steps", "counter"

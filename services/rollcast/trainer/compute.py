@@ -9,10 +9,14 @@ Devices are counted while they are allocated, idle or not: GPUs, or CPU cores on
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.trainer.run_files import replace_json
 
 GENERATOR, TRAINER = "generator", "trainer"
 ROLES = (GENERATOR, TRAINER)
@@ -35,31 +39,41 @@ class ComputeLedger:
     """Device-hours ever allocated."""
     _devices: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
     _last: float = 0.0
+    _since: float = -math.inf
+    """What was allocated before is counted already."""
 
     def start(self, trainer_devices: int, state: dict[str, float] | None, since: float | None = None) -> None:
         """Take up what was spent before; generators that stayed up while the trainer was away are counted as spent.
 
         `since`: when the trainer's devices were allocated, unix seconds; None = now.
+        Raises UserError where the file of what was spent cannot be read.
         """
         now = self.wall_clock() if since is None else since
-        if self.path.exists():
-            earlier = json.loads(self.path.read_text())
-            self.spent = {role: float(earlier["spent"][role]) for role in ROLES}
-            away = max(0.0, now - float(earlier["at"]))
-            if earlier.get("stopped") is not True and away <= RESTART_SECONDS:
-                self.spent[GENERATOR] += away * int(earlier["devices"][GENERATOR]) / SECONDS_PER_HOUR
+        earlier = _read(self.path)
+        if earlier is not None:
+            self.spent = earlier.spent
+            self._since = now
+            away = max(0.0, now - earlier.at)
+            if not earlier.stopped and away <= RESTART_SECONDS:
+                self.spent[GENERATOR] += away * earlier.generator_devices / SECONDS_PER_HOUR
         if state is not None:
             self.state = {role: float(state[role]) for role in ROLES}
         self._devices[TRAINER] = trainer_devices
         self._last = now
 
-    def tick(self, generator_devices: int) -> None:
-        """Count the time since the last call."""
+    def tick(self, generator_devices: int, new_devices: Sequence[float] = ()) -> None:
+        """Count the time since the last call.
+
+        `new_devices`: of those that came since the last call, seconds for which each has been allocated by now.
+        """
         now = self.wall_clock()
         hours = max(0.0, now - self._last) / SECONDS_PER_HOUR
         for role in ROLES:
             self.state[role] += hours * self._devices[role]
             self.spent[role] += hours * self._devices[role]
+        started = sum(max(0.0, min(seconds, now - self._since)) for seconds in new_devices) / SECONDS_PER_HOUR
+        self.state[GENERATOR] += started
+        self.spent[GENERATOR] += started
         self._devices[GENERATOR] = generator_devices
         self._last = now
 
@@ -69,8 +83,42 @@ class ComputeLedger:
         return sum(self.state.values())
 
     def save(self, *, stopped: bool = False) -> None:
-        """Write what was spent. `stopped`: the whole run ends with this process, nothing stays allocated."""
-        temporary = self.path.with_suffix(".tmp")
-        record = {"spent": self.spent, "devices": self._devices, "at": self._last, "stopped": stopped}
-        temporary.write_text(json.dumps(record) + "\n")
-        temporary.replace(self.path)
+        """Write what was spent. `stopped`: the whole run ends with this process, nothing stays allocated.
+
+        Raises UserError where the disk refuses it.
+        """
+        replace_json(self.path, {"spent": self.spent, "devices": self._devices, "at": self._last, "stopped": stopped})
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """What an earlier process wrote down last, at `at` (unix seconds)."""
+
+    spent: dict[str, float]
+    generator_devices: int
+    at: float
+    stopped: bool
+
+
+def _read(path: Path) -> _Spent | None:
+    try:
+        record = json.loads(path.read_bytes())
+        earlier = _Spent(
+            spent={role: float(record["spent"][role]) for role in ROLES},
+            generator_devices=int(record["devices"][GENERATOR]),
+            at=float(record["at"]),
+            stopped=record.get("stopped") is True,
+        )
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"folder: {path} cannot be read ({error.strerror}); mend the permissions") from error
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise _not_ours(path) from error
+    if not all(math.isfinite(value) and value >= 0 for value in (*earlier.spent.values(), earlier.at)):
+        raise _not_ours(path)
+    return earlier
+
+
+def _not_ours(path: Path) -> UserError:
+    return UserError(f"folder: {path} does not say what was spent; remove it, and what was spent before is not counted")

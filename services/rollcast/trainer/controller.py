@@ -14,7 +14,7 @@ The main thread does all of it. The publisher has threads of its own; it calls `
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,15 +26,17 @@ from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.schedule import Batch, State, Wait, make_schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.records import PromptTask, RolloutGroup
+from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.assembly import assemble
 from rollcast.trainer.batch import defect
 from rollcast.trainer.compute import ComputeLedger
+from rollcast.trainer.early_stop import EarlyStop
 from rollcast.trainer.evaluation import Closed, Evaluator
 from rollcast.trainer.group import LearnerGroup
+from rollcast.trainer.hand_over import HandOvers, groups_to_move
 from rollcast.trainer.history import SurvivingHistory
 from rollcast.trainer.intake import Intake
 from rollcast.trainer.ledger import Ledger
@@ -92,6 +94,7 @@ class Controller:
         self._config = config
         self._learners = learners
         self._num_devices = ranks.num_devices
+        self._on_gpu = ranks.device.type == "cuda"
         self._allocated_since = psutil.Process().create_time()
         self._turned_at = time.monotonic()
         self._queue = queue
@@ -116,7 +119,11 @@ class Controller:
             self._curriculum.restore(self._progress.curriculum)
         self._maker = TaskMaker(config, encode, incarnation)
         self._evaluator = Evaluator(config.run, config.tasks.dataset.name, config.tasks.evaluation.deadline_seconds)
+        self._early_stop = (
+            EarlyStop(config.stop_when, config.budget, self._progress.curve) if config.stop_when else None
+        )
         self._compute = ComputeLedger(config.run_folder / "compute.json")
+        self._counted_generators: set[str] = set()
         self._pacing = Pacing(
             lag=self._schedule.lag,
             groups_per_step=recipe.prompts_per_step,
@@ -146,8 +153,11 @@ class Controller:
             exporter=exporter,
             on_removed=self.fence,
         )
+        self._hand_overs = HandOvers(self._publisher.hand_over)
         self._straggler_seconds = 0.0
         self._swept_at = time.monotonic()
+        self._away_seconds = queue.away_seconds
+        self._redis_back_at = time.time()
         self._last_step_at = time.monotonic()
 
     # Start
@@ -201,10 +211,12 @@ class Controller:
         self._ask_evaluation_if_due()
         state = self._state()
         while unusable := self._schedule.unusable(state):
-            self._dispatch_prompts(self._intake.give_up(unusable))
+            self._ledger.owed.extend(self._intake.give_up(unusable))
             state = self._state()
         self._dispatch(self._schedule.dispatch(state))
-        match self._schedule.next_batch(state):
+        decision = self._schedule.next_batch(state)
+        self._hand_over(state, waited_for=decision.groups if isinstance(decision, Wait) else ())
+        match decision:
             case Wait(reason=reason):
                 self._is_out_of_prompts = self._no_prompt_left() and all(group.ready for group in state.groups)
                 self._wait(str(reason))
@@ -223,8 +235,30 @@ class Controller:
             enough=self._pacing.enough(),
         )
 
+    def _hand_over(self, state: State, waited_for: Collection[int]) -> None:
+        """Let slow generators hand over what they would finish too late."""
+        members = [member for member in self._publisher.members() if member.joined and not member.draining]
+        snapshot = self._intake.snapshot.of(Purpose.TRAIN)
+        outlook = self._pacing.outlook(waiting=len(snapshot.waiting))
+        if len(members) < 2 or outlook is None:
+            return
+        moves = groups_to_move(
+            state.groups,
+            snapshot.claims,
+            {member.name: member.decode_tokens_per_second for member in members},
+            outlook,
+            step=state.step,
+            floor=self._schedule.floor(state.step),
+            lag=self._schedule.lag,
+            waited_for=waited_for,
+            now=time.time(),
+        )
+        for generator, sequences in self._hand_overs.request(moves, self._ledger.outstanding).items():
+            log.info("a slow generator hands groups over", generator=generator, tasks=len(sequences))
+            self._reporter.mark("handed_over", generator=generator, tasks=sequences)
+
     def _no_prompt_left(self) -> bool:
-        return self._curriculum.num_removed == len(self._books.train)
+        return self._curriculum.num_removed == len(self._books.train) and not self._ledger.owed
 
     @property
     def turned_at(self) -> float:
@@ -233,14 +267,16 @@ class Controller:
 
     def _serve(self) -> None:
         """What has to go on whether or not a step can be made."""
+        away_seconds = self._note_outage()
         members = self._publisher.members()
         if not any(member.joined for member in members):
             self._reporter.no_generator()
         self._tick_compute(members)
         self._pacing.observe_rates(member.decode_tokens_per_second for member in members)
-        for closed in self._evaluator.close_finished(generators=any(member.joined for member in members)):
+        joined = any(member.joined for member in members)
+        for closed in self._evaluator.close_finished(generators=joined, away_seconds=away_seconds):
             self._close_evaluation(closed)
-        overdue = self._pacing.overdue(self._intake.snapshot.claims, time.time())
+        overdue = self._pacing.overdue(self._intake.snapshot.claims, time.time(), redis_back_at=self._redis_back_at)
         if overdue:
             log.warning("groups took longer than any working generator needs", tasks=overdue)
             self._count_redone(self._queue.redo(overdue, "overdue").redone)
@@ -249,14 +285,30 @@ class Controller:
             self._sweep()
         self._reporter.serve(self._compute, self._ledger, self._intake, self._queue)
 
+    def _note_outage(self) -> float:
+        """Seconds for which Redis was away since the last call."""
+        away_seconds = self._queue.away_seconds - self._away_seconds
+        self._away_seconds += away_seconds
+        if away_seconds > 0:
+            self._redis_back_at = time.time()
+        return away_seconds
+
     def _sweep(self) -> None:
-        """Tasks of owners that renew nothing: generators that died without being members of the weight group."""
+        """Tasks of owners that renew nothing: generators that died without being members of the weight group.
+
+        Nobody could renew while Redis was away, or be heard before this trainer looked.
+        """
         silent = SILENT_HEARTBEATS * self._config.weights.heartbeat_timeout_seconds
-        self._count_redone(self._queue.sweep(silent).redone)
+        if time.time() - self._redis_back_at > silent:
+            self._count_redone(self._queue.sweep(silent).redone)
 
     def _tick_compute(self, members: Sequence[Member]) -> None:
-        """Every generator that has announced itself is allocated, whether or not it has joined."""
-        self._compute.tick(len(members) * self._config.generator.tensor_parallel)
+        """Every generator that has announced itself is allocated, joined or not, and was while its engine started."""
+        each, now = self._config.generator.tensor_parallel, time.monotonic()
+        new = [member for member in members if member.name not in self._counted_generators]
+        self._counted_generators.update(member.name for member in new)
+        new_devices = [now - member.allocated_since for member in new for _ in range(each)]
+        self._compute.tick(len(members) * each, new_devices)
 
     def _wait(self, reason: str) -> None:
         started, away = time.monotonic(), self._queue.away_seconds
@@ -272,13 +324,14 @@ class Controller:
         time.sleep(AWAY_RETRY_SECONDS)
 
     def _dispatch(self, count: int) -> None:
-        """Draw and dispatch up to `count` prompts; one batch always may, however full the queue is."""
-        unread, limit = self._intake.unread_bytes(), self._config.redis.max_bytes
-        if count and unread > limit and len(self._ledger.outstanding) >= self._config.recipe.prompts_per_step:
-            self._reporter.back_pressure(unread, limit)
+        """Dispatch up to `count` prompts, owed ones first; one batch always may, however full the queue is."""
+        queued, limit = self._intake.queued_bytes(), self._config.redis.max_bytes
+        if count and queued > limit and len(self._ledger.outstanding) >= self._config.recipe.prompts_per_step:
+            self._reporter.back_pressure(queued, limit)
             return
-        drawn = (self._curriculum.draw() for _ in range(count))
-        self._dispatch_prompts([prompt_id for prompt_id in drawn if prompt_id is not None])
+        owed = self._ledger.take_owed(count)
+        drawn = (self._curriculum.draw() for _ in range(count - len(owed)))
+        self._dispatch_prompts([*owed, *(prompt_id for prompt_id in drawn if prompt_id is not None)])
 
     def _dispatch_prompts(self, prompt_ids: Sequence[str]) -> None:
         tasks = [
@@ -303,7 +356,8 @@ class Controller:
         self._observe(groups)
         batch = assemble(groups, self._config.recipe)
         stream_ids = {delivery.group.sequence: delivery.stream_id for delivery in deliveries}
-        stats = self._learners.update(batch.sequences, self._between_micro_batches) if batch.sequences else None
+        self._wait_for_broadcast()
+        stats = self._learners.update(batch.sequences, self._meanwhile()) if batch.sequences else None
         if stats is None or not stats.applied:
             if stats is not None:
                 self._reporter.update_skipped()
@@ -323,11 +377,34 @@ class Controller:
         if self._progress.step % self._config.trainer.checkpoint_every_steps == 0:
             self._checkpoint()
 
-    def _between_micro_batches(self) -> None:
-        """A long update must not hold back what the window allows as groups come in and weights are acknowledged."""
-        with suppress(QueueAway):
-            self._intake.collect(0.0)
-            self._dispatch(self._schedule.dispatch(self._state()))
+    def _wait_for_broadcast(self) -> None:
+        """Where a broadcast would share GPUs with the update's collectives it goes first, unless the run says else."""
+        if self._num_devices == 1 or not self._on_gpu or self._config.weights.overlap_training:
+            return
+        started = time.monotonic()
+        self._publisher.wait_acknowledged(self._progress.step, self._config.weights.acknowledge_timeout_seconds)
+        self._exporter.add(names.TRAINER_WAIT, time.monotonic() - started, **{"for": "weights"})
+
+    def _meanwhile(self) -> Callable[[], None]:
+        """To be called between micro-batches of one update.
+
+        A long update must not hold back what the window allows as groups come in and weights are acknowledged; and
+        Redis being away must not hold back the update.
+        """
+        is_away = False
+
+        def meanwhile() -> None:
+            nonlocal is_away
+            self._turned_at = time.monotonic()
+            if is_away:
+                return
+            try:
+                self._intake.collect(0.0)
+                self._dispatch(self._schedule.dispatch(self._state()))
+            except QueueAway:
+                is_away = True
+
+        return meanwhile
 
     def _observe(self, groups: list[RolloutGroup]) -> None:
         for group in groups:
@@ -342,7 +419,7 @@ class Controller:
             used = group.sequence in kept
             if used:
                 self._progress.uses[prompt_id] = self._progress.uses.get(prompt_id, 0) + 1
-            self._reporter.count_group("used" if used else "filtered", group.sequence, prompt_id)
+            self._reporter.settled("used" if used else "filtered", group)
             if all(self._in_checkpoint(version) for version in group.versions):
                 self._ledger.held[group.sequence] = stream_ids[group.sequence]
             else:
@@ -407,6 +484,8 @@ class Controller:
             self._reporter.evaluation_lost(closed.step)
         else:
             self._reporter.evaluation(closed.evaluation)
+            if self._early_stop is not None:
+                self._early_stop.observe(closed.evaluation)
         self._queue.retire(closed.unanswered)
 
     # Checkpoint and end
@@ -432,11 +511,16 @@ class Controller:
             return True
         if budget.device_hours is not None and self._compute.total_state >= budget.device_hours:
             return True
-        return self._is_out_of_prompts
+        return self._is_out_of_prompts or self._stops_early()
+
+    def _stops_early(self) -> bool:
+        return self._early_stop is not None and self._early_stop.reason is not None
 
     def _finish(self) -> Ending:
         """Evaluate the final weights, write them down, export them."""
-        log.info("budget reached", step=self._progress.step, device_hours=round(self._compute.total_state, 4))
+        if self._early_stop is not None and self._early_stop.reason is not None:
+            self._reporter.stopped_early(self._progress.step, self._early_stop.reason)
+        log.info("training ends", step=self._progress.step, device_hours=round(self._compute.total_state, 4))
         self._publisher.wait_acknowledged(self._progress.step, FINAL_ACKNOWLEDGE_SECONDS)
         self._queue.retire(list(self._ledger.outstanding))  # nobody will use them: the evaluation gets every slot
         if self._progress.evaluated_step < self._progress.step and self._evaluator.asked_step < self._progress.step:
@@ -444,7 +528,7 @@ class Controller:
         while self._evaluator.pending and not self._stop_requested():
             self._turned_at = time.monotonic()
             self._intake.collect(POLL_SECONDS)
-            self._intake.acknowledge()
+            self._intake.reconcile_evaluation()
             self._serve()
         self._checkpoint()
         self._intake.acknowledge()

@@ -2,8 +2,8 @@
 
     due(step) -> ask: one task per held-out prompt --> generators, preferred --> add(group) ... -> close -> Evaluation
 
-An evaluation is closed when every group came back, or at its deadline with what came; the time without any generator
-does not count. Several may be open at once.
+An evaluation is closed when every group came back, or at its deadline with what came; the time without any generator or
+without Redis does not count. Several may be open at once.
 """
 
 from __future__ import annotations
@@ -134,13 +134,14 @@ class Evaluator:
                 if sequence not in item.groups:
                     item.tasks.pop(sequence, None)
 
-    def close_finished(self, *, generators: bool) -> list[Closed]:
+    def close_finished(self, *, generators: bool, away_seconds: float = 0.0) -> list[Closed]:
         """Close the evaluations that are complete or out of time, oldest first.
 
-        `generators`: whether any is at work; the time since the last call counts only then.
+        `generators`: whether any is at work; the time since the last call counts only then. `away_seconds`: of that
+        time, how long Redis was away; it does not count either.
         """
         now = self._clock()
-        elapsed, self._looked_at = now - self._looked_at, now
+        elapsed, self._looked_at = max(0.0, now - self._looked_at - away_seconds), now
         for item in self._open:
             item.seconds_left -= elapsed if generators else 0.0
         closing = [item for item in self._open if len(item.groups) == len(item.tasks) or item.seconds_left < 0]

@@ -105,22 +105,24 @@ class Intake:
         self._queue.settle(self._done)
         self._done.clear()
 
-    def unread_bytes(self) -> int:
-        """Bytes of finished training groups that were not read yet."""
-        known = self.ready.keys() | self._ledger.held.keys()
-        finished = self.snapshot.finished.items()
-        return sum(item.num_bytes for sequence, item in finished if sequence not in known)
+    def queued_bytes(self) -> int:
+        """Bytes of finished training groups that lie in Redis, read or not, those held for a checkpoint included."""
+        return sum(item.num_bytes for item in self.snapshot.finished.values())
 
     def reconcile(self) -> None:
         """Hold the ledger against wire 1: dead tasks return their credit, missing ones are dispatched again."""
-        self.acknowledge()
-        self.snapshot = self._queue.outstanding()
-        if self.snapshot.dead:
-            self._bury(self.snapshot)
+        self.reconcile_evaluation()
         missing = self._ledger.missing([*self.snapshot.sequences, *self.ready])
         if missing:
             log.warning("tasks without an answer that could be used are dispatched again", tasks=len(missing))
             self._dispatch_again(missing)
+
+    def reconcile_evaluation(self) -> None:
+        """A new snapshot; dead tasks are buried, evaluation tasks that are missing are asked again."""
+        self.acknowledge()
+        self.snapshot = self._queue.outstanding()
+        if self.snapshot.dead:
+            self._bury(self.snapshot)
         unanswered = self._evaluator.unanswered()
         if lost := unanswered.keys() - self.snapshot.sequences:
             log.warning("evaluation tasks were missing from Redis and are asked again", tasks=len(lost))

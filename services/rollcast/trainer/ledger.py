@@ -3,7 +3,7 @@
     draw a prompt -> dispatched --------------------------> settled: used | filtered | dead
                         |   ^                                  ^
                         v   |                                  |
-              lost by a crash or by Redis -> dispatched again  given up (too old after a restart) -> dispatched again
+              lost by a crash or by Redis -> dispatched again  given up (too old after a restart) -> owed -> dispatched
 
 What is outstanding is never stored: it is this ledger (kept with the checkpoint) held against what Redis says. Used
 groups whose tokens all survive a restart stay unacknowledged until the next checkpoint (`held`), the others are
@@ -25,6 +25,8 @@ class Ledger:
     """Task sequence -> prompt id."""
     held: dict[int, str] = field(default_factory=dict)
     """Used or filtered, acknowledged at the next checkpoint: task sequence -> stream id."""
+    owed: list[str] = field(default_factory=list)
+    """Prompts of groups that were given up: dispatched before new ones are drawn."""
 
     def dispatch(self, prompt_id: str) -> int:
         """Enter a new task; returns its sequence."""
@@ -42,6 +44,11 @@ class Ledger:
         """Return the task's credit and its prompt id."""
         return self.outstanding.pop(sequence)
 
+    def take_owed(self, count: int) -> list[str]:
+        """Up to `count` prompts that are owed, oldest first."""
+        taken, self.owed = self.owed[:count], self.owed[count:]
+        return taken
+
     def missing(self, present: Iterable[int]) -> list[int]:
         """Outstanding tasks that are nowhere: not queued, not claimed, not delivered."""
         return sorted(self.outstanding.keys() - set(present))
@@ -52,6 +59,7 @@ class Ledger:
             "next_sequence": self.next_sequence,
             "outstanding": {str(sequence): prompt_id for sequence, prompt_id in self.outstanding.items()},
             "held": {str(sequence): stream_id for sequence, stream_id in self.held.items()},
+            "owed": list(self.owed),
         }
 
     @classmethod
@@ -61,4 +69,5 @@ class Ledger:
             next_sequence=max(int(state["next_sequence"]), at_least),
             outstanding={int(sequence): prompt_id for sequence, prompt_id in state["outstanding"].items()},
             held={int(sequence): stream_id for sequence, stream_id in state["held"].items()},
+            owed=list(state["owed"]),
         )

@@ -8,6 +8,7 @@ from statistics import median
 
 from rollcast.recipe.staleness import drop_deadline_seconds, enough_groups, longest_group_ratio
 from rollcast.rollouts.records import Claim, RolloutGroup
+from rollcast.trainer.hand_over import Outlook
 
 WINDOW = 16
 LEAST_OVERDUE_SECONDS = 60.0
@@ -24,18 +25,23 @@ class Pacing:
         self._drop_after_budgets = drop_after_budgets
         self._step_seconds: deque[float] = deque(maxlen=WINDOW)
         self._group_seconds: deque[float] = deque(maxlen=WINDOW * groups_per_step)
+        self._longest_tokens: deque[int] = deque(maxlen=WINDOW * groups_per_step)
         self._slowest_rate: float | None = None
 
     def step_made(self, seconds: float, groups: Sequence[RolloutGroup]) -> None:
         """`seconds`: from the step before to this one, waits for stragglers excluded."""
         self._step_seconds.append(seconds)
         self._group_seconds.extend(max(0.0, group.finished_at - group.started_at) for group in groups)
+        self._longest_tokens.extend(max(rollout.num_tokens for rollout in group.rollouts) for group in groups)
+
+    def _typical_step(self) -> float:
+        return max(median(self._step_seconds), 1e-6)
 
     def _lifetimes(self) -> list[float]:
         """Recent groups' lifetimes in undisturbed steps."""
         if not self._step_seconds:
             return []
-        step = max(median(self._step_seconds), 1e-6)
+        step = self._typical_step()
         return [seconds / step for seconds in self._group_seconds]
 
     def longest_ratio(self) -> float:
@@ -46,14 +52,32 @@ class Pacing:
         """Groups that keep the trainer fed; None = the window alone counts."""
         return enough_groups(self._lifetimes(), lag=self._lag, groups_per_step=self._groups_per_step)
 
+    def outlook(self, waiting: int) -> Outlook | None:
+        """What a group under way may be expected to take; None = nothing is known yet.
+
+        `waiting`: training tasks that nobody has claimed. They are claimed as fast as groups are used.
+        """
+        if not self._step_seconds or not self._longest_tokens:
+            return None
+        step = self._typical_step()
+        return Outlook(
+            step_seconds=step,
+            longest_tokens=max(self._longest_tokens),
+            token_budget=self._token_budget,
+            queue_seconds=waiting / self._groups_per_step * step,
+        )
+
     def observe_rates(self, tokens_per_second: Iterable[float]) -> None:
         """Decode rates of one rollout, as the present generators report them; 0 = unknown."""
         self._slowest_rate = min((rate for rate in tokens_per_second if rate > 0), default=None)
 
-    def overdue(self, claims: Mapping[int, Claim], now: float) -> list[int]:
-        """Tasks that no working generator takes so long for: 3 x (token budget / slowest rate), at least a minute."""
+    def overdue(self, claims: Mapping[int, Claim], now: float, *, redis_back_at: float) -> list[int]:
+        """Tasks that no working generator takes so long for: 3 x (token budget / slowest rate), at least a minute.
+
+        `redis_back_at`: end of the last outage of Redis; nobody could hand a group in before.
+        """
         if self._slowest_rate is None:
             return []
         deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets)
         allowed = max(LEAST_OVERDUE_SECONDS, deadline)
-        return [sequence for sequence, claim in claims.items() if now - claim.claimed_at > allowed]
+        return [sequence for sequence, claim in claims.items() if now - max(claim.claimed_at, redis_back_at) > allowed]

@@ -23,6 +23,8 @@ class Progress:
     """Prompt id -> how often it was trained on."""
     evaluated_step: int = -1
     """Step of the newest closed evaluation; -1 = none."""
+    curve: list[list[float]] = field(default_factory=list)
+    """Step, pass rate, standard error and device-hours of each evaluation, where `stop_when` is set."""
     compute_state: dict[str, float] | None = None
     ledger: dict[str, Any] | None = None
     curriculum: CurriculumState | None = None

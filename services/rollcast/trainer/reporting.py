@@ -9,14 +9,11 @@ tasks.jsonl         what became of every task, in order: dispatched, used, filte
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
@@ -34,6 +31,7 @@ from rollcast.trainer.learner import UpdateStats
 from rollcast.trainer.ledger import Ledger
 from rollcast.trainer.progress import Progress
 from rollcast.trainer.prompt_book import PromptBook
+from rollcast.trainer.run_files import append_line
 from rollcast.trainer.telemetry import EvaluationSeries, export_batch, export_compute, export_staleness, staleness_of
 from rollcast.wire.version import PolicyVersion
 
@@ -93,12 +91,17 @@ class Reporter:
 
     def mark(self, what: str, **details: Any) -> None:
         """Append to tasks.jsonl."""
-        append_line(self._config.run_folder / "tasks.jsonl", {"what": what, **details})
+        append_line(self._config.run_folder / "tasks.jsonl", {"what": what, "at": time.time(), **details})
 
-    def count_group(self, outcome: str, sequence: int, prompt_id: str) -> None:
+    def settled(self, outcome: str, group: RolloutGroup) -> None:
+        """One group used or filtered, with the tokens of its longest rollout: what a bias by length would show in."""
+        longest = max(rollout.num_tokens for rollout in group.rollouts)
+        self.count_group(outcome, group.sequence, group.prompt_id, longest=longest)
+
+    def count_group(self, outcome: str, sequence: int, prompt_id: str, **details: Any) -> None:
         """One group settled or redone; by length and past pass rate too, so that a bias could be seen."""
         self._exporter.add(names.GROUPS, outcome=outcome)
-        self.mark(outcome, tasks=[sequence])
+        self.mark(outcome, tasks=[sequence], **details)
         self._count_by_bias(outcome, prompt_id)
 
     def _count_by_bias(self, outcome: str, prompt_id: str) -> None:
@@ -191,6 +194,11 @@ class Reporter:
             device_hours=round(evaluation.compute_device_hours, 5),
         )
 
+    def stopped_early(self, step: int, reason: str) -> None:
+        """`stop_when` ends the run: said in the log and kept in tasks.jsonl."""
+        self.mark("stopped_early", step=step, reason=reason)
+        log.warning("stop_when ends the run before its budget", step=step, reason=reason)
+
     def checkpoint(self, version: PolicyVersion, seconds: float) -> None:
         self._exporter.set(names.CHECKPOINT_STEP, version.step)
         self.mark("checkpoint", version=str(version))
@@ -203,10 +211,7 @@ class Reporter:
             return
         self._served_at = now
         export_compute(self._exporter, compute, self._exported_spent)
-        try:
-            compute.save()
-        except OSError as error:
-            raise cannot_write(compute.path, error) from error
+        compute.save()
         self._exporter.set(names.GROUPS_OUTSTANDING, len(ledger.outstanding))
         depth = queue.depth()
         self._exporter.set(names.QUEUE_GROUPS, depth.groups)
@@ -228,19 +233,3 @@ class Reporter:
         key = (metric.name, *labels.values())
         self._exporter.add(metric, max(0, total - self._raised.get(key, 0)), **labels)
         self._raised[key] = max(total, self._raised.get(key, 0))
-
-
-def append_line(path: Path, record: dict[str, Any]) -> None:
-    """Append one JSON line. Raises UserError where the disk refuses it."""
-    try:
-        with path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-    except OSError as error:
-        raise cannot_write(path, error) from error
-
-
-def cannot_write(path: Path, error: OSError) -> UserError:
-    return UserError(
-        f"folder: {path} cannot be written ({error.strerror}); free space or mend the permissions, then go on with "
-        "--resume"
-    )

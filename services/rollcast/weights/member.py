@@ -5,6 +5,7 @@
                                                     |  Leave unasked: fenced -> a new name --------^
                                                     |  Leave asked for: the end
     one session = three tasks:  listen (reads the stream)   obey (Join and Publish, one at a time)   beat (heartbeats)
+    HandOver is passed to the engine by listen: it must not wait until weights have arrived
 
     Publish -> begin_receive -> poll ... staged -> apply (or skip, if the version is held) -> Acknowledge
                                      ... failed -> Failed: rank 0 makes a new epoch and sends again
@@ -17,12 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
+import psutil
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc, Weights
@@ -102,6 +105,7 @@ class WeightMember:
         self._send: Send | None = None  # of the session in force
         self._over = asyncio.Event()
         self._confirmed = False
+        self._uncounted_since = psutil.Process().create_time()
 
     @property
     def ready(self) -> bool:
@@ -136,6 +140,8 @@ class WeightMember:
                     await asyncio.wait_for(self._over.wait(), pause * random.uniform(0.5, 1.0))
                 pause = min(2 * pause, BACKOFF_SECONDS[1])
             finally:
+                if self._send is not None:
+                    self._uncounted_since = time.time()
                 self._joined, self._send = False, None
 
     async def leave(self, reason: str, timeout_seconds: float) -> bool:
@@ -154,6 +160,7 @@ class WeightMember:
 
     async def _come_back_as_new(self, reason: str) -> None:
         log.warning("fenced by the trainer; coming back as a new generator", generator=self.name, reason=reason)
+        self._uncounted_since = time.time()
         await self._finish_applying()
         await self._ask(self._engine.abandon())
         if self.version is not None:
@@ -208,7 +215,10 @@ class WeightMember:
             message = self._checked(await call.read())
             if message.WhichOneof("kind") == "join":
                 self._newest_epoch = message.join.epoch
-            commands.put_nowait(message)
+            if message.WhichOneof("kind") == "hand_over":
+                await self._ask(self._engine.hand_over(list(message.hand_over.sequences)))
+            else:
+                commands.put_nowait(message)
 
     async def _beat(self, send: Send) -> None:
         while True:
@@ -330,6 +340,7 @@ class WeightMember:
             num_workers=self._num_workers,
             lm_head=self._lm_head,
             slots=self._slots,
+            uncounted_seconds=max(0.0, time.time() - self._uncounted_since),
         )
         return weights_pb2.FromGenerator(announce=announce)
 

@@ -155,6 +155,15 @@ class Publisher:
         with self._changed:
             return self._roster.lowest_step()
 
+    def hand_over(self, generator: str, sequences: Sequence[int]) -> bool:
+        """Ask for these tasks back, unfinished; False = that generator has no place, or no stream: nobody was asked."""
+        with self._changed:
+            seat = self._roster.find(generator)
+            if seat is None or not seat.connected:
+                return False
+            seat.send(weights_pb2.FromTrainer(hand_over=weights_pb2.HandOver(sequences=sequences)))
+            return True
+
     def wait_acknowledged(self, step: int, timeout_seconds: float) -> bool:
         """Wait until `lowest_step` is >= step; True at once where nobody holds weights."""
         with self._changed:

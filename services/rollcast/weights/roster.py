@@ -8,6 +8,7 @@ announce --> waiting --(caught up by a private group)--> joined --(asks to leave
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -36,6 +37,7 @@ class Member:
     running_rollouts: int
     decode_tokens_per_second: float  # of one rollout, recent; 0 = unknown
     slots: int
+    allocated_since: float  # its devices count from then on; monotonic seconds of the trainer
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Seat:
     arrived_at: float
     heard_at: float
     stepped_at: float  # when the engine last moved, or had nothing to do
+    allocated_since: float
     connected: bool = True
     joined: bool = False
     leaving: bool = False
@@ -133,6 +136,7 @@ class Seat:
             running_rollouts=self.heartbeat.running_rollouts,
             decode_tokens_per_second=self.heartbeat.decode_tokens_per_second,
             slots=self.slots,
+            allocated_since=self.allocated_since,
         )
 
 
@@ -152,6 +156,9 @@ class Roster:
     def __contains__(self, seat: Seat) -> bool:
         return self._seats.get(seat.name) is seat
 
+    def find(self, name: str) -> Seat | None:
+        return self._seats.get(name)
+
     def joined(self) -> list[Seat]:
         return [seat for seat in self if seat.joined]
 
@@ -167,6 +174,8 @@ class Roster:
         """Give a place. None = fenced before: it was told to come back as a new one."""
         if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
             return Refusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
+        if not 0 <= announce.uncounted_seconds < math.inf:
+            return Refusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is no duration")
         if announce.lm_head != self._lm_head:
             return Refusal(
                 f"model.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
@@ -189,8 +198,10 @@ class Roster:
             arrived_at=now,
             heard_at=now,
             stepped_at=now,
+            allocated_since=now - announce.uncounted_seconds,
         )
         if old is not None:
+            seat.allocated_since = old.allocated_since
             seat.leaving = old.leaving
             seat.failures = old.failures
             old.outgoing.put(None)

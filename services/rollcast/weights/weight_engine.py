@@ -70,6 +70,12 @@ class WeightEngine(Protocol):
         Called at the first greeting too: tasks handed back by others may hold such tokens.
         """
 
+    async def hand_over(self, sequences: Sequence[int]) -> None:
+        """Hand these tasks back with the rollouts so far; those it does not work on are ignored. Returns at once.
+
+        May overlap with the calls above.
+        """
+
     async def fenced(self, reason: str) -> str:
         """The trainer gave this generator's tasks to others: abort all rollouts; returns the new owner name.
 

@@ -38,18 +38,20 @@ class Manifest(_message.Message):
     def __init__(self, version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., buckets: _Optional[_Iterable[_Union[Bucket, _Mapping]]] = ..., checksum: _Optional[int] = ..., lm_head: _Optional[str] = ...) -> None: ...
 
 class Announce(_message.Message):
-    __slots__ = ("generator", "version", "num_workers", "lm_head", "slots")
+    __slots__ = ("generator", "version", "num_workers", "lm_head", "slots", "uncounted_seconds")
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUM_WORKERS_FIELD_NUMBER: _ClassVar[int]
     LM_HEAD_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
+    UNCOUNTED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     generator: str
     version: _rollout_pb2.PolicyVersion
     num_workers: int
     lm_head: str
     slots: int
-    def __init__(self, generator: _Optional[str] = ..., version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., num_workers: _Optional[int] = ..., lm_head: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
+    uncounted_seconds: float
+    def __init__(self, generator: _Optional[str] = ..., version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., num_workers: _Optional[int] = ..., lm_head: _Optional[str] = ..., slots: _Optional[int] = ..., uncounted_seconds: _Optional[float] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("engine_steps", "running_rollouts", "decode_tokens_per_second", "draining")
@@ -147,6 +149,12 @@ class Leave(_message.Message):
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
+class HandOver(_message.Message):
+    __slots__ = ("sequences",)
+    SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    sequences: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, sequences: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class Welcome(_message.Message):
     __slots__ = ("incarnation", "history")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -164,13 +172,15 @@ class SurvivingIncarnation(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ..., last_step: _Optional[int] = ...) -> None: ...
 
 class FromTrainer(_message.Message):
-    __slots__ = ("welcome", "join", "publish", "leave")
+    __slots__ = ("welcome", "join", "publish", "leave", "hand_over")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     JOIN_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
+    HAND_OVER_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     join: Join
     publish: Publish
     leave: Leave
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ...) -> None: ...
+    hand_over: HandOver
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ...) -> None: ...

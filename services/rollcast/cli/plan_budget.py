@@ -1,0 +1,153 @@
+"""`rollcast plan budget CURVE`: what a budget buys, and what a target costs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollcast.cli import curve_options as options
+from rollcast.cli import plan_report as report
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.scaling.forecast import Forecast
+
+LARGEST_BUDGET = 1e12
+TRUSTED = ("forecastable", "saturated")
+"""Verdicts whose numbers are for decisions."""
+
+
+def budget(
+    source: Annotated[str, typer.Argument(metavar="CURVE", help=options.CURVE_HELP)],
+    budget: Annotated[float | None, typer.Option(help="device-hours of the whole run, those spent included")] = None,
+    target: Annotated[float | None, typer.Option(help="pass rate to reach")] = None,
+    compute: options.Compute = None,
+    pass_rate: options.PassRate = None,
+    standard_error: options.StandardError = None,
+    where: options.Where = None,
+    run: options.Run = None,
+    initial: options.Initial = None,
+    exclude_before: options.ExcludeBefore = None,
+    as_json: options.AsJson = False,
+    plot: report.Plot = None,
+) -> None:
+    """Say what to expect of a budget, or for a target; each number with its 90 % interval.
+
+    \b
+    rollcast plan budget curve.csv --budget 5000
+    rollcast plan budget runs/demo/evaluations.jsonl --target 0.8 --json
+    rollcast plan budget curve.csv --budget 5000 --target 0.7 --plot plan.svg
+    """
+    from rollcast.cli.curve_source import Columns, fit_options, read_curve
+    from rollcast.scaling.posterior import fit
+
+    report.check_plot(plot)
+    if budget is None and target is None:
+        raise UserError(
+            "--budget, --target: neither is given; give the device-hours to spend or the pass rate to reach"
+        )
+    if target is not None and not 0 <= target <= 1:
+        raise UserError(f"--target {target:g}: is no pass rate; give a value in [0, 1]")
+    curve = read_curve(source, Columns(compute, pass_rate, standard_error, tuple(where or ())), run)
+    now = float(curve.compute[-1])
+    if budget is not None and not now <= budget <= LARGEST_BUDGET:
+        raise UserError(
+            f"--budget {budget:g}: the curve is at {now:g} device-hours; give those of the whole run, up to 1e12"
+        )
+    try:
+        forecast = fit(curve, fit_options(initial, exclude_before))
+    except ValueError as error:
+        raise UserError(f"{source}: {error}") from None
+    answer = expectations(forecast, budget, target)
+    if as_json:
+        typer.echo(json.dumps(answer, indent=1))
+    else:
+        _show(answer)
+    if plot is not None:
+        from rollcast.cli.plot import draw_forecast
+
+        reached = answer["target"]["compute"]["q50"] if target is not None else None
+        draw_forecast(forecast, max(budget or 2 * now, min(reached or now, LARGEST_BUDGET)), plot)
+
+
+def expectations(forecast: Forecast, budget: float | None, target: float | None) -> dict[str, Any]:
+    """Everything that is said, as JSON. `budget` in device-hours of the whole run, `target` a pass rate."""
+    curve, draws = forecast.curve, forecast.draws
+    now = float(curve.compute[-1])
+    answer: dict[str, Any] = {
+        "curve": curve.name,
+        "num_points": len(curve),
+        "dropped": curve.dropped,
+        "excluded": forecast.excluded,
+        "verdict": str(forecast.verdict.kind),
+        "reason": forecast.verdict.reason,
+        "for_decisions": str(forecast.verdict.kind) in TRUSTED,
+        "compute": now,
+        "pass_rate": float(curve.pass_rate[-1]),
+        "asymptote": report.interval(forecast.asymptote(report.QUANTILES)),
+        "headroom": report.interval(forecast.headroom(report.QUANTILES)),
+    }
+    if budget is not None:
+        mean, low, high = forecast.expected_gain(now, budget)
+        answer["budget"] = {
+            "compute": budget,
+            "reading": report.interval(forecast.predictive([budget], report.QUANTILES)[:, 0]),
+            "law": report.interval(forecast.pass_rate([budget], report.QUANTILES)[:, 0]),
+            "gain": {"mean": mean, "q05": low, "q95": high},
+        }
+    if target is not None:
+        answer["target"] = {
+            "pass_rate": target,
+            "compute": report.interval(forecast.compute_to_target(target, report.QUANTILES)),
+            "probability_ever": float((draws.asymptote > target).mean()),
+        }
+        if budget is not None:
+            answer["target"]["probability_within_budget"] = float((draws.law([budget])[0] >= target).mean())
+    return answer
+
+
+def conclusions(answer: dict[str, Any]) -> list[str]:
+    """The answer in words."""
+    sentences = []
+    if (spent := answer.get("budget")) is not None:
+        left, gain = spent["compute"] - answer["compute"], spent["gain"]
+        sentences.append(
+            f"The remaining {report.amount(left)} device-hours gain {gain['mean']:.3f} on average "
+            f"(90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an evaluation at the end reads "
+            f"{spent['reading']['q50']:.3f} ({report.span(spent['reading'], '.3f')})."
+        )
+    if (wanted := answer.get("target")) is not None:
+        middle = wanted["compute"]["q50"]
+        cost = "is more likely never reached" if middle is None else f"takes {report.amount(middle)} device-hours"
+        sentence = (
+            f"{wanted['pass_rate']:g} {cost} (90 % {report.span(wanted['compute'])}); "
+            f"it is reached at some time with probability {report.chance(wanted['probability_ever'])}"
+        )
+        if "probability_within_budget" in wanted:
+            sentence += f", within the budget with {report.chance(wanted['probability_within_budget'])}"
+        sentences.append(f"{sentence}.")
+    if not answer["for_decisions"]:
+        sentences.append(f"Verdict {answer['verdict'].replace('_', ' ')}: do not decide on these numbers yet.")
+    return sentences
+
+
+def _show(answer: dict[str, Any]) -> None:
+    typer.echo(
+        f"{answer['curve']}: {answer['num_points']} evaluations, {answer['excluded']} excluded, "
+        f"now {answer['pass_rate']:.3f} at {report.amount(answer['compute'])} device-hours"
+    )
+    typer.echo(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")
+    rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom A - R(now)", answer["headroom"], ".3f")]
+    if (spent := answer.get("budget")) is not None:
+        at = report.amount(spent["compute"])
+        rows += [(f"reading at {at}", spent["reading"], ".3f"), (f"law at {at}", spent["law"], ".3f")]
+    if (wanted := answer.get("target")) is not None:
+        rows.append((f"device-hours to {wanted['pass_rate']:g}", wanted["compute"], ".4g"))
+    report.show_table(
+        ("", "5 %", "median", "95 %"),
+        [(name, *(report.amount(values[q], form) for q in ("q05", "q50", "q95"))) for name, values, form in rows],
+    )
+    for sentence in conclusions(answer):
+        typer.echo(sentence)

@@ -1,0 +1,251 @@
+"""`rollcast plan devices`: how to split devices between generators and trainers, by simulation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollcast.cli import curve_options as options
+from rollcast.cli import plan_report as report
+from rollcast.cli.plan_rates import HARDLY, Given, calibrate
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.cli.plan_run_folder import MeasuredRun
+    from rollcast.simulation.split import Rates, SplitOutcome, SplitSearch, SplitSimulator
+
+NEARLY_ALL = 0.9
+"""Above this load the generators are the bottleneck."""
+TRUE_TO = 0.1
+"""Relative error of the simulated rate of the measured split above which the user is warned."""
+
+
+def devices(
+    devices: Annotated[int, typer.Option(min=2, max=1024, help="devices to split")],
+    run_folder: Annotated[Path | None, typer.Option(help="measure the rates on this run; options below win")] = None,
+    step_seconds: Annotated[float | None, typer.Option(help="an optimizer step, waiting left out")] = None,
+    trainer_devices: Annotated[int | None, typer.Option(min=1, help="devices it was measured on")] = None,
+    trainer_scaling: Annotated[float, typer.Option(help="e: T times the devices are T^e times as fast")] = 1.0,
+    trainer_multiple: Annotated[int, typer.Option(min=1, help="trainers come in multiples of this")] = 1,
+    tokens_per_second: Annotated[float | None, typer.Option(help="of one generator with every slot taken")] = None,
+    tokens_per_second_alone: Annotated[float | None, typer.Option(help="of one rollout alone on a generator")] = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="rollouts a generator runs at once; default 256")] = None,
+    devices_per_generator: Annotated[int | None, typer.Option(min=1, help="default 1")] = None,
+    mean_tokens: Annotated[float | None, typer.Option(help="mean length of a completion")] = None,
+    longest_tokens: Annotated[float | None, typer.Option(help="mean of the longest completion of each group")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="budget of a completion; default the recipe's")] = None,
+    groups: Annotated[int | None, typer.Option(min=1, max=512, help="P, groups per step; default 48")] = None,
+    rollouts: Annotated[int | None, typer.Option(min=1, max=1024, help="G, rollouts per group; default 16")] = None,
+    lag: Annotated[int | None, typer.Option(min=0, max=64, help="k, the staleness bound; default 8")] = None,
+    publish_seconds: Annotated[float, typer.Option(min=0, help="until the quickest generator has new weights")] = 0.05,
+    as_json: options.AsJson = False,
+    plot: report.Plot = None,
+) -> None:
+    """Simulate splits of the devices with the real gate and schedule; recommend one.
+
+    \b
+    rollcast plan devices --devices 80 --run-folder runs/my-run
+    rollcast plan devices --devices 80 --step-seconds 60 --trainer-devices 16 \\
+        --tokens-per-second 8000 --mean-tokens 4000 --longest-tokens 10000
+    rollcast plan devices --devices 64 --run-folder runs/my-run --trainer-multiple 8 --plot split.svg
+    """
+    from rollcast.simulation.pipeline import DeadlockError
+    from rollcast.simulation.split import SplitSimulator, splits_of
+
+    report.check_plot(plot)
+    given = Given(
+        step_seconds=step_seconds,
+        trainer_devices=trainer_devices,
+        trainer_scaling=trainer_scaling,
+        trainer_multiple=trainer_multiple,
+        tokens_per_second=tokens_per_second,
+        tokens_per_second_alone=tokens_per_second_alone,
+        slots=slots,
+        devices_per_generator=devices_per_generator,
+        mean_tokens=mean_tokens,
+        longest_tokens=longest_tokens,
+        max_tokens=max_tokens,
+        groups=groups,
+        rollouts=rollouts,
+        lag=lag,
+        publish_seconds=publish_seconds,
+    )
+    run = None
+    if run_folder is not None:
+        from rollcast.cli.plan_run_folder import read_run
+
+        run = read_run(run_folder)
+    rates, caveats = calibrate(given, run)
+    splits = splits_of(devices, rates)
+    if not splits:
+        need = rates.devices_per_generator + rates.trainer_multiple
+        raise UserError(f"--devices {devices}: one generator and one trainer need {need}; give as many or more")
+    simulator = SplitSimulator(rates)
+    try:
+        with _progress("simulating splits") as show:
+            found = simulator.search(splits, show)
+        check = None if run is None else measured_against_model(run, simulator)
+    except DeadlockError as error:
+        raise UserError(f"--devices {devices}: the simulated run cannot finish ({error}); check the rates") from None
+    answer = report_of(devices, found, rates, check, caveats)
+    if as_json:
+        typer.echo(json.dumps(answer, indent=1))
+    else:
+        _show(answer)
+    if plot is not None:
+        from rollcast.cli.plan_plot import draw_splits
+
+        draw_splits(found, plot)
+
+
+def measured_against_model(run: MeasuredRun, simulator: SplitSimulator) -> dict[str, Any]:
+    """What the model says of the split that was measured."""
+    from rollcast.simulation.split import SECONDS_PER_HOUR, Split
+
+    outcome = simulator.simulate(Split(run.generators, run.config.generator.tensor_parallel, run.trainer_devices))
+    return {
+        "generators": run.generators,
+        "trainer_devices": run.trainer_devices,
+        "steps": run.num_steps,
+        "pauses_left_out": run.pauses,
+        "steps_per_hour": SECONDS_PER_HOUR / run.interval_seconds,
+        "trainer_idle": run.waited,
+        "staleness_mean": run.staleness_mean,
+        "simulated_steps_per_hour": outcome.steps_per_hour,
+        "simulated_trainer_idle": outcome.trainer_idle,
+    }
+
+
+def report_of(
+    devices: int, found: SplitSearch, rates: Rates, check: dict[str, Any] | None, caveats: list[str]
+) -> dict[str, Any]:
+    """Everything that is said, as JSON."""
+    if check is not None:
+        error = check["simulated_steps_per_hour"] / check["steps_per_hour"] - 1
+        if abs(error) > TRUE_TO:
+            caveats = [
+                f"The model is {error:+.0%} off the measured rate of the split that was run; compare splits by their "
+                "order, not by their figures.",
+                *caveats,
+            ]
+    return {
+        "devices": devices,
+        "rates": {
+            "step_seconds": rates.step_seconds,
+            "trainer_devices": rates.trainer_devices,
+            "trainer_scaling": rates.trainer_scaling,
+            "generator_tokens_per_second": rates.tokens_per_second(),
+            "devices_per_generator": rates.devices_per_generator,
+            "slots": rates.engine.slots,
+            "groups_per_step": rates.schedule.groups_per_step,
+            "rollouts_per_group": rates.rollouts_per_group,
+            "max_staleness": rates.schedule.lag,
+        },
+        "measured": check,
+        "splits": [_split(outcome) for outcome in found.outcomes],
+        "recommended": _split(found.best),
+        "limit": limit(found.best),
+        "as_good_trainer_devices": [outcome.split.trainer_devices for outcome in found.as_good],
+        "beaten_by_bound": found.beaten,
+        "passed_over": found.passed_over,
+        "caveats": caveats,
+    }
+
+
+def limit(outcome: SplitOutcome) -> str:
+    """What keeps the split from more steps: training, generation or the staleness window."""
+    if outcome.trainer_idle < HARDLY:
+        return "training"
+    return "generation" if outcome.generator_load > NEARLY_ALL else "window"
+
+
+def _split(outcome: SplitOutcome) -> dict[str, Any]:
+    return {
+        **asdict(outcome.split),
+        "steps_per_hour": outcome.steps_per_hour,
+        "standard_error": outcome.standard_error,
+        "bound": outcome.bound,
+        "trainer_idle": outcome.trainer_idle,
+        "waits": outcome.waits,
+        "staleness_mean": outcome.staleness_mean,
+        "staleness_max": outcome.staleness_max,
+        "generator_load": outcome.generator_load,
+    }
+
+
+LIMITS = {
+    "training": "The trainer is the bottleneck: it hardly waits.",
+    "generation": "Generation is the bottleneck: every slot is taken nearly all the time.",
+    "window": "The staleness window is the bottleneck: groups last as long as k steps allow. More devices would not "
+    "help and fewer may do; faster decoding, shorter answers or a larger k would.",
+}
+
+
+def _show(answer: dict[str, Any]) -> None:
+    best = answer["recommended"]
+    rows = [
+        (
+            str(split["generators"]) + (" *" if split == best else ""),
+            str(split["trainer_devices"]),
+            _rate(split["steps_per_hour"]),
+            _rate(split["standard_error"]),
+            f"{split['trainer_idle']:.0%}",
+            max(split["waits"], key=split["waits"].__getitem__, default="-"),
+            f"{split['staleness_mean']:.1f}",
+            str(split["staleness_max"]),
+            f"{split['generator_load']:.0%}",
+        )
+        for split in answer["splits"]
+    ]
+    header = ("generators", "trainers", "steps/hour", "±", "trainer idle", "for", "staleness", "most", "load")
+    report.show_table(header, rows)
+    typer.echo(
+        f"{best['generators']} generators of {best['devices_per_generator']} and {best['trainer_devices']} trainer "
+        f"devices: {_rate(best['steps_per_hour'])} ± {_rate(best['standard_error'])} steps an hour, trainer idle "
+        f"{best['trainer_idle']:.0%}. {LIMITS[answer['limit']]}"
+    )
+    good = answer["as_good_trainer_devices"]
+    if len(good) > 1:
+        typer.echo(f"As good, within 3 %: {', '.join(map(str, good))} trainer devices.")
+    if (check := answer["measured"]) is not None:
+        typer.echo(
+            f"Measured on {check['generators']} generators and {check['trainer_devices']} trainer devices: "
+            f"{_rate(check['steps_per_hour'])} steps an hour over {check['steps']} steps; the model says "
+            f"{_rate(check['simulated_steps_per_hour'])}."
+        )
+    if skipped := answer["beaten_by_bound"] + answer["passed_over"]:
+        typer.echo(
+            f"{skipped} splits not simulated: {answer['beaten_by_bound']} cannot reach the best, "
+            f"{answer['passed_over']} lie between worse ones."
+        )
+    for caveat in answer["caveats"]:
+        typer.echo(f"caution: {caveat}")
+
+
+def _rate(steps_per_hour: float) -> str:
+    return (
+        f"{steps_per_hour:,.0f}"
+        if steps_per_hour >= 1000
+        else f"{steps_per_hour:.3g}"
+        if steps_per_hour > 1e-3
+        else "0"
+    )
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int], None] | None]:
+    """How many splits are simulated, on standard error where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(title) as status:
+        yield lambda done: status.update(f"{title}: {done}")

@@ -1,0 +1,130 @@
+"""The rates of a simulation from what the user measured, from a run's folder, or from both."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.cli.plan_run_folder import MeasuredRun
+    from rollcast.simulation.generator import Engine
+    from rollcast.simulation.split import Rates
+
+ASSUMED_SPREAD = 0.8
+"""Of ln tokens, where nothing is known: lengths of reasoning models."""
+HARDLY = 0.05
+"""Below this share of waiting the trainer is the bottleneck."""
+LARGEST = 1e12
+MAY_BE_ZERO = ("lag", "publish_seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the user measured; None = not given."""
+
+    step_seconds: float | None = None
+    trainer_devices: int | None = None
+    trainer_scaling: float = 1.0
+    trainer_multiple: int = 1
+    tokens_per_second: float | None = None
+    tokens_per_second_alone: float | None = None
+    slots: int | None = None
+    devices_per_generator: int | None = None
+    mean_tokens: float | None = None
+    longest_tokens: float | None = None
+    max_tokens: int | None = None
+    groups: int | None = None
+    rollouts: int | None = None
+    lag: int | None = None
+    publish_seconds: float = 0.05
+
+
+def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
+    """The rates of the simulation, what was given first, and what they take for granted. Raises UserError."""
+    from rollcast.config.recipe import Recipe
+    from rollcast.recipe.schedule import PipelineSchedule, make_schedule
+    from rollcast.simulation.lengths import lognormal_with_mean, spread_of
+    from rollcast.simulation.split import Rates
+
+    for name, value in asdict(given).items():
+        if value is not None and not (0 < value < LARGEST or (value == 0 and name in MAY_BE_ZERO)):
+            raise UserError(f"--{name.replace('_', '-')} {value:g}: must be positive; give what was measured")
+    step_seconds = given.step_seconds or (run.update_seconds if run else None)
+    tokens_per_second = given.tokens_per_second or (run.tokens_per_second if run else None)
+    mean_tokens = given.mean_tokens or (run.mean_tokens if run else None)
+    if step_seconds is None or tokens_per_second is None or mean_tokens is None:
+        raise UserError(
+            "--step-seconds, --tokens-per-second, --mean-tokens: one is missing; give all three, or a run to measure "
+            "them on with --run-folder"
+        )
+    recipe = run.config.recipe if run else Recipe()
+    groups, rollouts = given.groups or recipe.prompts_per_step, given.rollouts or recipe.rollouts_per_prompt
+    schedule = make_schedule(recipe.schedule, groups_per_step=groups)
+    if given.lag is not None:
+        schedule = PipelineSchedule(lag=given.lag, groups_per_step=groups)
+    budget = given.max_tokens or recipe.max_completion_tokens
+    if mean_tokens > budget:
+        raise UserError(f"--mean-tokens {mean_tokens:g}: is more than the budget of {budget}; mend it or --max-tokens")
+    longest = given.longest_tokens or (run.longest_tokens if run else None)
+    spread = ASSUMED_SPREAD if longest is None else spread_of(mean_tokens, longest, rollouts, budget)
+    slots = given.slots or (run.config.generator.slots if run else 256)
+    rates = Rates(
+        schedule=schedule,
+        lengths=lognormal_with_mean(mean_tokens, spread, budget),
+        rollouts_per_group=rollouts,
+        engine=_engine(slots, tokens_per_second, given.tokens_per_second_alone),
+        devices_per_generator=given.devices_per_generator or (run.config.generator.tensor_parallel if run else 1),
+        step_seconds=step_seconds,
+        trainer_devices=given.trainer_devices or (run.trainer_devices if run else 1),
+        trainer_scaling=given.trainer_scaling,
+        trainer_multiple=given.trainer_multiple,
+        publish_seconds=given.publish_seconds,
+    )
+    return rates, _taken_for_granted(given, run, rates, longest)
+
+
+def _engine(slots: int, tokens_per_second: float, alone: float | None) -> Engine:
+    from rollcast.simulation.generator import Engine
+
+    full = slots / tokens_per_second
+    if alone is None or slots == 1:
+        return Engine(slots=slots, seconds_per_token=full)
+    if 1 / alone > full:
+        raise UserError(
+            f"--tokens-per-second-alone {alone:g}: is less than a rollout has among {slots}, {1 / full:.4g}; "
+            "give the rate of one rollout by itself"
+        )
+    return Engine(
+        slots=slots, seconds_per_token=1 / alone, seconds_per_token_per_rollout=(full - 1 / alone) / (slots - 1)
+    )
+
+
+def _taken_for_granted(given: Given, run: MeasuredRun | None, rates: Rates, longest: float | None) -> list[str]:
+    e = rates.trainer_scaling
+    caveats = [
+        f"A trainer on T devices is taken to be (T / {rates.trainer_devices})^{e:g} times as fast as the one measured "
+        f"on {rates.trainer_devices}; measure a second count and set --trainer-scaling."
+    ]
+    if given.tokens_per_second_alone is None:
+        caveats.append(
+            "Rollouts are taken to be decoded equally fast at any load; set --tokens-per-second-alone where few are "
+            "decoded faster."
+        )
+    if longest is None:
+        caveats.append(
+            f"The spread of lengths was not measured: {ASSUMED_SPREAD} in ln tokens is assumed; set --longest-tokens."
+        )
+    if run is not None and given.tokens_per_second is None:
+        if run.waited < HARDLY:
+            caveats.append(
+                "The trainer hardly waited, so the generators could deliver more than was measured, and fewer may do; "
+                "set --tokens-per-second from a test at full load."
+            )
+        else:
+            caveats.append(
+                f"The trainer was out of updates for {run.waited:.0%} of the time; all of it is put down to "
+                "waiting for rollouts, so its own overheads count against the generators."
+            )
+    return caveats

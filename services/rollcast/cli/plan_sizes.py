@@ -1,0 +1,245 @@
+"""`rollcast plan sizes SIZE=CURVE ...`: which model size for a budget, and where the choice changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollcast.cli import curve_options as options
+from rollcast.cli import plan_report as report
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.scaling.forecast import Forecast
+    from rollcast.scaling.model_size import ModelSizeLaw
+
+UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+IDENTIFIED_FROM = 3
+"""Sizes from which the law says something about sizes that were not trained."""
+FAR = 3.0
+"""Times beyond the largest compute seen at which the answer is called an extrapolation far out."""
+MUCH_SCATTER = 0.1
+"""Scatter of ln L about the law beyond which it does not describe the runs."""
+SURE = 0.9
+
+
+def sizes(
+    sources: Annotated[list[str], typer.Argument(metavar="SIZE=CURVE...", help="as 1.7B=curve.csv; a size may recur")],
+    budget: Annotated[float, typer.Option(help="device-hours of one run")],
+    candidate: Annotated[list[str] | None, typer.Option(help="further size to choose from; repeatable")] = None,
+    compute: options.Compute = None,
+    pass_rate: options.PassRate = None,
+    standard_error: options.StandardError = None,
+    where: options.Where = None,
+    exclude_before: options.ExcludeBefore = None,
+    as_json: options.AsJson = False,
+    plot: report.Plot = None,
+) -> None:
+    """Choose the model size from runs of several sizes: the law ln L(N, X) = E(N) - k(N) ln X.
+
+    \b
+    rollcast plan sizes 1.7B=small.csv 8B=large.csv --budget 5000
+    rollcast plan sizes 0.6B=a.csv 1.7B=b.csv 4B=c.csv --candidate 8B --budget 2e4 --plot sizes.svg
+    rollcast plan sizes 1.7B=a.csv 1.7B=b.csv 8B=c.csv --budget 5000 --json
+    """
+    from rollcast.cli.curve_source import Columns, fit_options, read_curve
+    from rollcast.scaling.posterior import fit
+
+    report.check_plot(plot)
+    if not 0 < budget <= 1e12:
+        raise UserError(f"--budget {budget:g}: device-hours must lie in (0, 1e12]")
+    parts = [_pair(source) for source in sources]
+    wanted = {parse_size(text, f"--candidate {text}") for text in candidate or []}
+    if len({size for size, _ in parts}) < 2:
+        raise UserError("SIZE=CURVE: one size is given; give the curves of two sizes or more")
+    columns = Columns(compute, pass_rate, standard_error, tuple(where or ()))
+    runs: list[tuple[float, Forecast]] = []
+    for size, path in parts:
+        curve = read_curve(path, columns, None)
+        try:
+            runs.append((size, fit(curve, fit_options(None, exclude_before))))
+        except ValueError as error:
+            raise UserError(f"{path}: {error}") from None
+    runs.sort(key=lambda pair: pair[0])
+    law = fit_law(runs)
+    answer = choice(runs, law, sorted(wanted | {size for size, _ in runs}), budget)
+    if as_json:
+        typer.echo(json.dumps(answer, indent=1))
+    else:
+        _show(answer)
+    if plot is not None:
+        from rollcast.cli.plan_plot import draw_sizes
+
+        draw_sizes(runs, law, answer, plot)
+
+
+def parse_size(text: str, source: str) -> float:
+    """Parameters from 1.7B, 600M, 8e9. Raises UserError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([KMBT]?)", text.strip(), re.IGNORECASE)
+    size = float(found[1]) * UNITS[found[2].upper()] if found else 0.0
+    if not 0 < size <= 1e18:
+        raise UserError(f"{source}: {text!r} is no model size; write parameters as 1.7B, 600M or 8e9")
+    return size
+
+
+def size_name(size: float) -> str:
+    """1700000000 -> 1.7B."""
+    unit = next((unit for unit in ("T", "B", "M", "K") if size >= UNITS[unit]), "")
+    return f"{size / UNITS[unit]:.4g}{unit}"
+
+
+def _pair(source: str) -> tuple[float, str]:
+    size, found, path = source.partition("=")
+    if not found or not path:
+        raise UserError(f"SIZE=CURVE {source!r}: needs a model size and its curve, as 1.7B=curve.csv")
+    return parse_size(size, f"SIZE=CURVE {source!r}"), path
+
+
+def fit_law(runs: list[tuple[float, Forecast]]) -> ModelSizeLaw:
+    """The law across sizes from the points of all runs, without each run's first phase. Raises UserError."""
+    from rollcast.scaling.model_size import fit_model_size
+
+    size, x, y = [], [], []
+    for number, forecast in runs:
+        curve, first = forecast.curve, forecast.excluded
+        size += [number] * (len(curve) - first)
+        x += curve.compute[first:].tolist()
+        y += curve.pass_rate[first:].tolist()
+    try:
+        return fit_model_size(size, x, y)
+    except ValueError as error:
+        raise UserError(f"SIZE=CURVE: {error}") from None
+
+
+def choice(
+    runs: list[tuple[float, Forecast]], law: ModelSizeLaw, candidates: list[float], budget: float
+) -> dict[str, Any]:
+    """The recommended size, the others, and where the choice changes, as JSON. `runs` and `candidates` ascend."""
+    from rollcast.scaling.size_choice import size_changes
+
+    seen = [float(forecast.curve.compute[place]) for _, forecast in runs for place in (0, -1)]
+    best, wins = law.best_size(candidates, budget)
+    low, high = min(*seen, budget), 10 * max(*seen, budget)
+    rows = []
+    for place, size in enumerate(candidates):
+        own = [forecast for number, forecast in runs if number == size]
+        rows.append(
+            {
+                "size": size,
+                "name": size_name(size),
+                "trained": bool(own),
+                "num_points": sum(len(forecast.curve) - forecast.excluded for forecast in own),
+                "pass_rate": report.interval(law.pass_rate(size, [budget], report.QUANTILES)[:, 0]),
+                "own_curves": [
+                    {
+                        "curve": forecast.curve.name,
+                        "verdict": str(forecast.verdict.kind),
+                        **report.interval(forecast.predictive([budget], report.QUANTILES)[:, 0]),
+                    }
+                    for forecast in own
+                ],
+                "best_with": float(wins[place]),
+            }
+        )
+    changes = [
+        {
+            "from": size_name(candidates[change.smaller]),
+            "to": size_name(candidates[change.larger]),
+            "compute": report.interval(change.budget),
+            "beyond_what_was_seen": change.budget[1] > max(seen),
+        }
+        for change in size_changes(law, candidates, low, high)
+    ]
+    return {
+        "budget": budget,
+        "recommended": size_name(candidates[best]),
+        "probability": float(wins[best]),
+        "sizes": rows,
+        "changes": changes,
+        "searched": [low, high],
+        "law": {
+            "efficiency_max": report.interval(_quantiles(law.efficiency)),
+            "saturation_size": report.interval(_quantiles(law.saturation)),
+            "size_slope": report.interval(_quantiles(law.size_slope)),
+            "scatter": report.interval(_quantiles(law.noise)),
+        },
+        "identified": len({size for size, _ in runs}) >= IDENTIFIED_FROM,
+        "caveats": caveats(runs, law, rows, budget),
+    }
+
+
+def caveats(
+    runs: list[tuple[float, Forecast]], law: ModelSizeLaw, rows: list[dict[str, Any]], budget: float
+) -> list[str]:
+    """What the intervals do not hold."""
+    trained = sorted({size for size, _ in runs})
+    found = []
+    if len(trained) < IDENTIFIED_FROM:
+        found.append(
+            f"The law is not identified by {len(trained)} sizes: it holds at these only, others are guessed; "
+            "train a third size."
+        )
+    outside = [row["name"] for row in rows if not trained[0] <= row["size"] <= trained[-1]]
+    if outside:
+        found.append(f"{', '.join(outside)}: outside of the sizes trained, an extrapolation of the law.")
+    longest = max(float(forecast.curve.compute[-1]) for _, forecast in runs)
+    if budget > FAR * longest:
+        found.append(
+            f"The budget is {budget / longest:.1f} times the longest curve; the loss of a run stops falling as a power "
+            "near its asymptote."
+        )
+    if (scatter := float(_quantiles(law.noise)[1])) > MUCH_SCATTER:
+        found.append(
+            f"The points scatter by {scatter:.0%} of the loss about the law: it does not describe these runs well."
+        )
+    for row in rows:
+        for own in row["own_curves"]:
+            if own["verdict"] in ("not_sigmoid", "regime_change"):
+                found.append(
+                    f"{own['curve']} ({row['name']}): verdict {own['verdict'].replace('_', ' ')}; "
+                    "its points mislead the law, leave it out."
+                )
+            elif own["q95"] < row["pass_rate"]["q05"] or own["q05"] > row["pass_rate"]["q95"]:
+                found.append(
+                    f"{own['curve']} ({row['name']}): its own curve says {report.span(own, '.3f')} at the budget, the "
+                    f"law across sizes {report.span(row['pass_rate'], '.3f')}; trust its own."
+                )
+    if len(runs) == len(trained):
+        found.append("One run per size: the spread between runs of one size is not in the intervals.")
+    return found
+
+
+def _quantiles(values: Any) -> Any:
+    import numpy as np
+
+    return np.quantile(values, report.QUANTILES)
+
+
+def _show(answer: dict[str, Any]) -> None:
+    at = report.amount(answer["budget"])
+    rows = []
+    for row in answer["sizes"]:
+        own = ", ".join(report.span(curve, ".3f") for curve in row["own_curves"]) or "-"
+        law = row["pass_rate"]
+        best_with = report.chance(row["best_with"])
+        rows.append((row["name"], str(row["num_points"]), f"{law['q50']:.3f}", report.span(law, ".3f"), own, best_with))
+    report.show_table(("size", "points", f"law at {at}", "90 %", "own curve, 90 %", "best with"), rows)
+    typer.echo(
+        f"At {at} device-hours: {answer['recommended']}, the best with probability "
+        + report.chance(answer["probability"])
+        + ("." if answer["probability"] >= SURE else "; the sizes cannot be told apart there.")
+    )
+    for change in answer["changes"]:
+        beyond = ", beyond what was seen" if change["beyond_what_was_seen"] else ""
+        typer.echo(
+            f"From {report.amount(change['compute']['q50'])} device-hours on (90 % {report.span(change['compute'])}"
+            f"{beyond}): {change['to']} instead of {change['from']}."
+        )
+    if not answer["changes"]:
+        low, high = (report.amount(value) for value in answer["searched"])
+        typer.echo(f"The choice does not change from {low} to {high} device-hours.")
+    for caveat in answer["caveats"]:
+        typer.echo(f"caution: {caveat}")

@@ -1,0 +1,57 @@
+"""Certificates are tried before a connection uses them: gRPC and Redis only say that no connection came about."""
+
+from __future__ import annotations
+
+import ssl
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
+from rollcast.config.services import TLS
+
+
+def check_certificates(config: RunConfig) -> None:
+    """Whether every PEM file of the run can be used. Raises UserError for the first that cannot."""
+    if config.redis.tls is not None:
+        check_client(config.redis.tls, "redis.tls")
+    if config.rpc.tls is not None:
+        check_server(config.rpc.tls, "rpc.tls")
+    if config.http.tls is not None:
+        check_server(config.http.tls, "http.tls")
+
+
+def check_server(tls: TLS, setting: str) -> None:
+    """Raises UserError naming `setting` where a server lacks certificate or key, or a file cannot be used."""
+    if tls.certificate is None or tls.private_key is None:
+        raise UserError(f"{setting}: a server needs {setting}.certificate and {setting}.private_key; give both paths")
+    check_client(tls, setting)
+
+
+def check_client(tls: TLS, setting: str) -> None:
+    """Raises UserError naming `setting` where a file cannot be used, or a certificate stands without its key."""
+    verifying_context(tls, setting)
+    if (tls.certificate is None) != (tls.private_key is None):
+        raise UserError(
+            f"{setting}: {setting}.certificate and {setting}.private_key belong together; give both or none"
+        )
+    if tls.certificate is None:
+        return
+    try:
+        # Without a password OpenSSL would ask for one at the terminal, and wait.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.certificate, tls.private_key, password="")
+    except OSError as error:  # an SSLError, too, is one
+        raise UserError(
+            f"{setting}.certificate = {tls.certificate}, {setting}.private_key = {tls.private_key}: cannot be used "
+            f"({error.strerror or error}); give readable PEM files that belong together, the key without a password"
+        ) from error
+
+
+def verifying_context(tls: TLS | None, setting: str) -> ssl.SSLContext:
+    """Verifies servers by the authority of `tls`, or by the system's. Raises UserError where it cannot be read."""
+    authority = tls.certificate_authority if tls else None
+    try:
+        return ssl.create_default_context(cafile=authority)
+    except OSError as error:
+        raise UserError(
+            f"{setting}.certificate_authority = {authority}: cannot be used ({error.strerror or error}); "
+            "give a readable PEM file"
+        ) from error

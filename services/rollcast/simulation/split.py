@@ -1,0 +1,267 @@
+"""How to split a fixed number of devices between generators and trainers.
+
+A split is n generators of d devices each and one trainer on T devices. It makes at most
+
+    min(1 / step(T),                                   the trainer never waits
+        n x tokens a second / tokens of one step,      every slot of every generator is always taken
+        W / P / (longest rollout + step(T)))           W, the staleness window, is always full (Little's law)
+
+steps a second. With equally long rollouts and a wide window that is what comes: a step takes max(training, generation).
+Stragglers and weights on their way take from it; the simulation around the real gate and schedule says how much. It
+never gives more, so a split whose bound lies below a rate that was simulated need not be simulated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, stdev
+
+from rollcast.recipe import staleness
+from rollcast.recipe.schedule import Schedule
+from rollcast.simulation.fleet import Delays
+from rollcast.simulation.generator import Engine
+from rollcast.simulation.pipeline import Pipeline, Trainer
+from rollcast.simulation.workload import Lengths, Workload
+
+SECONDS_PER_HOUR = 3600.0
+MARGIN = 0.03
+"""Splits whose rates differ by less are called as good as one another."""
+FEW = 24
+"""Up to this many simulations every split that could be the best is simulated; beyond, the search closes in on it."""
+SPREAD = 9
+"""Splits that are simulated in any case, evenly chosen."""
+LEAST_STEPS, LEAST_ROLLOUTS = 48, 1500
+"""So many are measured at least, for the mean length of what is sampled to be that of the run."""
+WARM_UP_ROUNDS = 3
+BLOCKS = 6
+"""The steps are cut into so many blocks to tell the error of their rate."""
+EVENTS_PER_ROLLOUT = 50
+"""More events than this for each rollout mean that the run cannot finish."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What was measured of one run."""
+
+    schedule: Schedule
+    lengths: Lengths
+    rollouts_per_group: int
+    engine: Engine
+    """One generator."""
+    devices_per_generator: int = 1
+    step_seconds: float
+    """An optimizer step on `trainer_devices` devices, without waiting."""
+    trainer_devices: int = 1
+    trainer_scaling: float = 1.0
+    """e: on T devices a step takes step_seconds x (trainer_devices / T)^e."""
+    trainer_multiple: int = 1
+    """The trainer's devices come in multiples of this."""
+    publish_seconds: float = Delays().publish
+
+    def step_seconds_on(self, devices: int) -> float:
+        """Seconds of an optimizer step on so many devices."""
+        return self.step_seconds * math.pow(self.trainer_devices / devices, self.trainer_scaling)
+
+    def tokens_per_second(self) -> float:
+        """The most tokens a second that one generator can sample."""
+        most = max(self.engine.slots, self.rollouts_per_group)
+        return max(running / self.engine.step_seconds(running) for running in (1, most))
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Who gets how many devices."""
+
+    generators: int
+    devices_per_generator: int
+    trainer_devices: int
+    unused: int = 0
+    """Devices that fit neither side."""
+
+    @property
+    def generator_devices(self) -> int:
+        return self.generators * self.devices_per_generator
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOutcome:
+    """What one split does after its start. Shares are of the measured time."""
+
+    split: Split
+    bound: float
+    """No more steps an hour than this, see above."""
+    steps_per_hour: float
+    standard_error: float
+    """Of `steps_per_hour`, from blocks of successive steps."""
+    waits: dict[str, float]
+    """Share of the time that the trainer waited, by reason (`WaitReason`)."""
+    staleness_mean: float
+    """Of the oldest token of each trained group, in steps."""
+    staleness_max: int
+    generator_load: float
+    """Tokens sampled over what the generators could sample with every slot taken."""
+
+    @property
+    def trainer_idle(self) -> float:
+        return sum(self.waits.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSearch:
+    """The splits that were simulated, by trainer devices ascending."""
+
+    outcomes: tuple[SplitOutcome, ...]
+    best: SplitOutcome
+    """The most steps an hour; of equals the one with the fresher tokens."""
+    as_good: tuple[SplitOutcome, ...]
+    """Within the margin of the best, itself included."""
+    beaten: int
+    """Splits that were not simulated because their bound lies below the best rate."""
+    passed_over: int
+    """Splits that were not simulated though their bound does not exclude them: they lie between simulated ones that
+    are worse than the best."""
+
+
+def splits_of(devices: int, rates: Rates) -> list[Split]:
+    """Every split of `devices` that leaves no side smaller than it could be, by trainer devices ascending."""
+    largest: dict[int, Split] = {}
+    for trainer in range(rates.trainer_multiple, devices, rates.trainer_multiple):
+        generators = (devices - trainer) // rates.devices_per_generator
+        if generators:
+            unused = devices - trainer - generators * rates.devices_per_generator
+            largest[generators] = Split(generators, rates.devices_per_generator, trainer, unused)
+    return list(largest.values())
+
+
+class SplitSimulator:
+    """Simulates splits on the same tasks."""
+
+    def __init__(self, rates: Rates, *, seed: int = 0) -> None:
+        """Whole rounds of lag + 1 steps are measured, after as many as the window needs to fill and settle."""
+        self._rates = rates
+        round_steps = rates.schedule.lag + 1
+        rollouts = rates.schedule.groups_per_step * rates.rollouts_per_group
+        steps = max(LEAST_STEPS, math.ceil(LEAST_ROLLOUTS / rollouts))
+        self._steps = math.ceil(steps / round_steps) * round_steps
+        self._warm_up = WARM_UP_ROUNDS * round_steps
+        self._seed = seed
+        self._workload = Workload(lengths=rates.lengths, rollouts_per_group=rates.rollouts_per_group, seed=seed)
+        groups = rates.schedule.groups_per_step
+        tasks = [self._workload.task(number) for number in range(groups * (self._warm_up + self._steps))]
+        self.tokens_per_step = fmean(sum(task.lengths) for task in tasks) * groups
+        """Tokens that the generators sample for one step, on the average of these tasks."""
+        self._longest_seconds = fmean(max(task.lengths) for task in tasks) * rates.engine.step_seconds(1)
+
+    def bound(self, split: Split) -> float:
+        """No more steps an hour than this."""
+        generation = self.tokens_per_step / (split.generators * self._rates.tokens_per_second())
+        training = self._rates.step_seconds_on(split.trainer_devices)
+        window = (self._longest_seconds + training) / self._window_steps()
+        return SECONDS_PER_HOUR / max(generation, training, window)
+
+    def _window_steps(self) -> float:
+        """The staleness window at its widest, in batches."""
+        schedule = self._rates.schedule
+        return max(
+            staleness.window(floor=schedule.floor(step), lag=schedule.lag, step=step, groups_per_step=1)
+            for step in range(schedule.lag + 1)
+        )
+
+    def simulate(self, split: Split) -> SplitOutcome:
+        """Raises DeadlockError where the run cannot finish."""
+        rates = self._rates
+        pipeline = Pipeline(
+            schedule=rates.schedule,
+            workload=self._workload,
+            engines=[rates.engine] * split.generators,
+            trainer=Trainer(step=rates.step_seconds_on(split.trainer_devices)),
+            delays=Delays(publish=rates.publish_seconds, join=0.0),
+            fresh=True,
+            seed=self._seed,
+        )
+        events = EVENTS_PER_ROLLOUT * rates.schedule.groups_per_step * rates.rollouts_per_group
+        last = self._warm_up + self._steps
+        report = pipeline.run(steps=self._warm_up, max_events=events * last)
+        start, tokens = pipeline.now, _tokens(pipeline)
+        waits, before = dict(report.wait_seconds), Counter(report.staleness)
+        pipeline.run(steps=last, max_events=events * last)
+        seconds = pipeline.now - start
+        times = report.step_times[self._warm_up - 1 :]
+        trained = report.staleness - before
+        capacity = split.generators * rates.tokens_per_second() * seconds
+        rate = SECONDS_PER_HOUR * self._steps / seconds
+        return SplitOutcome(
+            split=split,
+            bound=self.bound(split),
+            steps_per_hour=rate,
+            standard_error=rate * _relative_error(times),
+            waits={
+                str(reason): (total - waits.get(reason, 0.0)) / seconds
+                for reason, total in report.wait_seconds.items()
+                if total > waits.get(reason, 0.0)
+            },
+            staleness_mean=sum(steps * count for steps, count in trained.items()) / trained.total(),
+            staleness_max=max(trained),
+            generator_load=(_tokens(pipeline) - tokens) / capacity,
+        )
+
+    def search(self, splits: list[Split], progress: Callable[[int], None] | None = None) -> SplitSearch:
+        """The best of `splits`, which are in order of trainer devices. `progress` is told how many are simulated.
+
+        Raises:
+            DeadlockError: a run cannot finish.
+        """
+        assert splits
+        bounds = [self.bound(split) for split in splits]
+        outcomes: dict[int, SplitOutcome] = {}
+        while (place := _next_place(bounds, outcomes)) is not None:
+            outcomes[place] = self.simulate(splits[place])
+            if progress is not None:
+                progress(len(outcomes))
+        ordered = tuple(outcomes[place] for place in sorted(outcomes))
+        best = max(ordered, key=lambda outcome: (outcome.steps_per_hour, -outcome.staleness_mean))
+        beaten = sum(bound <= best.steps_per_hour for place, bound in enumerate(bounds) if place not in outcomes)
+        return SplitSearch(
+            outcomes=ordered,
+            best=best,
+            as_good=tuple(one for one in ordered if one.steps_per_hour >= (1 - MARGIN) * best.steps_per_hour),
+            beaten=beaten,
+            passed_over=len(splits) - len(ordered) - beaten,
+        )
+
+
+def _next_place(bounds: list[float], outcomes: dict[int, SplitOutcome]) -> int | None:
+    """The place to simulate next; None where the best is found."""
+    last = len(bounds) - 1
+    for number in range(SPREAD):
+        if (place := round(number * last / (SPREAD - 1))) not in outcomes:
+            return place
+    best = max(outcomes, key=lambda place: outcomes[place].steps_per_hour)
+    able = [
+        place for place, bound in enumerate(bounds) if place not in outcomes and bound > outcomes[best].steps_per_hour
+    ]
+    if len(outcomes) + len(able) <= FEW:
+        return max(able, key=lambda place: bounds[place], default=None)
+    below = max((place for place in outcomes if place < best), default=-1)
+    above = min((place for place in outcomes if place > best), default=last + 1)
+    near = [place for place in able if below < place < above]
+    middles = ((below + best) / 2, (best + above) / 2)
+    return min(near, key=lambda place: min(abs(place - middle) for middle in middles), default=None)
+
+
+def _tokens(pipeline: Pipeline) -> float:
+    for generator in pipeline.fleet.generators.values():
+        generator.advance(pipeline.now)
+    return sum(generator.tokens for generator in pipeline.fleet.generators.values())
+
+
+def _relative_error(times: list[float]) -> float:
+    """Standard error of the mean time between steps, over that mean, from the scatter of blocks of steps."""
+    steps = len(times) - 1
+    edges = [block * steps // BLOCKS for block in range(BLOCKS + 1)]
+    means = [(times[end] - times[start]) / (end - start) for start, end in pairwise(edges)]
+    return stdev(means) / math.sqrt(BLOCKS) / fmean(means)

@@ -1,0 +1,62 @@
+"""The opt-in `stop_when`: the run ends by itself once the rest of its budget is not worth it.
+
+evaluation closed --> refit --> rule holds on three refits in a row? --> checkpoint, last evaluation, export
+
+The law is fitted against optimizer steps, not device-hours: what one step costs changes with the fleet, and that is no
+learning. No service is asked: a forecaster that is away must not keep a run going, nor end it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rollcast.config.services import Budget, StopWhen
+from rollcast.scaling.curve import Curve
+from rollcast.scaling.posterior import fit
+from rollcast.scaling.stopping import Refit, StopRule, stop_reason
+from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.evaluation import Evaluation
+
+FOREVER = 1e6
+"""Times the steps so far: the end of a run without a budget."""
+log = get_logger()
+
+
+class EarlyStop:
+    """Sees every evaluation; `reason` tells why the run should end, or None."""
+
+    def __init__(self, settings: StopWhen, budget: Budget, points: list[list[float]]) -> None:
+        """`points`: [step, pass rate, standard error, device-hours] of each evaluation of the surviving history.
+
+        The list is appended to; after a restart three new refits are needed.
+        """
+        self._rule = StopRule(settings.least_gain, settings.on_saturated)
+        self._budget = budget
+        self._points = points
+        self._refits: list[Refit] = []
+        self.reason: str | None = None
+
+    def observe(self, evaluation: Evaluation) -> None:
+        """Take in one point, refit, judge."""
+        self._points.append(
+            [evaluation.step, evaluation.pass_rate, evaluation.standard_error, evaluation.compute_device_hours]
+        )
+        step, pass_rate, error, device_hours = np.array(sorted(self._points)).T
+        if step[-1] == 0:
+            return
+        try:
+            forecast = fit(Curve.from_points(step, pass_rate, error))
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as problem:
+            log.warning("the curve cannot be fitted; stop_when waits for the next evaluation", error=str(problem))
+            return
+        self._refits.append(Refit.of(forecast, self._last_step(float(step[-1]), float(device_hours[-1]))))
+        self.reason = stop_reason(self._rule, self._refits)
+
+    def _last_step(self, step: float, device_hours: float) -> float:
+        """The step at which the budget ends, device-hours converted by what a step has cost so far."""
+        ends = [FOREVER * step]
+        if self._budget.steps is not None:
+            ends.append(float(self._budget.steps))
+        if self._budget.device_hours is not None and device_hours > 0:
+            ends.append(step * self._budget.device_hours / device_hours)
+        return min(ends)

@@ -1,0 +1,100 @@
+"""Which groups a slow generator hands over, partial rollouts and all, so that a faster one finishes them in time.
+
+    sampled by now = seconds since the claim x the owner's decode rate
+    remaining      = the longest recent rollout (the whole budget once that is outlasted) - sampled by now
+    here           = remaining / the owner's rate
+    there          = the move + the queue + remaining / the fastest rate
+
+A group is moved when its owner is far slower than the fastest generator, `here` misses the group's deadline, `there` is
+sooner, and waiting longer would be risky: until then the owner's tokens count, and short groups end where they are.
+Lengths are in tokens, which are the same whoever samples them: recent groups of the slow generator do not distort them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rollcast.recipe.staleness import Group, deadline
+from rollcast.rollouts.records import Claim
+
+OUTPACED = 2.0
+"""Times slower than the fastest: less is the noise of rates that fall with an engine's load."""
+MOVE_SECONDS = 2.0
+"""From the question to the next owner's first token: both ends look at the queue every half second."""
+SAFETY = 2.0
+"""A group is moved once the time left is this many times what its next owner is expected to need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What recent steps and groups lead one to expect."""
+
+    step_seconds: float
+    """Of an undisturbed trainer step."""
+    longest_tokens: int
+    """Of the longest rollout of recent groups."""
+    token_budget: int
+    """No rollout is longer."""
+    queue_seconds: float
+    """That a task handed back waits behind others."""
+
+
+def groups_to_move(
+    groups: Iterable[Group],
+    claims: Mapping[int, Claim],
+    rates: Mapping[str, float],
+    outlook: Outlook,
+    *,
+    step: int,
+    floor: int,
+    lag: int,
+    waited_for: Collection[int],
+    now: float,
+) -> dict[str, list[int]]:
+    """Return the sequences that each generator should hand over.
+
+    `rates`: decode rates of one rollout in tokens per second, by generator, of those that may claim; 0 = unknown.
+    `waited_for`: sequences that the trainer waits for already, whatever their deadline. `now`: Unix seconds.
+    """
+    fastest = max(rates.values(), default=0.0)
+    moves: dict[str, list[int]] = {}
+    for group in groups:
+        claim = claims.get(group.sequence)
+        rate = rates.get(claim.owner, 0.0) if claim is not None else 0.0
+        if group.ready or claim is None or rate <= 0.0 or fastest < OUTPACED * rate:
+            continue
+        steps_left = 0 if group.sequence in waited_for else max(0, deadline(group, floor=floor, lag=lag) - step)
+        seconds_left = steps_left * outlook.step_seconds
+        if _is_to_move(max(0.0, now - claim.claimed_at), rate, fastest, seconds_left, outlook):
+            moves.setdefault(claim.owner, []).append(group.sequence)
+    return moves
+
+
+def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float, outlook: Outlook) -> bool:
+    sampled = elapsed * rate
+    expected = outlook.longest_tokens if sampled < outlook.longest_tokens else outlook.token_budget
+    remaining = max(0.0, expected - sampled)
+    here = remaining / rate
+    there = MOVE_SECONDS + outlook.queue_seconds + remaining / fastest
+    return here > seconds_left and there < here and seconds_left <= SAFETY * there
+
+
+class HandOvers:
+    """Asks each owner once for each task: one that gets it again, because no other had room, keeps it."""
+
+    def __init__(self, ask: Callable[[str, Sequence[int]], bool]) -> None:
+        """`ask(generator, sequences)`: False = it cannot be reached."""
+        self._ask = ask
+        self._asked: set[tuple[int, str]] = set()
+
+    def request(self, moves: Mapping[str, Sequence[int]], outstanding: Container[int]) -> dict[str, list[int]]:
+        """Ask for what was not asked for; returns that. `outstanding`: tasks that are worth remembering."""
+        self._asked = {pair for pair in self._asked if pair[0] in outstanding}
+        requested = {}
+        for generator, sequences in moves.items():
+            new = [sequence for sequence in sequences if (sequence, generator) not in self._asked]
+            if new and self._ask(generator, new):
+                self._asked.update((sequence, generator) for sequence in new)
+                requested[generator] = new
+        return requested

@@ -1,0 +1,181 @@
+"""`rollcast plan budget` and `rollcast plan sizes`: the library's answers, said with their intervals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rollcast.cli.plan_sizes import parse_size, size_name
+from rollcast.scaling.curve import Curve
+from rollcast.scaling.model_size import fit_model_size
+from rollcast.scaling.posterior import fit
+from tests.cli.test_fit import rollcast
+from tests.forecaster.recorded_run import record
+
+SIZES = {"0.6B": 0.6e9, "1.7B": 1.7e9, "4B": 4e9}
+
+
+def write_curve(path: Path, compute: list[float], pass_rate: list[float]) -> Path:
+    rows = [f"{x},{y}\n" for x, y in zip(compute, pass_rate, strict=True)]
+    path.write_text("compute,pass_rate\n" + "".join(rows))
+    return path
+
+
+def recorded_curve(path: Path) -> Path:
+    return write_curve(path, [point.compute for point in record()], [point.pass_rate for point in record()])
+
+
+def size_points(size: float) -> tuple[np.ndarray, np.ndarray]:
+    compute = np.geomspace(20, 2000, 25)
+    noise = np.random.default_rng(int(size / 1e6)).standard_normal(25)
+    loss = np.exp(-10.0 + 0.45 * np.log(size)) * compute ** -(0.35 / (1 + 2e9 / size)) * np.exp(0.005 * noise)
+    return compute, 1 - loss
+
+
+def write_sizes(folder: Path) -> list[str]:
+    return [
+        f"{name}={write_curve(folder / f'run-{name}.csv', *map(list, size_points(size)))}"
+        for name, size in SIZES.items()
+    ]
+
+
+def test_a_budget_gets_what_the_forecast_says(tmp_path: Path) -> None:
+    source = recorded_curve(tmp_path / "curve.csv")
+    points = record()
+    forecast = fit(Curve.from_points([p.compute for p in points], [p.pass_rate for p in points]))
+    now = points[-1].compute
+    budget, target = 3 * now, 0.8
+    picture = tmp_path / "plan.svg"
+    answered = rollcast("plan", "budget", source, "--budget", budget, "--target", target, "--json", "--plot", picture)
+    assert answered.returncode == 0, answered.stderr
+    answer = json.loads(answered.stdout)
+    quantiles = (0.05, 0.5, 0.95)
+    spent = answer["budget"]
+    assert list(spent["reading"].values()) == pytest.approx(forecast.predictive([budget], quantiles)[:, 0].tolist())
+    assert list(spent["law"].values()) == pytest.approx(forecast.pass_rate([budget], quantiles)[:, 0].tolist())
+    assert list(spent["gain"].values()) == pytest.approx(forecast.expected_gain(now, budget))
+    wanted = answer["target"]
+    cost = forecast.compute_to_target(target, np.linspace(0, 1, forecast.draws.asymptote.size))
+    assert list(wanted["compute"].values()) == pytest.approx(forecast.compute_to_target(target, quantiles).tolist())
+    assert wanted["probability_ever"] == pytest.approx(np.mean(np.isfinite(cost)))
+    assert wanted["probability_within_budget"] == pytest.approx(np.mean(cost <= budget), abs=1e-3)
+    assert answer["verdict"] == str(forecast.verdict.kind)
+    assert picture.read_text().lstrip().startswith("<?xml")
+    shown = rollcast("plan", "budget", source, "--budget", budget, "--target", target).stdout
+    assert f"on average (90 % {spent['gain']['q05']:.3f} to {spent['gain']['q95']:.3f})" in shown
+    assert "within the budget with" in shown
+
+
+def test_a_target_above_the_asymptote_is_never_reached_and_too_early_is_not_for_decisions(tmp_path: Path) -> None:
+    source = recorded_curve(tmp_path / "curve.csv")
+    answer = json.loads(rollcast("plan", "budget", source, "--target", 0.999, "--json").stdout)
+    assert answer["target"]["compute"]["q95"] is None
+    assert "never" in rollcast("plan", "budget", source, "--target", 0.999).stdout
+    early = write_curve(tmp_path / "early.csv", [1.0, 2.0, 3.0], [0.2, 0.21, 0.22])
+    answer = json.loads(rollcast("plan", "budget", early, "--budget", 100, "--json").stdout)
+    assert (answer["verdict"], answer["for_decisions"]) == ("too_early", False)
+    assert "do not decide on these numbers" in rollcast("plan", "budget", early, "--budget", 100).stdout
+
+
+def test_sizes_get_what_the_law_says_with_their_own_curves_beside_it(tmp_path: Path) -> None:
+    picture = tmp_path / "sizes.png"
+    sources = write_sizes(tmp_path)
+    options = ("--budget", 1000, "--candidate", "8B", "--exclude-before", 0)
+    answered = rollcast("plan", "sizes", *sources, *options, "--json", "--plot", picture)
+    assert answered.returncode == 0, answered.stderr
+    answer = json.loads(answered.stdout)
+    points = [(size, *size_points(size)) for size in SIZES.values()]
+    law = fit_model_size(
+        np.concatenate([np.full(compute.size, size) for size, compute, _ in points]),
+        np.concatenate([compute for _, compute, _ in points]),
+        np.concatenate([rate for _, _, rate in points]),
+    )
+    candidates = [*SIZES.values(), 8e9]
+    for row, size in zip(answer["sizes"], candidates, strict=True):
+        expected = law.pass_rate(size, [1000.0])[:, 0]
+        assert list(row["pass_rate"].values()) == pytest.approx(expected.tolist(), abs=1e-6)
+    best, wins = law.best_size(candidates, 1000.0)
+    assert answer["recommended"] == ["600M", "1.7B", "4B", "8B"][best]
+    assert answer["probability"] == pytest.approx(wins[best])
+    assert [len(row["own_curves"]) for row in answer["sizes"]] == [1, 1, 1, 0]
+    assert answer["identified"]
+    assert any(caveat.startswith("8B: outside of the sizes trained") for caveat in answer["caveats"])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    shown = " ".join(rollcast("plan", "sizes", *sources, *options).stdout.split())
+    assert f"At 1000 device-hours: {answer['recommended']}" in shown
+    assert "instead of" in shown
+
+
+def test_the_budget_at_which_the_choice_changes_is_that_of_a_dense_search(tmp_path: Path) -> None:
+    sources = write_sizes(tmp_path)
+    answered = rollcast("plan", "sizes", sources[0], sources[2], "--budget", 100, "--exclude-before", 0, "--json")
+    answer = json.loads(answered.stdout)
+    grid = np.geomspace(1, 1e5, 20_001)
+    small, large = (
+        np.exp(-10.0 + 0.45 * np.log(size)) * grid ** -(0.35 / (1 + 2e9 / size))
+        for size in (SIZES["0.6B"], SIZES["4B"])
+    )
+    (change,) = answer["changes"]
+    assert (change["from"], change["to"]) == ("600M", "4B")
+    assert change["compute"]["q50"] == pytest.approx(grid[np.argmax(large < small)], rel=0.1)
+    assert change["compute"]["q05"] < change["compute"]["q50"] < change["compute"]["q95"]
+    assert answer["recommended"] == "600M"
+
+
+def test_two_sizes_do_not_identify_the_law_and_a_collapse_or_a_far_budget_is_named(tmp_path: Path) -> None:
+    sources = write_sizes(tmp_path)
+    compute, rate = size_points(SIZES["1.7B"])
+    fallen = write_curve(tmp_path / "fallen.csv", list(compute), [*rate[:12], *np.linspace(rate[11], 0.1, 13)])
+    answered = rollcast("plan", "sizes", sources[0], f"1.7B={fallen}", "--budget", 1e5, "--json")
+    answer = json.loads(answered.stdout)
+    assert not answer["identified"]
+    caveats = " ".join(answer["caveats"])
+    for words in ("not identified by 2 sizes", "fallen (1.7B): verdict", "50.0 times the longest curve"):
+        assert words in caveats
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("budget", "{curve}"), "neither is given"),
+        (("budget", "{curve}", "--target", 70), "--target 70: is no pass rate"),
+        (("budget", "{curve}", "--budget", 1e-6), "the curve is at"),
+        (("budget", "{curve}", "--budget", "nan"), "--budget nan"),
+        (("budget", "no.csv", "--budget", 9), "cannot be read"),
+        (("budget", "{curve}", "--budget", 9, "--plot", "x.pdf"), "choose one of these endings"),
+        (("sizes", "{curve}", "--budget", 9), "needs a model size and its curve"),
+        (("sizes", "1B={curve}", "--budget", 9), "give the curves of two sizes"),
+        (("sizes", "big={curve}", "1B={curve}", "--budget", 9), "'big' is no model size"),
+        (("sizes", "2B={curve}", "1B={curve}", "--budget", 0), "--budget 0: device-hours must lie"),
+        (
+            ("sizes", "2B={curve}", "1B={curve}", "--budget", 9, "--candidate", "x"),
+            "--candidate x: 'x' is no model size",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    tmp_path: Path, arguments: tuple[object, ...], sentence: str
+) -> None:
+    curve = recorded_curve(tmp_path / "curve.csv")
+    result = rollcast("plan", *(str(argument).replace("{curve}", str(curve)) for argument in arguments))
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["budget", "sizes", "devices"])
+def test_help_shows_examples(command: str) -> None:
+    shown = rollcast("plan", command, "--help")
+    assert shown.returncode == 0
+    assert shown.stdout.count(f"\n  rollcast plan {command} ") >= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1.7B", 1.7e9), ("600m", 6e8), ("8e9", 8e9), ("405 B", 4.05e11), ("70", 70)]
+)
+def test_sizes_are_read_as_people_write_them(text: str, size: float) -> None:
+    assert parse_size(text, "here") == pytest.approx(size)
+    assert parse_size(size_name(size), "here") == pytest.approx(size)

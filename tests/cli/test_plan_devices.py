@@ -1,0 +1,164 @@
+"""`rollcast plan devices`: from given rates, and from the folder of a run whose rates are known."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from rollcast.recipe.schedule import PipelineSchedule
+from rollcast.simulation.fleet import Delays
+from rollcast.simulation.generator import Engine
+from rollcast.simulation.pipeline import Pipeline, Trainer
+from rollcast.simulation.workload import Workload, lognormal
+from tests.cli.test_fit import rollcast
+
+GROUPS, ROLLOUTS, SLOTS, STEP_SECONDS = 8, 4, 16, 2.0
+LENGTHS = lognormal(100.0, 0.6, 400.0)
+
+
+def write_run(folder: Path, *, generators: int = 2, steps: int = 80, with_longest: bool = True) -> Path:
+    """A run of known rates: the trainer waits for `generators` that make about 3,200 tokens a second together."""
+    workload = Workload(lengths=LENGTHS, rollouts_per_group=ROLLOUTS)
+    pipeline = Pipeline(
+        schedule=PipelineSchedule(lag=4, groups_per_step=GROUPS),
+        workload=workload,
+        engines=[Engine(slots=SLOTS, seconds_per_token=0.03)] * generators,
+        trainer=Trainer(step=STEP_SECONDS),
+        delays=Delays(publish=0.01, join=0.0),
+        fresh=True,
+    )
+    times = pipeline.run(steps=steps).step_times
+    folder.mkdir()
+    config = {
+        "run": "known",
+        "model": {"path": "m"},
+        "recipe": {
+            "schedule": {"kind": "pipeline", "max_staleness": 4},
+            "prompts_per_step": GROUPS,
+            "rollouts_per_prompt": ROLLOUTS,
+            "max_completion_tokens": 400,
+            "length_control": {"kind": "none"},
+        },
+        "generator": {"slots": SLOTS},
+    }
+    (folder / "run.json").write_text(json.dumps(config))
+    (folder / "compute.json").write_text(json.dumps({"devices": {"generator": generators, "trainer": 1}}))
+    step_lines, task_lines = [], []
+    for step, at in enumerate(times, start=1):
+        tasks = [workload.task(number) for number in range(GROUPS * (step - 1), GROUPS * step)]
+        tokens = [length for task in tasks for length in task.lengths]
+        line = {"step": step, "at": at, "update_seconds": STEP_SECONDS, "staleness_tokens": {"1": 10, "3": 30}}
+        step_lines.append(json.dumps({**line, "completion_tokens_mean": sum(tokens) / len(tokens)}))
+        longest = [{"longest": max(task.lengths)} if with_longest else {} for task in tasks]
+        task_lines += [json.dumps({"what": "used", "tasks": [0], **one}) for one in longest]
+    (folder / "steps.jsonl").write_text("\n".join(step_lines) + '\n{"step": torn\n')
+    (folder / "tasks.jsonl").write_text("\n".join(task_lines) + "\n")
+    return folder
+
+
+GIVEN = ("--step-seconds", 12, "--tokens-per-second", 800, "--mean-tokens", 100, "--longest-tokens", 100)
+GIVEN = (*GIVEN, "--groups", 4, "--rollouts", 2, "--slots", 8, "--publish-seconds", 0)
+
+
+def test_given_equal_lengths_the_answer_is_the_closed_form(tmp_path: Path) -> None:
+    """One generator makes 800 tokens a second, the 4 x 2 x 100 of one step; T trainer devices need 12 / T seconds."""
+    picture = tmp_path / "split.svg"
+    answered = rollcast("plan", "devices", "--devices", 20, *GIVEN, "--json", "--plot", picture)
+    assert answered.returncode == 0, answered.stderr
+    answer = json.loads(answered.stdout)
+    seconds = {trainer: max(1 / (20 - trainer), 12 / trainer) for trainer in range(1, 20)}
+    best = min(seconds, key=seconds.__getitem__)
+    assert answer["recommended"]["trainer_devices"] == best
+    for split in answer["splits"]:
+        # one group takes 1 s, and 8 batches may be under way while one is in training
+        window = (1 + 12 / split["trainer_devices"]) / 8
+        expected = 3600 / max(seconds[split["trainer_devices"]], window)
+        assert split["bound"] == pytest.approx(expected)
+        assert split["steps_per_hour"] == pytest.approx(expected, rel=0.02)
+    assert len(answer["splits"]) + answer["beaten_by_bound"] + answer["passed_over"] == 19
+    assert answer["limit"] == "training"
+    assert picture.read_text().lstrip().startswith("<?xml")
+    shown = " ".join(rollcast("plan", "devices", "--devices", 20, *GIVEN).stdout.split())
+    assert f"{20 - best} generators of 1 and {best} trainer devices:" in shown
+    assert "caution: A trainer on T devices" in shown
+
+
+def test_a_run_folder_gives_its_rates_and_the_model_returns_its_speed(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    answered = rollcast("plan", "devices", "--devices", 6, "--run-folder", folder, "--json")
+    assert answered.returncode == 0, answered.stderr
+    answer = json.loads(answered.stdout)
+    rates, measured = answer["rates"], answer["measured"]
+    assert rates["step_seconds"] == pytest.approx(STEP_SECONDS)
+    assert (rates["slots"], rates["groups_per_step"], rates["rollouts_per_group"]) == (SLOTS, GROUPS, ROLLOUTS)
+    assert rates["max_staleness"] == 4
+    assert rates["generator_tokens_per_second"] == pytest.approx(SLOTS / 0.03, rel=0.12)
+    assert measured["staleness_mean"] == pytest.approx(2.5)
+    assert measured["simulated_steps_per_hour"] == pytest.approx(measured["steps_per_hour"], rel=0.12)
+    assert {split["trainer_devices"] for split in answer["splits"]} == {1, 2, 3, 4, 5}
+    best = max(answer["splits"], key=lambda split: split["steps_per_hour"])
+    assert answer["recommended"] == best
+    assert all(split["staleness_max"] <= 4 for split in answer["splits"])
+    shown = rollcast("plan", "devices", "--devices", 6, "--run-folder", folder).stdout
+    assert "Measured on 2 generators and 1 trainer devices" in " ".join(shown.split())
+
+
+def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", with_longest=False)
+    answer = json.loads(rollcast("plan", "devices", "--devices", 4, "--run-folder", folder, "--json").stdout)
+    caveats = " ".join(answer["caveats"])
+    assert "spread of lengths was not measured" in caveats
+    assert "waiting for rollouts" in caveats
+    faster = ("--tokens-per-second", 5000, "--tokens-per-second-alone", 900, "--longest-tokens", 180)
+    answer = json.loads(rollcast("plan", "devices", "--devices", 4, "--run-folder", folder, *faster, "--json").stdout)
+    assert answer["rates"]["generator_tokens_per_second"] == pytest.approx(5000)
+    caveats = " ".join(answer["caveats"])
+    assert "spread of lengths" not in caveats
+    assert "equally fast at any load" not in caveats
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "one is missing; give all three"),
+        (("--run-folder", "nowhere"), "cannot be read"),
+        ((*GIVEN, "--step-seconds", -1), "--step-seconds -1: must be positive"),
+        ((*GIVEN, "--mean-tokens", "nan"), "--mean-tokens nan: must be positive"),
+        ((*GIVEN, "--max-tokens", 50), "is more than the budget of 50"),
+        ((*GIVEN, "--tokens-per-second-alone", 5), "is less than a rollout has among 8"),
+        ((*GIVEN, "--trainer-multiple", 8), "one generator and one trainer need 9"),
+        ((*GIVEN, "--plot", "x.pdf"), "choose one of these endings"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: tuple[object, ...], sentence: str) -> None:
+    result = rollcast("plan", "devices", "--devices", 4, *arguments)
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_run_that_is_too_short_or_counts_no_devices_is_named(tmp_path: Path) -> None:
+    short = write_run(tmp_path / "short", steps=5)
+    assert "holds 5 optimizer steps" in rollcast("plan", "devices", "--devices", 4, "--run-folder", short).stderr
+    folder = write_run(tmp_path / "run")
+    (folder / "compute.json").write_text('{"devices": {"generator": 0, "trainer": 1}}')
+    result = rollcast("plan", "devices", "--devices", 4, "--run-folder", folder)
+    assert (result.returncode, "counts 0 generator" in result.stderr) == (2, True)
+    (folder / "compute.json").write_text("[]")
+    assert "does not say how many devices" in rollcast("plan", "devices", "--devices", 4, "--run-folder", folder).stderr
+
+
+def test_a_pause_of_the_run_does_not_count_as_a_step(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    before = json.loads(rollcast("plan", "devices", "--devices", 2, "--run-folder", folder, "--json").stdout)
+    lines = (folder / "steps.jsonl").read_text().splitlines()[:-1]
+    records = [json.loads(line) for line in lines]
+    for record in records[random.Random(0).randrange(50, 70) :]:
+        record["at"] += 86_400
+    (folder / "steps.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
+    after = json.loads(rollcast("plan", "devices", "--devices", 2, "--run-folder", folder, "--json").stdout)
+    assert (before["measured"]["pauses_left_out"], after["measured"]["pauses_left_out"]) == (0, 1)
+    assert after["measured"]["steps_per_hour"] == pytest.approx(before["measured"]["steps_per_hour"], rel=0.05)

@@ -1,0 +1,114 @@
+"""The choice of a split against the closed form and against simulating every split."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from rollcast.recipe.schedule import PipelineSchedule, PpoOffPolicySchedule
+from rollcast.simulation.generator import Engine
+from rollcast.simulation.lengths import lognormal_with_mean
+from rollcast.simulation.split import FEW, MARGIN, Rates, Split, SplitSimulator, splits_of
+from rollcast.simulation.workload import constant
+
+
+def equal_lengths(**changes: object) -> Rates:
+    """A group takes 1 s; a generator holds 4 groups at once, so it makes one batch of 4 a second; a step takes 12 s."""
+    settings: dict[str, object] = {
+        "schedule": PipelineSchedule(lag=8, groups_per_step=4),
+        "lengths": constant(100.0),
+        "rollouts_per_group": 2,
+        "engine": Engine(slots=8, seconds_per_token=0.01),
+        "step_seconds": 12.0,
+        "publish_seconds": 0.0,
+        **changes,
+    }
+    return Rates(**settings)  # type: ignore[arg-type]
+
+
+def random_rates(seed: int) -> Rates:
+    rng = random.Random(seed)
+    lag = rng.choice([1, 2, 8])
+    groups = rng.choice([4, 8])
+    schedule = PipelineSchedule(lag, groups) if rng.random() < 0.8 else PpoOffPolicySchedule(lag, groups)
+    return Rates(
+        schedule=schedule,
+        lengths=lognormal_with_mean(100.0, rng.choice([0.0, 0.5, 1.0]), 400.0),
+        rollouts_per_group=rng.choice([2, 4]),
+        engine=Engine(
+            slots=rng.choice([4, 16]), seconds_per_token=0.01, seconds_per_token_per_rollout=rng.choice([0.0, 0.001])
+        ),
+        devices_per_generator=rng.choice([1, 2]),
+        step_seconds=rng.choice([1.0, 5.0, 30.0]),
+        trainer_devices=rng.choice([1, 4]),
+        trainer_scaling=rng.choice([1.0, 0.8]),
+        trainer_multiple=rng.choice([1, 2]),
+    )
+
+
+@pytest.mark.parametrize("generators", range(1, 8))
+def test_with_equal_lengths_a_step_takes_the_longer_of_generation_and_training(generators: int) -> None:
+    rates = equal_lengths()
+    trainer = 8 - generators
+    outcome = SplitSimulator(rates).simulate(Split(generators, 1, trainer))
+    seconds = max(1.0 / generators, 12.0 / trainer)
+    assert 3600 / outcome.steps_per_hour == pytest.approx(seconds, rel=0.01)
+    assert outcome.trainer_idle == pytest.approx(1 - (12.0 / trainer) / seconds, abs=0.01)
+    assert outcome.bound == pytest.approx(3600 / seconds)
+
+
+def test_with_equal_lengths_the_best_split_is_that_of_the_closed_form() -> None:
+    rates = equal_lengths(step_seconds=3.0)
+    found = SplitSimulator(rates).search(splits_of(20, rates))
+    closed_form = min(range(1, 20), key=lambda trainer: max(1.0 / (20 - trainer), 3.0 / trainer))
+    assert found.best.split == Split(20 - closed_form, 1, closed_form)
+
+
+def test_when_generation_limits_the_generators_are_full() -> None:
+    outcome = SplitSimulator(equal_lengths(step_seconds=1.0)).simulate(Split(1, 1, 4))
+    assert outcome.generator_load == pytest.approx(1.0, abs=0.02)
+    assert set(outcome.waits) == {"batch"}
+    assert outcome.waits["batch"] == pytest.approx(0.75, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_few_splits_give_what_simulating_all_of_them_gives(seed: int) -> None:
+    rates = random_rates(seed)
+    simulator, splits = SplitSimulator(rates), splits_of(22, rates)
+    every = [simulator.simulate(split) for split in splits]
+    found = simulator.search(splits)
+    assert found.best.steps_per_hour == max(outcome.steps_per_hour for outcome in every)
+    assert found.passed_over == 0
+    assert len(found.outcomes) + found.beaten == len(splits)
+    assert all(outcome.steps_per_hour <= 1.03 * outcome.bound for outcome in every)
+    assert all(outcome.staleness_max <= rates.schedule.lag for outcome in every)
+
+
+@pytest.mark.parametrize("seed", [0, 3, 4])
+def test_of_many_splits_one_within_the_margin_is_found_with_few_simulations(seed: int) -> None:
+    rates = replace(random_rates(seed), devices_per_generator=1, trainer_multiple=1)
+    simulator, splits = SplitSimulator(rates), splits_of(48, rates)
+    best = max(simulator.simulate(split).steps_per_hour for split in splits)
+    found = simulator.search(splits)
+    assert found.best.steps_per_hour >= (1 - MARGIN) * best
+    assert found.passed_over > 0, "the search had to close in"
+    assert len(found.outcomes) <= FEW
+    assert len(found.outcomes) + found.beaten + found.passed_over == len(splits)
+
+
+@pytest.mark.parametrize("per_generator", [1, 2, 3])
+@pytest.mark.parametrize("multiple", [1, 2, 5])
+def test_no_split_that_could_be_better_is_left_out(per_generator: int, multiple: int) -> None:
+    rates = equal_lengths(devices_per_generator=per_generator, trainer_multiple=multiple)
+    listed = {(split.generators, split.trainer_devices) for split in splits_of(17, rates)}
+    possible = {
+        (generators, trainer)
+        for generators in range(1, 18)
+        for trainer in range(multiple, 18, multiple)
+        if generators * per_generator + trainer <= 17
+    }
+    undominated = {(g, t) for g, t in possible if not any(h >= g and u >= t and (h, u) != (g, t) for h, u in possible)}
+    assert listed == undominated
+    assert all(s.generator_devices + s.trainer_devices + s.unused == 17 for s in splits_of(17, rates))
