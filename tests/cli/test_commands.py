@@ -195,7 +195,7 @@ def test_the_dashboard_shows_what_the_run_is_doing() -> None:
         staleness={0: 10, 1: 30},
         tokens_per_second=12_345.6,
         generators_ready=1,
-        forecast=ForecastReading("forecastable", (0.8, 0.9, 0.95), (0.1, 0.2, 0.3), (0.7, 0.8, 0.85), 0.3),
+        forecast=ForecastReading("forecastable", (0.8, 0.9, 0.95), (0.1, 0.2, 0.3), (0.7, 0.8, 0.85), 0.3, 1),
     )
     console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115  # closed with the console
     console.print(render(config, status, ["12:00:00 hello"], "http://127.0.0.1:8400"))

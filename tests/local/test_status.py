@@ -141,10 +141,37 @@ def test_another_runs_series_on_a_page_are_not_this_runs(tmp_path: Path) -> None
     assert forecast.asymptote == (0.8, 0.8, 0.8)
 
 
-def status_at(share: float, rates: list[float], end: tuple[float, float, float] | None) -> RunStatus:
+def status_at(
+    share: float,
+    rates: list[float],
+    end: tuple[float, float, float] | None,
+    evaluated: float | None = None,
+    known: int | None = None,
+) -> RunStatus:
+    """`evaluated`: share of the budget at the newest evaluation; `known`: evaluations that the forecast has seen."""
     points = tuple(EvaluationPoint(1, 8 * i, i / 10, rate, 0.01) for i, rate in enumerate(rates))
-    forecast = ForecastReading("forecastable", (0.8, 0.9, 0.95), (0.1, 0.2, 0.3), end, 2.0)
-    return RunStatus(step=int(100 * share), budget_share=share, evaluations=points, forecast=forecast)
+    known = len(rates) if known is None else known
+    forecast = ForecastReading("forecastable", (0.8, 0.9, 0.95), (0.1, 0.2, 0.3), end, 2.0, known)
+    evaluated = share if evaluated is None else evaluated
+    return RunStatus(
+        step=int(100 * share), budget_share=share, evaluated_share=evaluated, evaluations=points, forecast=forecast
+    )
+
+
+def test_the_freeze_waits_for_a_forecast_that_knows_the_curve_until_half_of_the_budget(tmp_path: Path) -> None:
+    end = (0.7, 0.8, 0.86)
+    assert freeze(tmp_path, status_at(0.53, [0.1, 0.3], end, evaluated=0.48)) is None, "not answered yet"
+    assert freeze(tmp_path, status_at(0.54, [0.1, 0.3, 0.5], end, evaluated=0.5, known=2)) is None, "not refitted yet"
+    frozen = freeze(tmp_path, status_at(0.55, [0.1, 0.3, 0.5], end, evaluated=0.5))
+    assert frozen is not None
+    assert (frozen.step, frozen.curve_until_step, frozen.last_value) == (55, 16, 0.5)
+    assert "from the curve until 16" in frozen.sentence()
+
+
+def test_an_evaluation_that_does_not_come_is_not_waited_for_long(tmp_path: Path) -> None:
+    frozen = freeze(tmp_path, status_at(0.56, [0.1, 0.3], (0.7, 0.8, 0.86), evaluated=0.4))
+    assert frozen is not None
+    assert frozen.last_value == 0.3
 
 
 def test_the_forecast_is_frozen_once_at_half_of_the_budget_and_held_against_the_end(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The forecast's own test: what it says of the end at half of the budget, kept and held against what came.
 
-running -> half of the budget -> frozen_forecast.json -> the run is finished -> result.json
+running -> the evaluation at half of the budget is answered -> frozen_forecast.json -> the run is finished -> result.json
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from rollcast.config.errors import UserError
 from rollcast.local.status import RunStatus
 
 FREEZE_AT = 0.5
+FREEZE_WITHOUT = 0.56
+"""Share of the budget at which the evaluation at its half is waited for no longer."""
 FREEZE_UNTIL = 0.6
 """A forecaster that was away at half of the budget is waited for until this share; later it would be too easy."""
 FROZEN_FILE, RESULT_FILE = "frozen_forecast.json", "result.json"
@@ -25,6 +27,8 @@ END_EVALUATIONS = 3
 @dataclass(frozen=True, slots=True)
 class FrozenForecast:
     step: int
+    curve_until_step: int
+    """Of the newest evaluation that the forecast knew."""
     compute_device_hours: float
     end_device_hours: float | None
     verdict: str
@@ -41,7 +45,7 @@ class FrozenForecast:
 
     def sentence(self) -> str:
         return (
-            f"forecast of the end, frozen at step {self.step}: {self.median:.3f} "
+            f"forecast of the end, frozen at step {self.step} from the curve until {self.curve_until_step}: {self.median:.3f} "
             f"(90 % interval {self.low:.3f} to {self.high:.3f}, {self.verdict}); now {self.last_value:.3f}"
         )
 
@@ -82,7 +86,7 @@ def load_frozen(folder: Path) -> FrozenForecast | None:
 
 
 def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
-    """Keep the forecast of this moment if the run is at half of its budget and nothing was kept yet.
+    """Keep the forecast that knows the curve's first half, as soon as there is one, if nothing was kept yet.
 
     Raises UserError where it cannot be written.
     """
@@ -91,9 +95,13 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
         return None
     if forecast is None or forecast.end is None or (folder / FROZEN_FILE).exists():
         return None
+    knows_half = (status.evaluated_share or 0.0) >= FREEZE_AT and forecast.num_points >= len(status.evaluations)
+    if not knows_half and share < FREEZE_WITHOUT:
+        return None
     low, median, high = forecast.end
     frozen = FrozenForecast(
         step=status.step,
+        curve_until_step=status.evaluations[-1].step,
         compute_device_hours=status.compute_device_hours,
         end_device_hours=forecast.end_device_hours,
         verdict=forecast.verdict,

@@ -49,6 +49,8 @@ class ForecastReading:
     end: tuple[float, float, float] | None
     """What an evaluation at the end of the budget will read."""
     end_device_hours: float | None
+    num_points: int
+    """Evaluations it was made from, the one at step 0 included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class RunStatus:
     step: int = 0
     budget_share: float | None = None
     """0 to 1; None without a budget."""
+    evaluated_share: float | None = None
+    """Of the budget, at the newest evaluation."""
     reward_mean: float | None = None
     compute_device_hours: float = 0.0
     evaluations: tuple[EvaluationPoint, ...] = ()
@@ -91,9 +95,11 @@ class StatusReader:
         step = int(_first(trainer, names.TRAINER_STEP) or _number(newest.get("step")) or 0)
         compute = sum(value for _, value in trainer.get(names.COMPUTE_STATE.name, []))
         compute = compute or (self._evaluations[-1].compute_device_hours if self._evaluations else 0.0)
+        last = self._evaluations[-1] if self._evaluations else None
         return RunStatus(
             step=step,
             budget_share=self._budget_share(step, compute),
+            evaluated_share=self._budget_share(last.step, last.compute_device_hours) if last else None,
             reward_mean=_number(newest.get("reward_mean")),
             compute_device_hours=compute,
             evaluations=tuple(self._evaluations),
@@ -230,6 +236,7 @@ def _forecast(page: Page) -> ForecastReading | None:
         headroom=headroom,
         end=_quantiles(page, names.FORECAST_END),
         end_device_hours=_first(page, names.FORECAST_END_DEVICE_HOURS),
+        num_points=int(_first(page, names.FORECAST_POINTS) or 0),
     )
 
 
