@@ -4,7 +4,8 @@
 
 A random Qwen3 of demo size (0.8 M parameters, float32), 16 rollouts per prompt, 64 slots, at most 192 tokens each.
 Rounds of bare vLLM, the service without updates, and the service with an update every half second are interleaved; the
-medians go to results/generator.json, with the pause beside the time that copying the parameters once takes.
+medians go to results/generator.json, with the pause beside the time that copying the parameters takes: through vLLM's
+loader, as it is done under the pause (load), and as bare memory copies (copy).
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ class Service:
 
         self.weights = weights
         self.pauses: list[float] = []
+        self.loads: list[float] = []
         broker = MemoryBroker()
         exporter = Exporter(config.run)
         self.trainer = MemoryTrainerQueue(broker)
@@ -141,6 +143,7 @@ class Service:
 
         async def timed(version: PolicyVersion) -> float:
             self.pauses.append(await apply(version))
+            self.loads.append(engine.load_seconds)
             return self.pauses[-1]
 
         adaptor.apply = timed  # type: ignore[method-assign]
@@ -217,6 +220,7 @@ async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]
     claiming = asyncio.create_task(service.claims.run())
     await service.run(make_tasks(1_000_000, 4), updates=False)
     service.pauses.clear()
+    service.loads.clear()
     rates: dict[str, list[float]] = {"bare_vllm": [], "service": [], "service_with_updates": []}
     for number in range(rounds):
         first = 1000 * number
@@ -235,6 +239,10 @@ async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]
             "median": round(1e3 * statistics.median(service.pauses), 2),
             "largest": round(1e3 * max(service.pauses), 2),
             "updates": len(service.pauses),
+        },
+        "load_ms": {
+            "median": round(1e3 * statistics.median(service.loads), 2),
+            "pause_over_load": round(statistics.median(service.pauses) / statistics.median(service.loads), 2),
         },
         "copy_ms": round(1e3 * copy_seconds(weights), 2),
         "parameters": sum(value.numel() for value in weights.values()),

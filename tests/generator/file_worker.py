@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 from rollcast.generator.worker import GeneratorWorker
 
 
 class FileWorker(GeneratorWorker):
-    def load_file(self, path: str) -> tuple[list[str], float]:
+    def load_file(self, path: str) -> tuple[list[str], float, float]:
         from safetensors.torch import load_file
 
+        started = time.monotonic()
         self.model_runner.model.load_weights(load_file(path).items())
-        return self.step_observer.decoding(), self.step_observer.last_step_at
+        return self.step_observer.decoding(), self.step_observer.last_step_at, time.monotonic() - started

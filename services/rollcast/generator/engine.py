@@ -74,6 +74,8 @@ class Engine:
         self._aborts: set[asyncio.Task[None]] = set()
         self._rebuilds: dict[str, list[tuple[int, int]]] = {}
         self.counts = EngineCounts()
+        self.load_seconds = 0.0
+        """Of the last update's pause: what copying the parameters into the model took."""
 
     @classmethod
     async def start(cls, config: RunConfig, name: str) -> Engine:
@@ -162,8 +164,8 @@ class Engine:
         async with self._admission, asyncio.timeout(self._deadline_seconds):
             asked_at = time.monotonic()
             await core.pause_scheduler_async(mode="keep", clear_cache=False)
-            loaded: tuple[list[str], float] = (await self.call(load, *arguments))[0]
-            decoding, last_step_at = loaded
+            loaded: tuple[list[str], float, float] = (await self.call(load, *arguments))[0]
+            decoding, last_step_at, self.load_seconds = loaded
             waiting = self._live.keys() - set(decoding)
             # One socket: they take effect in this order, and the engine waits for one round trip only.
             await asyncio.gather(

@@ -72,6 +72,7 @@ class GeneratorWeights:
     async def apply(self, version: PolicyVersion) -> float:
         """Returns once every claim that was promised older weights is on record: the staleness gate relies on it."""
         pause_seconds = await self._engine.update(version, "apply_received")
+        self._exporter.observe(names.WEIGHT_LOAD_SECONDS, self._engine.load_seconds)
         await self._claims.recorded()
         return pause_seconds
 

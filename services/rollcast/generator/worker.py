@@ -69,13 +69,15 @@ class GeneratorWorker:
     def poll_receiver(self) -> ReceiveState:
         return self.receiver.poll()
 
-    def apply_received(self) -> tuple[list[str], float]:
+    def apply_received(self) -> tuple[list[str], float, float]:
         """Load the staged version, under the engine's pause.
 
-        Returns the requests that are decoding, and when the last step ended (monotonic seconds of this machine).
+        Returns the requests that are decoding, when the last step ended (monotonic seconds of this machine), and how
+        many seconds copying the parameters into the model took.
         """
+        started = time.monotonic()
         self.receiver.apply(self._load_complete)
-        return self.step_observer.decoding(), self.step_observer.last_step_at
+        return self.step_observer.decoding(), self.step_observer.last_step_at, time.monotonic() - started
 
     def skip_received(self) -> None:
         self.receiver.skip()

@@ -145,6 +145,9 @@ POLICY_STEP = Metric("rollcast_policy_step", "Step of the weights the generator 
 WEIGHT_PAUSE_SECONDS = Metric(
     "rollcast_weight_pause_seconds", "Pause of generation to apply weights", "histogram", buckets=_SECONDS
 )
+WEIGHT_LOAD_SECONDS = Metric(
+    "rollcast_weight_load_seconds", "Of the pause: copying the parameters into the model", "histogram", buckets=_SECONDS
+)
 WEIGHT_RECEIVE_SECONDS = Metric(
     "rollcast_weight_receive_seconds", "Background reception of a version", "histogram", buckets=_SECONDS
 )
