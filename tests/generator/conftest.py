@@ -38,7 +38,8 @@ class Versions:
         self.weights: dict[PolicyVersion, dict[str, Any]] = {}
         self.folder = folder
 
-    async def apply(self, step: int, incarnation: int = 1) -> float:
+    def prepare(self, step: int, incarnation: int = 1) -> tuple[PolicyVersion, Path]:
+        """The version and its file, made if need be."""
         from safetensors.torch import save_file
 
         version = PolicyVersion(incarnation, step)
@@ -46,6 +47,10 @@ class Versions:
         if version not in self.weights:
             self.weights[version] = perturbed(self.base, seed=1000 * incarnation + step)
             save_file(self.weights[version], path)
+        return version, path
+
+    async def apply(self, step: int, incarnation: int = 1) -> float:
+        version, path = self.prepare(step, incarnation)
         pause: float = await self.engine.update(version, "load_file", str(path))
         return pause
 

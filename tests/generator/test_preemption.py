@@ -43,7 +43,10 @@ async def test_rebuilt_kv_is_marked_and_replayed(versions: Versions, kind: str) 
 async def test_requests_without_a_token_are_submitted_again_at_an_update(
     versions: Versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twelve prompts of 90 tokens take 17 steps of prefill: updates in that time meet prompts that are half done."""
+    """Twelve prompts of 90 tokens take 17 steps of prefill: updates in that time meet prompts that are half done.
+
+    On a busy machine an update may come too late; then it is tried again.
+    """
     submitted = 0
     sample = versions.engine.sample
 
@@ -53,11 +56,17 @@ async def test_requests_without_a_token_are_submitted_again_at_an_update(
         return await sample(request)
 
     monkeypatch.setattr(versions.engine, "sample", counted)
-    await versions.apply(5000)
-    task = make_task(
-        9, random_prompt(9, 90), LengthBudget(max_tokens=20, interrupt_from=20, interrupt_to=20), rollouts=12
-    )
-    rollouts = await sample_all(versions, task, [None] * 12, list(range(5001, 5006)), pause=0.005)
-    assert submitted > 12
-    for rollout in rollouts:
-        assert versions.largest_gap(rollout, task) < TOLERANCE
+    length = LengthBudget(max_tokens=20, interrupt_from=20, interrupt_to=20)
+    for attempt in range(10):
+        first = 5000 + 10 * attempt
+        steps = list(range(first + 1, first + 6))
+        for step in (first, *steps):
+            versions.prepare(step)
+        await versions.apply(first)
+        submitted, task = 0, make_task(9 + attempt, random_prompt(9 + attempt, 90), length, rollouts=12)
+        rollouts = await sample_all(versions, task, [None] * 12, steps, pause=0.005)
+        for rollout in rollouts:
+            assert versions.largest_gap(rollout, task) < TOLERANCE
+        if submitted > 12:
+            return
+    pytest.fail("no update met a prompt that was half done")

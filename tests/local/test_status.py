@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -169,9 +170,14 @@ def test_the_freeze_waits_for_a_forecast_that_knows_the_curve_until_half_of_the_
 
 
 def test_an_evaluation_that_does_not_come_is_not_waited_for_long(tmp_path: Path) -> None:
-    frozen = freeze(tmp_path, status_at(0.56, [0.1, 0.3], (0.7, 0.8, 0.86), evaluated=0.4))
+    frozen = freeze(tmp_path, status_at(0.56, [0.1, 0.3, 0.4], (0.7, 0.8, 0.86), evaluated=0.45, known=2))
     assert frozen is not None
-    assert frozen.last_value == 0.3
+    assert (frozen.last_value, frozen.curve_until_step) == (0.3, 8), "the newest evaluation that the forecast knew"
+
+
+def test_a_short_run_does_not_wait_where_the_next_step_would_be_too_late(tmp_path: Path) -> None:
+    early = dataclasses.replace(status_at(0.5, [0.1, 0.3], (0.7, 0.8, 0.86), evaluated=0.4), step=4)
+    assert freeze(tmp_path, early) is not None, "4 of 8 steps: the next one is at 0.625"
 
 
 def test_the_forecast_is_frozen_once_at_half_of_the_budget_and_held_against_the_end(tmp_path: Path) -> None:

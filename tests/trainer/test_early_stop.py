@@ -63,18 +63,27 @@ def test_a_run_that_still_climbs_goes_on() -> None:
     assert stopped_at(StopWhen(least_gain=0.05), Budget(steps=4000), midpoint=400) == (None, "")
 
 
-def test_earlier_points_come_back_with_the_checkpoint_but_three_new_refits_are_needed() -> None:
+def test_a_restart_decides_as_if_there_had_been_none() -> None:
+    settings, budget = StopWhen(least_gain=0.05, on_saturated=False), Budget(steps=400)
+
+    def point(step: int) -> Evaluation:
+        return evaluation(step, 0.2 + 0.6 / (1 + (40 / max(step, 1e-9)) ** 2), 0.01 * step)
+
     points: list[list[float]] = []
-    first = EarlyStop(StopWhen(least_gain=0.05, on_saturated=False), Budget(steps=400), points)
-    later = []
-    for step in range(0, 401, 10):
-        law = 0.2 + 0.6 / (1 + (40 / max(step, 1e-9)) ** 2)
-        point = evaluation(step, law, 0.01 * step)
-        (later.append if first.reason else first.observe)(point)
-    assert first.reason is not None
-    resumed = EarlyStop(StopWhen(least_gain=0.05, on_saturated=False), Budget(steps=400), [list(p) for p in points])
-    reasons = []
-    for point in later[:3]:
-        resumed.observe(point)
-        reasons.append(resumed.reason is not None)
-    assert reasons == [False, False, True]
+    undisturbed = EarlyStop(settings, budget, points)
+    step = 0
+    while undisturbed.reason is None:
+        undisturbed.observe(point(step))
+        step += 10
+    resumed = EarlyStop(settings, budget, [list(values) for values in points[:-1]])
+    assert resumed.reason is None
+    resumed.observe(point(step - 10))
+    assert resumed.reason == undisturbed.reason
+    assert EarlyStop(settings, budget, points).reason == undisturbed.reason, "a run that ended so ends at once"
+
+
+def test_start_up_costs_do_not_shorten_the_rest_of_the_budget() -> None:
+    """2 device-hours of start-up, then 0.01 a step: a budget of 10 is 800 steps, not 333."""
+    stop = EarlyStop(StopWhen(), Budget(device_hours=10.0), [])
+    step = np.arange(0.0, 101.0, 10.0)
+    assert stop._last_step(step, np.where(step > 0, 2.0 + 0.01 * step, 0.0)) == pytest.approx(800.0)

@@ -41,7 +41,7 @@ class Redis(Settings):
     timeout_seconds: Annotated[float, Field(gt=0)] = 10.0
     """Deadline of one command; a server away longer is waited for with back-off and reported."""
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 4 << 30
-    """Bytes of unread rollouts above which no new task is dispatched (back-pressure)."""
+    """Bytes of rollouts not yet trained on above which no new task is dispatched (back-pressure)."""
 
 
 class Rpc(Settings):

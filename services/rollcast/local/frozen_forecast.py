@@ -1,6 +1,6 @@
 """The forecast's own test: what it says of the end at half of the budget, kept and held against what came.
 
-running -> the evaluation at half of the budget is answered -> frozen_forecast.json -> the run is finished -> result.json
+running -> evaluation at half of the budget answered -> frozen_forecast.json -> run finished -> result.json
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class FrozenForecast:
 
     def sentence(self) -> str:
         return (
-            f"forecast of the end, frozen at step {self.step} from the curve until {self.curve_until_step}: {self.median:.3f} "
+            f"forecast of the end, frozen at step {self.step} from the curve until {self.curve_until_step}: "
+            f"{self.median:.3f} "
             f"(90 % interval {self.low:.3f} to {self.high:.3f}, {self.verdict}); now {self.last_value:.3f}"
         )
 
@@ -96,20 +97,22 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
     if forecast is None or forecast.end is None or (folder / FROZEN_FILE).exists():
         return None
     knows_half = (status.evaluated_share or 0.0) >= FREEZE_AT and forecast.num_points >= len(status.evaluations)
-    if not knows_half and share < FREEZE_WITHOUT:
+    after_the_next_step = share + share / max(status.step, 1)
+    if not knows_half and after_the_next_step < FREEZE_WITHOUT:
         return None
+    newest = status.evaluations[min(max(forecast.num_points, 1), len(status.evaluations)) - 1]
     low, median, high = forecast.end
     frozen = FrozenForecast(
         step=status.step,
-        curve_until_step=status.evaluations[-1].step,
+        curve_until_step=newest.step,
         compute_device_hours=status.compute_device_hours,
         end_device_hours=forecast.end_device_hours,
         verdict=forecast.verdict,
         low=low,
         median=median,
         high=high,
-        last_value=status.evaluations[-1].pass_rate,
-        num_evaluations=len(status.evaluations),
+        last_value=newest.pass_rate,
+        num_evaluations=min(forecast.num_points, len(status.evaluations)),
         at=time.time(),
     )
     _write(folder / FROZEN_FILE, asdict(frozen))

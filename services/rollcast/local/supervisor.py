@@ -186,8 +186,9 @@ class Supervisor:
 
     @contextmanager
     def _signals_taken(self) -> Iterator[None]:
-        def count(_: int, __: FrameType | None) -> None:
-            self._signals += 1
+        def count(number: int, _: FrameType | None) -> None:
+            # A closed terminal often sends SIGHUP twice; that is no wish to end at once.
+            self._signals = max(self._signals, 1) if number == signal.SIGHUP else self._signals + 1
 
         taken = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's wish

@@ -155,6 +155,7 @@ class Controller:
         )
         self._hand_overs = HandOvers(self._publisher.hand_over)
         self._straggler_seconds = 0.0
+        self._published_step = self._progress.step
         self._swept_at = time.monotonic()
         self._away_seconds = queue.away_seconds
         self._redis_back_at = time.time()
@@ -324,9 +325,14 @@ class Controller:
         time.sleep(AWAY_RETRY_SECONDS)
 
     def _dispatch(self, count: int) -> None:
-        """Dispatch up to `count` prompts, owed ones first; one batch always may, however full the queue is."""
+        """Dispatch up to `count` prompts, owed ones first; one batch always may, however full the queue is.
+
+        So may all while nothing is under way: only a step empties the queue then, and the schedule may wait for these.
+        """
         queued, limit = self._intake.queued_bytes(), self._config.redis.max_bytes
-        if count and queued > limit and len(self._ledger.outstanding) >= self._config.recipe.prompts_per_step:
+        outstanding = len(self._ledger.outstanding)
+        under_way = outstanding > max(len(self._intake.ready), self._config.recipe.prompts_per_step - 1)
+        if count and queued > limit and under_way:
             self._reporter.back_pressure(queued, limit)
             return
         owed = self._ledger.take_owed(count)
@@ -382,7 +388,7 @@ class Controller:
         if self._num_devices == 1 or not self._on_gpu or self._config.weights.overlap_training:
             return
         started = time.monotonic()
-        self._publisher.wait_acknowledged(self._progress.step, self._config.weights.acknowledge_timeout_seconds)
+        self._publisher.wait_acknowledged(self._published_step, self._config.weights.acknowledge_timeout_seconds)
         self._exporter.add(names.TRAINER_WAIT, time.monotonic() - started, **{"for": "weights"})
 
     def _meanwhile(self) -> Callable[[], None]:
@@ -436,6 +442,7 @@ class Controller:
         snapshot = self._publisher.stage()
         self._learners.gather(snapshot)
         self._publisher.publish(snapshot, self.version)
+        self._published_step = self._progress.step
 
     def fence(self, generator: str, reason: str) -> None:
         """A generator was removed: its tasks go on elsewhere at once. Called from the publisher's control thread."""

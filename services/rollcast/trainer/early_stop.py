@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from rollcast.config.services import Budget, StopWhen
-from rollcast.scaling.curve import Curve
+from rollcast.scaling.curve import Array, Curve
 from rollcast.scaling.posterior import fit
-from rollcast.scaling.stopping import Refit, StopRule, stop_reason
+from rollcast.scaling.stopping import REFITS_IN_A_ROW, Refit, StopRule, stop_reason
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.evaluation import Evaluation
 
@@ -28,20 +28,25 @@ class EarlyStop:
     def __init__(self, settings: StopWhen, budget: Budget, points: list[list[float]]) -> None:
         """`points`: [step, pass rate, standard error, device-hours] of each evaluation of the surviving history.
 
-        The list is appended to; after a restart three new refits are needed.
+        The list is appended to. The last refits are made anew, so that a restart decides as if there had been none.
         """
         self._rule = StopRule(settings.least_gain, settings.on_saturated)
         self._budget = budget
         self._points = points
         self._refits: list[Refit] = []
         self.reason: str | None = None
+        for count in range(max(1, len(points) + 1 - REFITS_IN_A_ROW), len(points) + 1):
+            self._judge(points[:count])
 
     def observe(self, evaluation: Evaluation) -> None:
         """Take in one point, refit, judge."""
         self._points.append(
             [evaluation.step, evaluation.pass_rate, evaluation.standard_error, evaluation.compute_device_hours]
         )
-        step, pass_rate, error, device_hours = np.array(sorted(self._points)).T
+        self._judge(self._points)
+
+    def _judge(self, points: list[list[float]]) -> None:
+        step, pass_rate, error, device_hours = np.array(sorted(points)).T
         if step[-1] == 0:
             return
         try:
@@ -49,14 +54,18 @@ class EarlyStop:
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as problem:
             log.warning("the curve cannot be fitted; stop_when waits for the next evaluation", error=str(problem))
             return
-        self._refits.append(Refit.of(forecast, self._last_step(float(step[-1]), float(device_hours[-1]))))
-        self.reason = stop_reason(self._rule, self._refits)
+        self._refits.append(Refit.of(forecast, self._last_step(step, device_hours)))
+        self.reason = self.reason or stop_reason(self._rule, self._refits)
 
-    def _last_step(self, step: float, device_hours: float) -> float:
-        """The step at which the budget ends, device-hours converted by what a step has cost so far."""
-        ends = [FOREVER * step]
+    def _last_step(self, step: Array, device_hours: Array) -> float:
+        """The step at which the budget ends, device-hours converted by what the last third of the steps cost."""
+        ends = [FOREVER * float(step[-1])]
         if self._budget.steps is not None:
             ends.append(float(self._budget.steps))
-        if self._budget.device_hours is not None and device_hours > 0:
-            ends.append(step * self._budget.device_hours / device_hours)
+        if self._budget.device_hours is not None:
+            since = min(step.size - 2, 2 * step.size // 3) if step.size > 1 else 0
+            spent = float(device_hours[-1] - device_hours[since])
+            if spent > 0:
+                left = self._budget.device_hours - float(device_hours[-1])
+                ends.append(float(step[-1]) + left * float(step[-1] - step[since]) / spent)
         return min(ends)

@@ -106,8 +106,9 @@ class Intake:
         self._done.clear()
 
     def queued_bytes(self) -> int:
-        """Bytes of finished training groups that lie in Redis, read or not, those held for a checkpoint included."""
-        return sum(item.num_bytes for item in self.snapshot.finished.values())
+        """Bytes of finished training groups in Redis, read or not, without those held for the next checkpoint."""
+        finished = self.snapshot.finished.items()
+        return sum(item.num_bytes for sequence, item in finished if sequence not in self._ledger.held)
 
     def reconcile(self) -> None:
         """Hold the ledger against wire 1: dead tasks return their credit, missing ones are dispatched again."""

@@ -69,5 +69,5 @@ class Ledger:
             next_sequence=max(int(state["next_sequence"]), at_least),
             outstanding={int(sequence): prompt_id for sequence, prompt_id in state["outstanding"].items()},
             held={int(sequence): stream_id for sequence, stream_id in state["held"].items()},
-            owed=list(state["owed"]),
+            owed=list(state.get("owed", ())),
         )

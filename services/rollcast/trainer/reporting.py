@@ -179,9 +179,9 @@ class Reporter:
         self._exporter.add(names.EVAL_LOST)
         log.error("an evaluation ended without a single verdict; the curve has no point there", step=step)
 
-    def back_pressure(self, unread_bytes: int, limit: int) -> None:
+    def back_pressure(self, queued_bytes: int, limit: int) -> None:
         if self._may_warn("back-pressure"):
-            log.warning("redis.max_bytes holds dispatch back", unread_bytes=unread_bytes, max_bytes=limit)
+            log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=limit)
 
     def evaluation(self, evaluation: Evaluation) -> None:
         self._series.show(evaluation)

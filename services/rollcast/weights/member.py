@@ -160,7 +160,6 @@ class WeightMember:
 
     async def _come_back_as_new(self, reason: str) -> None:
         log.warning("fenced by the trainer; coming back as a new generator", generator=self.name, reason=reason)
-        self._uncounted_since = time.time()
         await self._finish_applying()
         await self._ask(self._engine.abandon())
         if self.version is not None:
