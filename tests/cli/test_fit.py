@@ -96,30 +96,6 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert "Traceback" not in result.stderr
 
 
-def test_runs_are_compared_and_tested_on_their_own_past(tmp_path: Path) -> None:
-    paths = []
-    for name, asymptote in (("good", 0.85), ("poor", 0.6)):
-        path = tmp_path / f"{name}.csv"
-        rows = [f"{r.compute},{r.pass_rate},0.01\n" for r in record(40, asymptote=asymptote)]
-        path.write_text("compute,pass_rate,standard_error\n" + "".join(rows))
-        paths.append(path)
-    compared = rollcast("compare", *paths, "--json")
-    assert compared.returncode == 0, compared.stderr
-    answer = json.loads(compared.stdout)
-    assert [run["curve"] for run in answer["runs"]] == ["good", "poor"]
-    assert answer["pairs"][0]["higher_asymptote"][0] > 0.95
-    assert answer["pairs"][0]["verdict"] in rollcast("compare", *paths).stdout
-    alone = rollcast("compare", paths[0])
-    assert (alone.returncode, "needs two or more" in alone.stderr) == (2, True)
-
-    past = json.loads(rollcast("backtest", paths[0], "--share", 0.5, "--json").stdout)
-    outcome = sum(r.pass_rate for r in record(40)[-3:]) / 3
-    assert [cut["outcome"] for cut in past] == [pytest.approx(outcome)]
-    assert past[0]["forecast"]["q05"] < past[0]["forecast"]["q50"] < past[0]["forecast"]["q95"]
-    assert "50%" in rollcast("backtest", paths[0]).stdout
-    assert rollcast("backtest", paths[0], "--share", 2).returncode == 2
-
-
 def test_a_prometheus_that_is_away_is_one_sentence() -> None:
     result = rollcast_fit("http://127.0.0.1:9")
     assert result.returncode == 2

@@ -25,6 +25,7 @@ class Reading:
     standard_error: float
     compute: float
     trained_tokens: float
+    truncation_ratio: float
 
 
 def record(num_points: int = 30, *, asymptote: float = 0.85, seed: int = 0, incarnation: int = 1) -> list[Reading]:
@@ -35,7 +36,9 @@ def record(num_points: int = 30, *, asymptote: float = 0.85, seed: int = 0, inca
         rise = 1 / (1 + (0.25 / compute) ** 1.8)
     pass_rate = np.clip(0.2 + (asymptote - 0.2) * rise + 0.01 * rng.standard_normal(num_points), 0, 1)
     return [
-        Reading(incarnation, 10 * i, float(pass_rate[i]), 0.01, float(compute[i]), 1e6 * float(compute[i]))
+        Reading(
+            incarnation, 10 * i, float(pass_rate[i]), 0.01, float(compute[i]), 1e6 * float(compute[i]), 0.02 + 0.002 * i
+        )
         for i in range(num_points)
     ]
 
@@ -51,6 +54,7 @@ class TrainerPage:
         self.port = self._server.port
 
     def show(self, reading: Reading) -> None:
+        self.exporter.set(names.TRUNCATION_RATIO, reading.truncation_ratio)
         labels = {"dataset": "arithmetic", "incarnation": str(reading.incarnation), "step": str(reading.step)}
         values = (
             (names.EVAL_PASS_RATE, reading.pass_rate),
@@ -70,7 +74,6 @@ class TrainerPage:
         self.exporter.set(names.INCARNATION, reading.incarnation)
         self.exporter.set(names.MAX_STALENESS, 8)
         self.exporter.set(names.LONGEST_GROUP_RATIO, 0.4)
-        self.exporter.set(names.TRUNCATION_RATIO, 0.02 + 0.0002 * reading.step)
         for steps in range(5):
             self.exporter.observe(names.STALENESS, steps, count=5 - steps)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.forecaster.axis import choose_axis, compute_per_step
+from rollcast.forecaster.axis import _fleet_changed, choose_axis, compute_per_step
 from rollcast.forecaster.evaluations import Evaluation, EvaluationLog, checked
 from rollcast.forecaster.run_forecast import Budget, forecast_run, metric_grid
 from rollcast.scaling.curve import Curve
@@ -92,6 +92,7 @@ def test_the_first_reading_of_a_version_stands() -> None:
         {"pass_rate": 1.2},
         {"pass_rate": math.nan},
         {"compute": -1.0},
+        {"compute": 5e-324},
         {"compute": math.inf},
         {"step": -1},
         {"run": ""},
@@ -141,6 +142,24 @@ def test_a_doubled_fleet_is_fitted_on_tokens_and_answers_in_device_hours() -> No
     assert abs(float(run.law(far, (0.5,))[0, 0]) - expected) < 0.01
     naive = fit(Curve.from_points(compute, [item.pass_rate for item in points]))
     assert abs(float(naive.pass_rate(far, (0.5,))[0, 0]) - expected) > abs(float(run.law(far, (0.5,))[0, 0]) - expected)
+
+
+@given(st.lists(st.tuples(st.floats(0.5, 2.0), st.floats(0.5, 2.0)), min_size=6, max_size=14))
+def test_the_fleet_changed_where_a_slow_reading_of_the_rule_says_so(rates: list[tuple[float, float]]) -> None:
+    def spread(values: np.ndarray) -> float:
+        return 1.4826 * float(np.median(np.abs(values - np.median(values)))) / float(np.sqrt(values.size))
+
+    def clear_jump(logarithm: np.ndarray, split: int) -> float:
+        before, after = logarithm[:split], logarithm[split:]
+        jump = float(np.median(after) - np.median(before))
+        return jump if abs(jump) > 5 * max(spread(before), spread(after)) else 0.0
+
+    per_step, per_token = np.array(rates).T
+    expected = False
+    for split in range(3, len(rates) - 2):
+        first, second = (clear_jump(np.log(rate), split) for rate in (per_step, per_token))
+        expected |= min(first, second) > np.log(1.1) or max(first, second) < -np.log(1.1)
+    assert _fleet_changed(per_step, per_token) == expected
 
 
 def test_longer_answers_are_no_change_of_the_fleet() -> None:

@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from rollcast.connections.http import publish_port
+from tests.forecaster.browser import CHROMIUM, FLAGS, NEEDS_CHROMIUM, WAIT, opened
 from tests.forecaster.recorded_run import TrainerPage, record, run_file
 from tests.forecaster.service_process import running
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-WAIT = 30_000
-"""Milliseconds."""
-SCREENSHOTS = os.environ.get("ROLLCAST_SCREENSHOTS")
-"""Folder in which pictures of the page are left for looking at."""
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium browser (Debian package chromium)"),
-]
-
-
-@contextmanager
-def opened(url: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
-    """A page of the given width; errors in its console fail the test."""
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            str(profile),
-            executable_path=CHROMIUM,
-            args=FLAGS,
-            viewport={"width": width, "height": 900},
-            color_scheme=scheme,  # type: ignore[arg-type]
-        )
-        page = context.pages[0]
-        complaints: list[str] = []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        page.goto(url)
-        yield page
-        if SCREENSHOTS:
-            page.screenshot(path=f"{SCREENSHOTS}/page-{width}-{scheme}.png", full_page=True)
-        context.close()
-        assert complaints == []
+pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM]
+LOW_CONTRAST = r"""() => {
+  const numbers = (colour) => colour.match(/[\d.]+/g).map(Number);
+  const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const luminance = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = numbers(getComputedStyle(node).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const all = document.querySelectorAll("body *:not(title, option, script, noscript *, noscript)");
+  const texts = [...all].filter((node) => node.checkVisibility() &&
+    [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim()));
+  return texts.map((node) => {
+    const style = getComputedStyle(node), ink = numbers(node.ownerSVGElement ? style.fill : style.color);
+    const [dark, light] = [luminance(ink), luminance(behind(node))].sort((a, b) => a - b);
+    return [(light + 0.05) / (dark + 0.05), node.textContent];
+  }).filter(([ratio]) => ratio < 4.5);
+}"""
+"""Texts whose contrast is below the 4.5 that the Web Content Accessibility Guidelines (level AA) ask for."""
 
 
 @pytest.mark.timeout(300)
@@ -92,8 +74,10 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             page.check("#log")
             assert page.inner_text("#staleness-note").startswith("Share of trained tokens")
             assert "rollouts are cut" in page.inner_text("#truncation-note")
+            assert page.locator("#truncation circle").count() > 1
             page.click("summary")
             assert page.locator("#points tbody tr").count() == 18
+            assert page.inner_text("#points tbody tr:last-child td:last-child") == "5.4 %"
             # Every control has a name that a screen reader can say.
             unnamed = page.eval_on_selector_all(
                 "input, select", "nodes => nodes.filter(n => !(n.labels && n.labels.length)).map(n => n.id)"
@@ -105,6 +89,7 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
                 page.wait_for_selector("#staleness svg")
                 overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 assert overflow <= 0, "the page must not scroll sideways"
+                assert page.evaluate(LOW_CONTRAST) == []
                 background = page.evaluate("getComputedStyle(document.body).backgroundColor")
                 assert (background == "rgb(15, 18, 21)") == (scheme == "dark")
 

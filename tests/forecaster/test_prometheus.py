@@ -2,66 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
 from rollcast.config.services import CurveQueries
 from rollcast.forecaster.sources import PrometheusQueries
 from rollcast.telemetry.prometheus_reader import SourceAway
+from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, free_port, prometheus
 from tests.forecaster.recorded_run import TrainerPage, record, run_file
 from tests.forecaster.service_process import running, wait_for
 
-PROMETHEUS = shutil.which("prometheus")
-pytestmark = pytest.mark.skipif(PROMETHEUS is None, reason="needs the prometheus server (Debian package prometheus)")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-@contextmanager
-def prometheus(folder: Path, port: int, targets: list[int]) -> Iterator[None]:
-    """A server that scrapes every second; killed at the end, its data kept."""
-    addresses = ", ".join(f"'127.0.0.1:{target}'" for target in targets)
-    (folder / "prometheus.yml").write_text(
-        "global: {scrape_interval: 1s}\n"
-        f"scrape_configs: [{{job_name: trainer, static_configs: [{{targets: [{addresses}]}}]}}]\n"
-    )
-    assert PROMETHEUS is not None
-    process = subprocess.Popen(
-        [
-            PROMETHEUS,
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--log.level=error",
-        ]
-    )
-
-    def is_ready() -> bool:
-        try:
-            return httpx.get(f"http://127.0.0.1:{port}/-/ready", timeout=2.0).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    try:
-        wait_for(is_ready)
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-PROMTOOL = shutil.which("promtool")
+pytestmark = NEEDS_PROMETHEUS
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="needs promtool to write samples of the past (Debian package prometheus)")

@@ -111,6 +111,8 @@ def test_grafana_finds_its_way(client: TestClient) -> None:
         ("query_range", {"query": "up", "start": 0, "end": 1, "step": "-1"}, "out of bounds"),
         ("query_range", {"query": "up", "start": 0, "end": 1, "step": "1q"}, "is no duration"),
         ("series", {}, "match[] is missing"),
+        ("rules", {}, "'rules' is not answered here"),
+        ("label/run", {}, "is not answered here"),
     ],
 )
 def test_what_is_not_understood_is_refused_as_prometheus_does(

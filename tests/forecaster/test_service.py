@@ -126,6 +126,8 @@ def test_a_curve_of_ones_own_over_http_and_grpc_gets_the_same_answer(tmp_path: P
         assert http["predictions"][0]["reading"]["q05"] < 0.83 < http["predictions"][0]["reading"]["q95"]
         wrong = service.client.post("/api/fit", json={"points": [{"compute": 1, "pass_rate": 45}]})
         assert (wrong.status_code, "pass_rate = 45" in wrong.json()["detail"]) == (422, True)
+        tiny = service.client.post("/api/fit", json={"points": [{"compute": 5e-324, "pass_rate": 0.5}]})
+        assert (tiny.status_code, "too small" in tiny.json()["detail"]) == (422, True)
 
         channel = grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}")
         stub = forecast_pb2_grpc.ForecastStub(channel)
@@ -143,6 +145,7 @@ def test_a_curve_of_ones_own_over_http_and_grpc_gets_the_same_answer(tmp_path: P
             forecast_pb2.FitRequest(),
             forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=-1, pass_rate=0.5)]),
             forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=0, pass_rate=0.5)]),
+            forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=5e-324, pass_rate=0.5)]),
             forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=1, pass_rate=float("nan"))]),
             forecast_pb2.FitRequest(points=[forecast_pb2.Point(compute_device_hours=1, pass_rate=0.5)], initial=7),
         ):

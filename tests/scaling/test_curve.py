@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.scaling.curve import Curve, sigmoid
+from rollcast.scaling.posterior import fit
 
 finite = st.floats(0.01, 0.99)
 
@@ -63,3 +65,27 @@ def test_a_window_keeps_the_measured_start_and_refuses_to_be_empty() -> None:
     assert part.initial == pytest.approx(0.1)
     with pytest.raises(ValueError, match="no point between"):
         curve.window(10.0)
+
+
+@pytest.mark.parametrize("error", [5e-324, 1e-300, 1e-160, 1e-9, 1.0, 1e100, 1e160, 1e300])
+@pytest.mark.parametrize("where", ["everywhere", "at one point", "at the start"])
+def test_no_standard_error_is_too_small_or_too_large_for_a_fit(error: float, where: str) -> None:
+    compute = np.linspace(0.0, 5.0, 21)
+    noise = 0.005 * np.random.default_rng(0).standard_normal(21)
+    pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + noise
+    errors = np.full(21, error if where == "everywhere" else 0.01)
+    if where != "everywhere":
+        errors[10 if where == "at one point" else 0] = error
+    forecast = fit(Curve.from_points(compute, pass_rate, errors))
+    answers = np.concatenate([forecast.asymptote(), forecast.exponent(), forecast.predictive([10.0])[:, 0]])
+    assert np.all(np.isfinite(answers))
+    low, _, high = forecast.asymptote()
+    assert low - 0.03 < 0.7 < high + 0.03
+
+
+def test_a_standard_error_above_1_is_none_of_a_pass_rate() -> None:
+    curve = Curve.from_points([0.0, 1.0, 2.0, 3.0], [0.1, 0.2, 0.3, 0.4], [1e200, 0.02, 1.5, 0.04])
+    assert curve.standard_error is not None
+    assert curve.standard_error.tolist() == pytest.approx([0.02, 0.03, 0.04])
+    assert curve.initial_standard_error is None
+    assert Curve.from_points([1.0], [0.5], initial=0.1, initial_standard_error=1e200).initial_standard_error is None

@@ -13,7 +13,7 @@ from rollcast.scaling.compare import compare, log_replot, with_asymptote
 from rollcast.scaling.curve import Curve, SigmoidParameters
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.learning import learn_prior
-from rollcast.scaling.leave_one_out import leave_one_out
+from rollcast.scaling.leave_one_out import PartKind, leave_one_out
 from rollcast.scaling.model_size import fit_model_size
 from rollcast.scaling.posterior import FitOptions, fit
 from rollcast.scaling.stopping import Refit, StopRule, stop_reason
@@ -110,13 +110,37 @@ def test_an_asymptote_can_be_held() -> None:
     assert held.asymptote() == pytest.approx([0.75] * 3, abs=0.005)
 
 
+@pytest.mark.parametrize(("exponent", "midpoint"), [(1.92, 2542.0), (0.8, 0.03), (4.55, 900.0)])
+def test_the_log_replot_of_noiseless_points_has_the_slope_b_by_plain_least_squares(
+    exponent: float, midpoint: float
+) -> None:
+    law = SigmoidParameters(0.4, 0.61, exponent, midpoint)
+    compute = midpoint * np.geomspace(0.2, 6, 30)
+    slope, offset = np.polyfit(*log_replot(Curve.from_points(compute, law.pass_rate(compute)), law), 1)
+    assert slope == pytest.approx(exponent, abs=1e-6)
+    assert offset == pytest.approx(0.0, abs=1e-6)
+
+
 def test_leave_one_out_finds_the_part_that_matters() -> None:
     whole = run(0.7, seed=1, name="whole")
     table = leave_one_out(whole, [run(0.62, seed=2, name="no fp32"), run(0.7, seed=3, name="no filter")])
     assert [row.name for row in table.rows] == ["whole", "no fp32", "no filter"]
-    assert [row.matters for row in table.rows] == [False, True, False]
-    assert table.rows[1].asymptote_loss == pytest.approx(0.08, abs=0.015)
+    assert [row.kind for row in table.rows] == [None, PartKind.CEILING_MOVER, PartKind.CANNOT_TELL]
+    loss = table.rows[1].asymptote_loss
+    assert loss is not None
+    assert loss[1] == pytest.approx(0.08, abs=0.015)
+    assert loss[0] < loss[1] < loss[2]
+    assert [held.best.asymptote for held in table.at_common] == pytest.approx([table.common_asymptote] * 3, abs=0.005)
     assert table.common_asymptote == pytest.approx((0.7 + 0.62 + 0.7) / 3, abs=0.01)
+
+
+def test_leave_one_out_tells_efficiency_from_the_ceiling_and_a_twin_from_both() -> None:
+    whole = run(0.7, seed=1, name="whole")
+    table = leave_one_out(whole, [run(0.7, 1.1, 8.0, 2, name="slow"), run(0.7, seed=3, name="twin")])
+    assert [row.kind for row in table.rows] == [None, PartKind.EFFICIENCY_SHAPER, PartKind.CANNOT_TELL]
+    loss = table.rows[1].exponent_loss
+    assert loss is not None
+    assert loss[1] == pytest.approx(0.6, abs=0.2)
 
 
 def test_a_backtest_is_the_forecast_that_a_cut_curve_gives() -> None:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollcast.cli import curve_options as options
+from rollcast.cli import report
 from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.scaling.backtest import PastForecast
+    from rollcast.scaling.curve import Curve
+
+SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 
 
 def backtest(
     source: Annotated[str, typer.Argument(metavar="CURVE", help=options.CURVE_HELP)],
-    share: Annotated[list[float] | None, typer.Option(help="share of the compute that is shown; repeatable")] = None,
+    share: Annotated[
+        list[float] | None, typer.Option(help="share of the compute that is shown; repeatable; default every tenth")
+    ] = None,
     compute: options.Compute = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
@@ -22,12 +32,21 @@ def backtest(
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
+    plot: report.Plot = None,
 ) -> None:
-    """Forecast the end of a curve from its beginning, beside the last value and the power law."""
+    """Forecast the end of a curve from its beginning, beside the last value and the power law.
+
+    The end is the mean of the last three evaluations.
+
+    \b
+    rollcast backtest curve.csv --plot past.png
+    rollcast backtest runs/demo/evaluations.jsonl --share 0.25 --share 0.5 --json
+    """
     from rollcast.cli.curve_source import Columns, fit_options, read_curve
     from rollcast.scaling.backtest import backtest as forecast_earlier
 
-    shares = share or [0.25, 0.5, 0.75]
+    report.check_plot(plot)
+    shares = sorted(share or SHARES)
     if any(not 0 < value < 1 for value in shares):
         raise UserError("--share: give values between 0 and 1")
     curve = read_curve(source, Columns(compute, pass_rate, standard_error, tuple(where or ())), run)
@@ -37,30 +56,66 @@ def backtest(
         raise UserError(f"{source}: {error}") from None
     if not cuts:
         raise UserError(f"{source}: no cut leaves enough evaluations; give a larger --share")
+    answer = past_report(curve, shares, cuts)
     if as_json:
-        records = [
+        typer.echo(json.dumps(answer, indent=1))
+    else:
+        _show(answer)
+    if plot is not None:
+        from rollcast.cli.plots.past import draw_past
+
+        draw_past(curve, answer, plot)
+
+
+def past_report(curve: Curve, shares: Sequence[float], cuts: Sequence[PastForecast]) -> dict[str, Any]:
+    """Everything that is said, as JSON."""
+    made = {cut.share for cut in cuts}
+    return {
+        "curve": curve.name,
+        "num_points": len(curve),
+        "dropped": curve.dropped,
+        "compute": float(curve.compute[-1]),
+        "outcome": cuts[0].outcome,
+        "cuts": [
             {
                 "share": cut.share,
                 "compute": cut.compute,
                 "num_points": cut.num_points,
-                "forecast": dict(zip(("q05", "q50", "q95"), cut.forecast, strict=True)),
+                "forecast": report.interval(cut.forecast),
                 "last_value": cut.last_value,
                 "power_law": cut.power_law,
-                "outcome": cut.outcome,
+                "error": cut.error,
+                "covered": cut.covered,
                 "verdict": str(cut.verdict.kind),
+                "reason": cut.verdict.reason,
             }
             for cut in cuts
-        ]
-        typer.echo(json.dumps(records, indent=1))
-        return
-    from rich.console import Console
-    from rich.table import Table
+        ],
+        "covered": sum(cut.covered for cut in cuts),
+        "left_out": [share for share in shares if share not in made],
+    }
 
-    table = Table(
-        "seen", "points", "forecast", "90 %", "last value", "power law", "came", "verdict", box=None, pad_edge=False
+
+def _show(answer: dict[str, Any]) -> None:
+    header = ("seen", "points", "forecast", "90 %", "last value", "power law", "verdict")
+    rows = [
+        (
+            f"{cut['share']:.0%}",
+            str(cut["num_points"]),
+            f"{cut['forecast']['q50']:.3f}",
+            report.span(cut["forecast"], ".3f") + ("" if cut["covered"] else " *"),
+            f"{cut['last_value']:.3f}",
+            f"{cut['power_law']:.3f}",
+            cut["verdict"].replace("_", " "),
+        )
+        for cut in answer["cuts"]
+    ]
+    report.show_table(header, rows, left=header[-1:])
+    typer.echo(
+        f"{answer['curve']}: {answer['outcome']:.3f} came, the mean of the last three evaluations; "
+        f"{answer['covered']} of {len(rows)} intervals hold it"
+        + ("." if answer["covered"] == len(rows) else " (* not).")
     )
-    for cut in cuts:
-        low, middle, high = cut.forecast
-        values = (f"{cut.last_value:.3f}", f"{cut.power_law:.3f}", f"{cut.outcome:.3f}", str(cut.verdict.kind))
-        table.add_row(f"{cut.share:.0%}", str(cut.num_points), f"{middle:.3f}", f"{low:.3f}-{high:.3f}", *values)
-    Console(highlight=False).print(table)
+    if answer["left_out"]:
+        shares = ", ".join(f"{share:.0%}" for share in answer["left_out"])
+        typer.echo(f"Left out: {shares}; too few evaluations before or after the cut.")

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from typing import Annotated
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollcast.cli import curve_options as options
+from rollcast.cli import report
 from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.scaling.compare import Comparison
+    from rollcast.scaling.curve import Curve, SigmoidParameters
+    from rollcast.scaling.forecast import Forecast
+    from rollcast.scaling.leave_one_out import LeaveOneOut, Row
 
 
 def compare(
     sources: Annotated[list[str], typer.Argument(metavar="CURVE...", help=options.CURVE_HELP)],
+    baseline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="curve of the whole recipe: print the leave-one-out table")
+    ] = None,
     compute: options.Compute = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
@@ -21,43 +33,185 @@ def compare(
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
+    plot: report.Plot = None,
 ) -> None:
-    """Compare runs pairwise: asymptote A beyond the margin of 0.02, else exponent B at the common A."""
+    """Compare runs pairwise: asymptote A beyond the margin of 0.02, else exponent B at the common A.
+
+    With --baseline every other run is one without a part of the recipe: the table says what each part is worth.
+    The picture shows the curves and the log re-plot, in which each run is a line of slope B.
+
+    \b
+    rollcast compare a.csv b.csv --plot compare.png
+    rollcast compare scalerl.csv no-fp32.csv dapo-loss.csv --baseline scalerl
+    rollcast compare a.csv b.csv c.csv --initial 0.4 --exclude-before 1500 --json
+    """
     from rollcast.cli.curve_source import Columns, fit_options, read_curve
     from rollcast.scaling.compare import compare as compare_forecasts
+    from rollcast.scaling.leave_one_out import leave_one_out
     from rollcast.scaling.posterior import fit
 
+    report.check_plot(plot)
     columns = Columns(compute, pass_rate, standard_error, tuple(where or ()))
-    curves = [read_curve(source, columns, None) for source in sources]
+    curves = with_distinct_names([read_curve(source, columns, None) for source in sources], sources)
+    if baseline is not None:
+        curves.insert(0, curves.pop(_place_of(baseline, curves, sources)))
+    table: LeaveOneOut | None = None
+    pairs: list[Comparison] = []
     try:
         forecasts = [fit(curve, fit_options(initial, exclude_before)) for curve in curves]
-        pairs = compare_forecasts(forecasts)
+        if baseline is not None:
+            table = leave_one_out(forecasts[0], forecasts[1:])
+        else:
+            pairs = compare_forecasts(forecasts)
     except ValueError as error:
         raise UserError(str(error)) from None
-    runs = [
-        {
-            "curve": forecast.curve.name,
-            "verdict": str(forecast.verdict.kind),
-            "asymptote": dict(zip(("q05", "q50", "q95"), map(float, forecast.asymptote()), strict=True)),
-            "exponent": dict(zip(("q05", "q50", "q95"), map(float, forecast.exponent()), strict=True)),
-        }
-        for forecast in forecasts
-    ]
+    laws = [forecast.best for forecast in (forecasts if table is None else table.at_common)]
+    answer: dict[str, Any] = {
+        "runs": [run_report(forecast, law) for forecast, law in zip(forecasts, laws, strict=True)],
+        **({"pairs": [asdict(pair) for pair in pairs]} if table is None else {"leave_one_out": table_report(table)}),
+    }
     if as_json:
-        typer.echo(json.dumps({"runs": runs, "pairs": [asdict(pair) for pair in pairs]}, indent=1))
-        return
-    from rich.console import Console
-    from rich.table import Table
+        typer.echo(json.dumps(answer, indent=1))
+    elif table is None:
+        _show_runs(answer)
+    else:
+        _show_table(answer)
+    if plot is not None:
+        from rollcast.cli.plots.comparison import draw_comparison
 
-    table = Table("", "run", "A", "90 %", "B", "verdict", box=None, pad_edge=False, header_style="dim")
-    for place, (run, forecast) in enumerate(zip(runs, forecasts, strict=True), start=1):
-        low, middle, high = forecast.asymptote()
-        exponent = f"{forecast.exponent()[1]:.2f}"
-        table.add_row(
-            str(place), str(run["curve"]), f"{middle:.3f}", f"{low:.3f} to {high:.3f}", exponent, str(run["verdict"])
+        draw_comparison(forecasts, answer, plot)
+
+
+def with_distinct_names(curves: Sequence[Curve], sources: Sequence[str]) -> list[Curve]:
+    """Curves whose files have the same name, as the evaluations.jsonl of two runs, are named by their whole source."""
+    count = Counter(curve.name for curve in curves)
+    return [
+        curve if count[curve.name] == 1 else replace(curve, name=source)
+        for curve, source in zip(curves, sources, strict=True)
+    ]
+
+
+def _place_of(baseline: str, curves: Sequence[Curve], sources: Sequence[str]) -> int:
+    found = [
+        place
+        for place, (curve, source) in enumerate(zip(curves, sources, strict=True))
+        if baseline in (curve.name, source)
+    ]
+    if len(found) != 1:
+        names = ", ".join(curve.name for curve in curves)
+        raise UserError(f"--baseline {baseline}: names {len(found)} of the curves; name one of {names}")
+    return found[0]
+
+
+def run_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
+    """Everything that is said of one run, as JSON; `law` is that of its log re-plot."""
+    curve = forecast.curve
+    return {
+        "curve": curve.name,
+        "num_points": len(curve),
+        "dropped": curve.dropped,
+        "excluded": forecast.excluded,
+        "verdict": str(forecast.verdict.kind),
+        "reason": forecast.verdict.reason,
+        "compute": float(curve.compute[-1]),
+        "pass_rate": float(curve.pass_rate[-1]),
+        "asymptote": report.interval(forecast.asymptote()),
+        "exponent": report.interval(forecast.exponent()),
+        "midpoint": report.interval(forecast.midpoint()),
+        "initial": report.interval(forecast.initial()),
+        "log_replot": replot_report(forecast, law),
+    }
+
+
+def replot_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
+    """The law's constants and ln F over ln C of the fitted points; those outside (R_0, A) have no F and are counted."""
+    from rollcast.scaling.compare import log_replot
+
+    curve = forecast.curve
+    fitted = curve.window(float(curve.compute[min(forecast.excluded, len(curve) - 1)]))
+    log_compute, log_factor = log_replot(fitted, law)
+    return {
+        **asdict(law),
+        "log_compute": log_compute.tolist(),
+        "log_factor": log_factor.tolist(),
+        "left_out": len(fitted) - log_compute.size,
+    }
+
+
+def table_report(table: LeaveOneOut) -> dict[str, Any]:
+    """The leave-one-out table as JSON; the whole recipe is the first row and has no losses."""
+    from rollcast.scaling.compare import MARGIN
+
+    def row_report(row: Row) -> dict[str, Any]:
+        return {
+            "curve": row.name,
+            "asymptote": report.interval(row.asymptote),
+            "exponent": report.interval(row.exponent),
+            "midpoint": report.interval(row.midpoint),
+            "exponent_at_common": report.interval(row.exponent_at_common),
+            "asymptote_loss": None if row.asymptote_loss is None else report.interval(row.asymptote_loss),
+            "exponent_loss": None if row.exponent_loss is None else report.interval(row.exponent_loss),
+            "kind": None if row.kind is None else str(row.kind),
+        }
+
+    return {
+        "baseline": table.rows[0].name,
+        "common_asymptote": table.common_asymptote,
+        "far_from_common": [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > MARGIN],
+        "margin": MARGIN,
+        "rows": [row_report(row) for row in table.rows],
+    }
+
+
+def _show_runs(answer: dict[str, Any]) -> None:
+    rows = [
+        (
+            run["curve"],
+            report.with_span(run["asymptote"], ".3f"),
+            report.with_span(run["exponent"], ".2f"),
+            report.with_span(run["midpoint"]),
+            run["verdict"].replace("_", " "),
         )
-    console = Console(highlight=False)
-    console.print(table)
-    for pair in pairs:
-        names = f"{forecasts[pair.first].curve.name} and {forecasts[pair.second].curve.name}"
-        console.print(f"{names}: {pair.verdict}", markup=False, soft_wrap=True)
+        for run in answer["runs"]
+    ]
+    report.show_table(("run", "A (90 %)", "B (90 %)", "C_mid (90 %)", "verdict"), rows, left=("verdict",))
+    for pair in answer["pairs"]:
+        names = " and ".join(answer["runs"][pair[place]]["curve"] for place in ("first", "second"))
+        typer.echo(f"{names}: {pair['verdict']}")
+
+
+def _show_table(answer: dict[str, Any]) -> None:
+    table = answer["leave_one_out"]
+    header = ("run", "A (90 %)", "B (90 %)", f"B at A = {table['common_asymptote']:.3f}", "what was left out")
+    rows = [
+        (
+            row["curve"],
+            report.with_span(row["asymptote"], ".3f"),
+            report.with_span(row["exponent"], ".2f"),
+            report.with_span(row["exponent_at_common"], ".2f"),
+            row["kind"] or "(the whole recipe)",
+        )
+        for row in table["rows"]
+    ]
+    report.show_table(header, rows, left=header[-1:])
+    for row in table["rows"][1:]:
+        typer.echo(
+            f"{row['curve']} against {table['baseline']}: A {_loss(row['asymptote_loss'], '.3f')}, "
+            f"B at the common A {_loss(row['exponent_loss'], '.2f')}."
+        )
+    for run in answer["runs"]:
+        if run["verdict"] not in report.FOR_DECISIONS:
+            typer.echo(
+                f"caution: {run['curve']}: verdict {run['verdict'].replace('_', ' ')}; do not decide on its row."
+            )
+    if far := table["far_from_common"]:
+        typer.echo(
+            f"caution: the common A of {table['common_asymptote']:.3f} is more than {table['margin']:g} off that of "
+            f"{', '.join(far)}; B there is bent by it."
+        )
+
+
+def _loss(of: report.Interval, form: str) -> str:
+    """The loss as a change: what is lost is lower."""
+    low, middle, high = (-float(of[name] or 0.0) for name in ("q95", "q50", "q05"))
+    return f"{middle:+{form}} ({low:+{form}} to {high:+{form}})"

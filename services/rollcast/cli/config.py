@@ -13,7 +13,11 @@ app = typer.Typer(help="Check run files, or print what they may hold.", no_args_
 
 @app.command()
 def check(file: Annotated[Path, typer.Argument(help="run file, YAML or JSON")]) -> None:
-    """Say whether a run file is right; name each wrong field, its value and the remedy."""
+    """Say whether a run file is right; name each wrong field, its value and the remedy.
+
+    \b
+    rollcast config check my-run.yaml
+    """
     from rollcast.config.run import load_run_config
 
     config = load_run_config(file)
@@ -22,7 +26,11 @@ def check(file: Annotated[Path, typer.Argument(help="run file, YAML or JSON")]) 
 
 @app.command()
 def schema() -> None:
-    """Print the JSON schema of run files, with every setting's meaning and default."""
+    """Print the JSON schema of run files, with every setting's meaning and default.
+
+    \b
+    rollcast config schema > run.schema.json
+    """
     from rollcast.config.run import RunConfig
 
     typer.echo(json.dumps(RunConfig.model_json_schema(), indent=1))

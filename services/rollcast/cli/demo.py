@@ -23,6 +23,10 @@ def demo(
 
     Trains a base model from scratch (once, about a minute), then runs the real services: vLLM generator, FSDP trainer,
     weights in flight, forecaster with its live page.
+
+    \b
+    rollcast demo
+    rollcast demo --seed 1 --folder my-runs
     """
     from rollcast.cli.up import run_and_conclude
     from rollcast.config.run import load_run_config

@@ -6,7 +6,8 @@ import sys
 
 import typer
 
-from rollcast.cli import backtest, compare, config, demo, fit, plan, service, up, version
+from rollcast.cli import backtest, compare, config, demo, fit, service, up, version
+from rollcast.cli.plan import commands as plan
 from rollcast.config.errors import EXIT_USER_ERROR, UserError
 
 app = typer.Typer(

@@ -21,7 +21,12 @@ def up(
     resume: Annotated[bool, typer.Option("--resume", help="continue from the newest checkpoint")] = False,
     generators: Annotated[int | None, typer.Option(min=0, max=64, help="generators; default local.generators")] = None,
 ) -> None:
-    """Run Redis, generators, trainer and forecaster on this machine until the budget ends; Ctrl-C stops cleanly."""
+    """Run Redis, generators, trainer and forecaster on this machine until the budget ends; Ctrl-C stops cleanly.
+
+    \b
+    rollcast up --config my-run.yaml --generators 2
+    rollcast up --config my-run.yaml --resume
+    """
     from rollcast.config.run import load_run_config
 
     settings = load_run_config(config)

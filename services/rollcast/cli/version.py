@@ -8,5 +8,9 @@ from rollcast import __version__
 
 
 def version() -> None:
-    """Print the version."""
+    """Print the version.
+
+    \b
+    rollcast version
+    """
     typer.echo(__version__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from rollcast.scaling.baselines import power_law
 from rollcast.scaling.curve import Array
 
 CURVE_POINTS = 121
+_made: WeakKeyDictionary[RunForecast, ForecastAnswer] = WeakKeyDictionary()
+"""A snapshot never changes, and every open page asks for all of them every two seconds."""
 
 
 def interval(values: Array | tuple[float, ...]) -> Interval:
@@ -40,6 +43,13 @@ def interval(values: Array | tuple[float, ...]) -> Interval:
 
 
 def forecast_answer(item: RunForecast) -> ForecastAnswer:
+    answer = _made.get(item)
+    if answer is None:
+        answer = _made[item] = _forecast_answer(item)
+    return answer
+
+
+def _forecast_answer(item: RunForecast) -> ForecastAnswer:
     law, newest = item.forecast, item.newest
     end = None
     if item.end is not None:
@@ -99,6 +109,7 @@ def points_answer(item: RunForecast) -> PointsAnswer:
                 trained_tokens=e.trained_tokens,
                 samples=e.samples,
                 at=e.at,
+                truncation_ratio=e.truncation_ratio,
             )
             for e in item.evaluations
         ],

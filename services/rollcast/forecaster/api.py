@@ -39,7 +39,19 @@ _PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-cache",
 }
-_ERRORS: dict[int | str, dict[str, Any]] = {404: {"description": "No such run, or no forecast of it yet"}}
+_REFUSALS = {
+    400: "A body that cannot be read",
+    404: "No such run, or no forecast of it yet",
+    413: f"A body of more than {MAX_BODY_BYTES} bytes",
+    422: "Not as documented, or points that cannot be fitted",
+    429: "Too many fits at once",
+}
+
+
+def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What the OpenAPI document says of them."""
+    return {status: {"model": schema.Refusal, "description": _REFUSALS[status]} for status in statuses}
+
 
 RunName = Annotated[str, Path(max_length=500, description="Name of the run")]
 Compute = Annotated[float, Query(gt=0, le=1e12, allow_inf_nan=False)]
@@ -97,12 +109,12 @@ def build_application(
             runs=[answers.forecast_answer(item) for item in board.all()],
         )
 
-    @application.get("/api/runs/{run}/forecast", responses=_ERRORS)
+    @application.get("/api/runs/{run}/forecast", responses=_refusals(404, 422))
     def forecast(run: RunName) -> schema.ForecastAnswer:
         """The newest forecast of a run."""
         return answers.forecast_answer(find(run))
 
-    @application.get("/api/runs/{run}/predict", responses=_ERRORS)
+    @application.get("/api/runs/{run}/predict", responses=_refusals(404, 422))
     def predict(
         run: RunName, compute: Annotated[list[Compute], Query(min_length=1, max_length=200)]
     ) -> schema.PredictAnswer:
@@ -110,24 +122,24 @@ def build_application(
         item = find(run)
         return schema.PredictAnswer(run=item.name, predictions=answers.predictions(item, compute))
 
-    @application.get("/api/runs/{run}/target", responses=_ERRORS)
+    @application.get("/api/runs/{run}/target", responses=_refusals(404, 422))
     def target(
         run: RunName, pass_rate: Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)]
     ) -> schema.TargetAnswer:
         """The compute that reaches a pass rate."""
         return answers.target_answer(find(run), pass_rate)
 
-    @application.get("/api/runs/{run}/points", responses=_ERRORS)
+    @application.get("/api/runs/{run}/points", responses=_refusals(404, 422))
     def points(run: RunName) -> schema.PointsAnswer:
         """The evaluations of the surviving history."""
         return answers.points_answer(find(run))
 
-    @application.get("/api/runs/{run}/curve", responses=_ERRORS)
+    @application.get("/api/runs/{run}/curve", responses=_refusals(404, 422))
     def curve(run: RunName, until: Compute | None = None) -> schema.CurveAnswer:
         """Fit, bands and the power law, for drawing."""
         return answers.curve_answer(find(run), until)
 
-    @application.get("/api/runs/{run}/history", responses=_ERRORS)
+    @application.get("/api/runs/{run}/history", responses=_refusals(404, 422))
     def past(run: RunName) -> schema.HistoryAnswer:
         """What was said earlier, oldest first."""
         item = find(run)
@@ -135,7 +147,7 @@ def build_application(
             run=item.name, forecasts=[answers.past_answer(entry) for entry in history.forecasts(item.name)]
         )
 
-    @application.get("/api/runs/{run}/history/{forecast_id}", responses=_ERRORS)
+    @application.get("/api/runs/{run}/history/{forecast_id}", responses=_refusals(404, 422))
     def past_curve(run: RunName, forecast_id: Annotated[int, Path(ge=0, le=2**62)]) -> schema.PastCurveAnswer:
         """One earlier forecast with its bands."""
         item = find(run)
@@ -144,13 +156,13 @@ def build_application(
             raise HTTPException(404, f"forecast {forecast_id} of run {item.name!r} is not kept (any more)")
         return answers.past_curve_answer(entry, engine.grid(item.name))
 
-    @application.get("/api/runs/{run}/status", responses=_ERRORS)
+    @application.get("/api/runs/{run}/status", responses=_refusals(404, 422))
     def status(run: RunName) -> schema.StatusAnswer:
         """Staleness, truncation and step, as the run's trainer tells them."""
         item = find(run)
         return answers.status_answer(item.name, *board.status(item.newest.run))
 
-    @application.post("/api/fit", responses={422: {"description": "Points that cannot be fitted"}})
+    @application.post("/api/fit", responses=_refusals(400, 413, 422, 429))
     def fit(request: Annotated[schema.FitRequest, Body()]) -> schema.FitAnswer:
         """Forecast a curve of one's own."""
         if not fits.acquire(timeout=5.0):

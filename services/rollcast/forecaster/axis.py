@@ -8,6 +8,8 @@ tokens, scaled to device-hours at the newest evaluation; its answers are mapped 
 
 from __future__ import annotations
 
+import bisect
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,15 +85,21 @@ def compute_per_step(evaluations: tuple[Evaluation, ...]) -> float | None:
 
 
 def _start_up(evaluations: tuple[Evaluation, ...]) -> float:
-    """Device-hours before the first step: what the first evaluation cost beyond its steps; 0 where it is unknown."""
+    """Device-hours before the first step: what the first evaluation cost beyond its steps and beyond its tokens.
+
+    0 where it is unknown, or where the first evaluation is a late one: too much would be guessed.
+    """
     first, *later = [item for item in evaluations if item.step > 0][: MIN_INTERVALS + 1]
     if len(later) < MIN_INTERVALS:
         return 0.0
-    steps = np.diff([first.step, *(item.step for item in later)])
     spent = np.diff([first.compute, *(item.compute for item in later)])
-    if steps.min() <= 0 or spent.min() <= 0:
+    steps = np.diff([first.step, *(item.step for item in later)])
+    tokens = np.diff([item.trained_tokens or 0.0 for item in (first, *later)])
+    if steps.min() <= 0 or spent.min() <= 0 or first.step > 2 * np.median(steps):
         return 0.0
     learning = first.step * float(np.median(spent / steps))
+    if first.trained_tokens and tokens.min() > 0:
+        learning = max(learning, first.trained_tokens * float(np.median(spent / tokens)))
     return first.compute - learning if first.compute > (1 + FLEET_CHANGE) * learning else 0.0
 
 
@@ -106,19 +114,31 @@ def _rising(*quantities: Array) -> list[int]:
 
 def _fleet_changed(per_step: Array, per_token: Array) -> bool:
     """Whether both rates differ before and after some interval, the same way, by more than 10 % and their scatter."""
-    for split in range(MIN_INTERVALS, per_step.size - MIN_INTERVALS + 1):
-        jumps = [_jump(np.log(rate), split) for rate in (per_step, per_token)]
-        if min(jumps) > np.log1p(FLEET_CHANGE) or max(jumps) < -np.log1p(FLEET_CHANGE):
-            return True
-    return False
+    rates = [np.log(rate) for rate in (per_step, per_token)]
+    splits = np.arange(MIN_INTERVALS, per_step.size - MIN_INTERVALS + 1)
+    jumps = np.stack([_running_median(rate[::-1])[-splits - 1] - _running_median(rate)[splits - 1] for rate in rates])
+    large = np.log1p(FLEET_CHANGE)
+    candidates = (jumps.min(axis=0) > large) | (jumps.max(axis=0) < -large)
+    return any(
+        all(abs(jump) > 5 * _jump_scatter(rate, split) for jump, rate in zip(pair, rates, strict=True))
+        for split, pair in zip(splits[candidates], jumps.T[candidates], strict=True)
+    )
 
 
-def _jump(logarithm: Array, split: int) -> float:
-    """Difference of the medians after and before `split`; 0 where the scatter explains it."""
-    before, after = logarithm[:split], logarithm[split:]
-    jump = float(np.median(after) - np.median(before))
-    scatter = max(_scatter(before) / np.sqrt(before.size), _scatter(after) / np.sqrt(after.size))
-    return jump if abs(jump) > 5 * scatter else 0.0
+def _running_median(values: Array) -> Array:
+    """(n,) -> (n,): at each place the median of the values up to there."""
+    ordered: list[float] = []
+    medians = np.empty(values.size)
+    for place, value in enumerate(values.tolist()):
+        bisect.insort(ordered, value)
+        medians[place] = 0.5 * (ordered[place // 2] + ordered[(place + 1) // 2])
+    return medians
+
+
+def _jump_scatter(logarithm: Array, split: int) -> float:
+    """By how much the medians before and after `split` differ by chance."""
+    parts = logarithm[:split], logarithm[split:]
+    return max(_scatter(part) / math.sqrt(part.size) for part in parts)
 
 
 def _scatter(values: Array) -> float:

@@ -16,15 +16,7 @@ from rollcast.forecaster.evaluations import Evaluation, EvaluationLog
 from rollcast.forecaster.history import History, PastForecast
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.reading import Reading
-from rollcast.forecaster.run_forecast import (
-    QUANTILES,
-    Budget,
-    Outlook,
-    RunForecast,
-    forecast_run,
-    look_ahead,
-    metric_grid,
-)
+from rollcast.forecaster.run_forecast import Budget, Outlook, RunForecast, forecast_run, look_ahead, metric_grid
 from rollcast.telemetry.logging import get_logger
 
 MAX_RUNS = 200
@@ -111,7 +103,7 @@ class Engine:
         for name in sorted(changed):
             try:
                 self._refit(name, new, min(MAX_REPLAYS, MAX_REPLAYS_AT_ONCE // len(changed)))
-            except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            except (ValueError, ArithmeticError, IndexError, np.linalg.LinAlgError) as error:
                 self._metrics.count_skipped("refit", 1)
                 log.error("the run cannot be fitted; its last forecast stands", run=name, error=str(error))
 
@@ -178,8 +170,8 @@ class Engine:
             compute=forecast.newest.compute,
             pass_rate=forecast.newest.pass_rate,
             verdict=str(forecast.forecast.verdict.kind),
-            asymptote=tuple(forecast.forecast.asymptote(QUANTILES).tolist()),
-            headroom=tuple(forecast.forecast.headroom(QUANTILES).tolist()),
+            asymptote=tuple(outlook.asymptote.tolist()),
+            headroom=tuple(outlook.headroom.tolist()),
             end_compute=forecast.end,
             end_reading=None if outlook.end is None else tuple(outlook.end.tolist()),
             band=tuple(tuple(row) for row in outlook.band.tolist()),

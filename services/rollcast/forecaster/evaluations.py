@@ -7,6 +7,7 @@ incarnation 2:            (25)  30  40 ...        the first 30 leaves the curve,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,8 @@ from rollcast.scaling.curve import Array, Curve
 MAX_EVALUATIONS = 5_000
 """Of one run; further ones are refused and counted."""
 MAX_COMPUTE = 1e12
+MIN_COMPUTE = 1e-12
+"""Nanoseconds of one device; less would only underflow."""
 MAX_STEP = 10**12
 MIN_STANDARD_ERROR = 1e-6
 """A smaller one would need more than 10^11 completions: it counts as unknown."""
@@ -37,6 +40,8 @@ class Evaluation:
     samples: float | None
     at: float
     """Unix seconds when it was closed or first seen."""
+    truncation_ratio: float | None = None
+    """Share of the rollouts trained on about then that the token budget cut off."""
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -58,8 +63,10 @@ def checked(evaluation: Evaluation) -> Evaluation:
         raise ValueError(f"dataset {evaluation.dataset[:50]!r}: give at most 200 printable characters")
     if not 0 <= evaluation.pass_rate <= 1:
         raise ValueError(f"pass rate {evaluation.pass_rate:g} lies outside [0, 1]")
-    if not 0 <= evaluation.compute <= MAX_COMPUTE:
-        raise ValueError(f"compute {evaluation.compute:g} lies outside [0, {MAX_COMPUTE:g}] device-hours")
+    if not (evaluation.compute == 0 or MIN_COMPUTE <= evaluation.compute <= MAX_COMPUTE):
+        raise ValueError(
+            f"compute {evaluation.compute:g} is neither 0 nor in [{MIN_COMPUTE:g}, {MAX_COMPUTE:g}] device-hours"
+        )
     if not (0 <= evaluation.step <= MAX_STEP and 0 <= evaluation.incarnation <= MAX_STEP):
         raise ValueError(f"step {evaluation.incarnation}.{evaluation.step} is out of bounds")
     return Evaluation(
@@ -73,12 +80,17 @@ def checked(evaluation: Evaluation) -> Evaluation:
         trained_tokens=_at_least_zero(evaluation.trained_tokens),
         samples=_at_least_zero(evaluation.samples),
         at=evaluation.at,
+        truncation_ratio=_share(evaluation.truncation_ratio),
     )
 
 
 def known_error(value: float | None) -> float | None:
     """The standard error, or None where it is none."""
     return value if value is not None and MIN_STANDARD_ERROR <= value <= 1 else None
+
+
+def _share(value: float | None) -> float | None:
+    return value if value is not None and 0 <= value <= 1 else None
 
 
 def _at_least_zero(value: float | None) -> float | None:
@@ -139,4 +151,21 @@ def curve_of(evaluations: tuple[Evaluation, ...], x: Array, name: str) -> Curve:
     """
     errors = [item.standard_error if item.standard_error is not None else math.nan for item in evaluations]
     x = np.where([item.step == 0 for item in evaluations], 0.0, x)
-    return Curve.from_points(x, [item.pass_rate for item in evaluations], errors, name=name)
+    return Curve.from_points(
+        x,
+        [item.pass_rate for item in evaluations],
+        errors,
+        name=name,
+        truncation_ratio=known_truncation([item.truncation_ratio for item in evaluations]),
+    )
+
+
+def known_truncation(ratios: Sequence[float | None]) -> Array | None:
+    """(n,) in order of compute, what is unknown taken from its neighbours: an unknown ratio accuses nobody.
+
+    None where none is known.
+    """
+    known = [place for place, ratio in enumerate(ratios) if ratio is not None]
+    if not known:
+        return None
+    return np.asarray(np.interp(np.arange(len(ratios)), known, [ratio for ratio in ratios if ratio is not None]))

@@ -22,7 +22,8 @@ MAX_FORECASTS = 400
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS evaluations (
   run TEXT, dataset TEXT, incarnation INTEGER, step INTEGER, pass_rate REAL, compute REAL, standard_error REAL,
-  trained_tokens REAL, samples REAL, at REAL, PRIMARY KEY (run, dataset, incarnation, step)) WITHOUT ROWID;
+  trained_tokens REAL, samples REAL, at REAL, truncation_ratio REAL,
+  PRIMARY KEY (run, dataset, incarnation, step)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS starts (run TEXT, incarnation INTEGER, step INTEGER, PRIMARY KEY (run, incarnation));
 CREATE TABLE IF NOT EXISTS grids (name TEXT PRIMARY KEY, compute TEXT);
 CREATE TABLE IF NOT EXISTS forecasts (
@@ -77,7 +78,7 @@ class History:
     def add_evaluations(self, evaluations: list[Evaluation]) -> None:
         with self._lock, self._connection:
             self._connection.executemany(
-                "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?)",
+                "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?,?)",
                 [
                     (
                         e.run,
@@ -90,6 +91,7 @@ class History:
                         e.trained_tokens,
                         e.samples,
                         e.at,
+                        e.truncation_ratio,
                     )
                     for e in evaluations
                 ],
@@ -200,8 +202,16 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         with closing(connection.cursor()) as cursor:
             cursor.executescript(_SCHEMA)
+            _add_later_columns(cursor)
         connection.execute("SELECT COUNT(*) FROM forecasts").fetchone()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _add_later_columns(cursor: sqlite3.Cursor) -> None:
+    """What an older version of the service wrote stays; the truncation of its evaluations is unknown."""
+    columns = {row[1] for row in cursor.execute("PRAGMA table_info(evaluations)")}
+    if "truncation_ratio" not in columns:
+        cursor.execute("ALTER TABLE evaluations ADD COLUMN truncation_ratio REAL")

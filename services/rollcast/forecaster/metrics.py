@@ -1,10 +1,15 @@
-"""The forecasts of every run as metrics on one page."""
+"""The forecasts of every run as metrics on one page, written when somebody asks for it.
+
+A hundred runs are 23,000 series: as gauges set at every refit they would cost more time and memory than the numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
@@ -12,40 +17,63 @@ from rollcast.forecaster.run_forecast import QUANTILES, Outlook, RunForecast
 from rollcast.scaling.forecast import VerdictKind
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.names import Metric
+
+_QUANTILE_LABELS = tuple(f"{quantile:g}" for quantile in QUANTILES)
+_OF_A_RUN = (
+    names.FORECAST_ASYMPTOTE,
+    names.FORECAST_HEADROOM,
+    names.FORECAST_PASS_RATE,
+    names.FORECAST_END,
+    names.FORECAST_END_DEVICE_HOURS,
+    names.FORECAST_VERDICT,
+    names.FORECAST_POINTS,
+    names.FORECAST_LOST_POINTS,
+    names.FORECAST_REFITS,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    forecast: RunForecast
+    outlook: Outlook
+    refits: int
+
+    def samples(self) -> Iterator[tuple[Metric, tuple[str, ...], float]]:
+        """Metric, values of its labels, value; the sets of labels never grow, as the grid never changes."""
+        forecast, outlook = self.forecast, self.outlook
+        grid = [f"{compute:g}" for compute in outlook.grid]
+        for place, quantile in enumerate(_QUANTILE_LABELS):
+            yield names.FORECAST_ASYMPTOTE, (quantile,), float(outlook.asymptote[place])
+            yield names.FORECAST_HEADROOM, (quantile,), float(outlook.headroom[place])
+            if outlook.end is not None:
+                yield names.FORECAST_END, (quantile,), float(outlook.end[place])
+            for compute, value in zip(grid, outlook.band[place].tolist(), strict=True):
+                yield names.FORECAST_PASS_RATE, (compute, quantile), value
+        if forecast.end is not None:
+            yield names.FORECAST_END_DEVICE_HOURS, (), forecast.end
+        for kind in VerdictKind:
+            yield names.FORECAST_VERDICT, (str(kind),), float(kind is forecast.forecast.verdict.kind)
+        yield names.FORECAST_POINTS, (), len(forecast.evaluations)
+        yield names.FORECAST_LOST_POINTS, (), forecast.num_lost
+        yield names.FORECAST_REFITS, (), self.refits
 
 
 class ForecastMetrics(Collector):
-    """One exporter for each run; families of the same name are joined on the page."""
+    """The newest forecast of each run, and what the service counts."""
 
     def __init__(self, run: str) -> None:
         """`run`: under which what belongs to no run in particular is counted."""
-        self._exporters = {run: Exporter(run)}
-        self._own = self._exporters[run]
+        self._own = Exporter(run)
+        self._shown: dict[str, _Shown] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
     def show(self, forecast: RunForecast, outlook: Outlook) -> None:
-        """Set every gauge of one run; the sets of labels never grow."""
-        if forecast.name not in self._exporters:
-            self._exporters = {**self._exporters, forecast.name: Exporter(forecast.name)}
-        exporter = self._exporters[forecast.name]
-        law = forecast.forecast
-        asymptote, headroom = law.asymptote(QUANTILES), law.headroom(QUANTILES)
-        for index, quantile in enumerate(QUANTILES):
-            label = f"{quantile:g}"
-            exporter.set(names.FORECAST_ASYMPTOTE, float(asymptote[index]), quantile=label)
-            exporter.set(names.FORECAST_HEADROOM, float(headroom[index]), quantile=label)
-            for compute, value in zip(outlook.grid, outlook.band[index], strict=True):
-                exporter.set(names.FORECAST_PASS_RATE, float(value), compute=f"{compute:g}", quantile=label)
-        if forecast.end is not None and outlook.end is not None:
-            exporter.set(names.FORECAST_END_DEVICE_HOURS, forecast.end)
-            for quantile, value in zip(QUANTILES, outlook.end, strict=True):
-                exporter.set(names.FORECAST_END, float(value), quantile=f"{quantile:g}")
-        for kind in VerdictKind:
-            exporter.set(names.FORECAST_VERDICT, float(kind is law.verdict.kind), verdict=str(kind))
-        exporter.set(names.FORECAST_POINTS, len(forecast.evaluations))
-        exporter.set(names.FORECAST_LOST_POINTS, forecast.num_lost)
-        exporter.add(names.FORECAST_REFITS)
+        """Take the place of the run's last forecast."""
+        before = self._shown.get(forecast.name)
+        shown = _Shown(forecast, outlook, 1 if before is None else before.refits + 1)
+        self._shown = {**self._shown, forecast.name: shown}
 
     def count_skipped(self, reason: str, count: int) -> None:
         if count:
@@ -59,11 +87,14 @@ class ForecastMetrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Family]:
-        families: dict[str, Family] = {}
-        for exporter in self._exporters.values():
-            for family in exporter.registry.collect():
-                if family.name in families:
-                    families[family.name].samples.extend(family.samples)
-                else:
-                    families[family.name] = family
-        yield from families.values()
+        yield from self._own.registry.collect()
+        families = {metric: _family(metric) for metric in _OF_A_RUN}
+        for name, shown in self._shown.items():
+            for metric, labels, value in shown.samples():
+                families[metric].add_metric((name, *labels), value)
+        yield from (family for family in families.values() if family.samples)
+
+
+def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    return kind(metric.name, metric.help, labels=("run", *metric.labels))

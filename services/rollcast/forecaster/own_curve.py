@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from rollcast.forecaster.answers import interval
-from rollcast.forecaster.evaluations import known_error
+from rollcast.forecaster.evaluations import MIN_COMPUTE, known_error, known_truncation
 from rollcast.forecaster.run_forecast import QUANTILES
 from rollcast.forecaster.schema import FitAnswer, FitRequest, Law, Prediction
 from rollcast.scaling.curve import Curve
@@ -21,11 +21,15 @@ def fit_request(request: FitRequest) -> Forecast:
     Raises:
         ValueError: one sentence on what is wrong with the points or options.
     """
-    errors = [known_error(point.standard_error) or math.nan for point in request.points]
+    points = sorted(request.points, key=lambda point: point.compute)
+    least = min((point.compute for point in points if point.compute > 0), default=MIN_COMPUTE)
+    if least < MIN_COMPUTE:
+        raise ValueError(f"points: compute {least:g} is too small to have been measured; check its unit, device-hours")
     curve = Curve.from_points(
-        [point.compute for point in request.points],
-        [point.pass_rate for point in request.points],
-        errors,
+        [point.compute for point in points],
+        [point.pass_rate for point in points],
+        [known_error(point.standard_error) or math.nan for point in points],
+        truncation_ratio=known_truncation([point.truncation_ratio for point in points]),
         num_prompts=request.num_prompts or None,
         name="points",
     )

@@ -60,6 +60,7 @@ def query_router(board: Board) -> APIRouter:
     add("/series", _series)
     add("/metadata", lambda board, form: {m.name: [{"type": m.kind, "help": m.help, "unit": ""}] for m in _METRICS})
     add("/status/buildinfo", lambda board, form: {"version": "2.42.0", "application": "rollcast"})
+    add("/{rest:path}", _unknown)
     return router
 
 
@@ -107,6 +108,11 @@ def _series(board: Board, form: Form) -> Any:
     if not form.get("match[]"):
         raise ValueError("match[] is missing; give a selector")
     return _matched(board, form)
+
+
+def _unknown(_: Board, form: Form) -> Any:
+    asked = form["rest"][0][:40]
+    raise ValueError(f"{asked!r} is not answered here; query, query_range, series, labels and metadata are")
 
 
 def _matched(board: Board, form: Form) -> list[Labels]:

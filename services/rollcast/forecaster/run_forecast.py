@@ -114,12 +114,16 @@ def forecast_run(
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """What metrics and history keep of a forecast: its readings over the run's grid and at the end of the budget."""
+    """What metrics and history keep of a forecast, each number for the five quantiles."""
 
     grid: tuple[float, ...]
     band: Array
-    """(5, 40)"""
+    """(5, 40) readings over the run's grid."""
     end: Array | None
+    """(5,) readings at the end of the budget."""
+    asymptote: Array
+    """(5,)"""
+    headroom: Array
     """(5,)"""
 
 
@@ -127,7 +131,8 @@ def look_ahead(forecast: RunForecast, grid: tuple[float, ...]) -> Outlook:
     """All readings in one go: they are most of the work of a refit."""
     readings = forecast.reading([*grid] if forecast.end is None else [*grid, forecast.end])
     end = None if forecast.end is None else readings[:, -1]
-    return Outlook(grid, readings[:, : len(grid)], end)
+    law = forecast.forecast
+    return Outlook(grid, readings[:, : len(grid)], end, law.asymptote(QUANTILES), law.headroom(QUANTILES))
 
 
 def metric_grid(forecast: RunForecast) -> tuple[float, ...]:

@@ -11,6 +11,11 @@ class Answer(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 
 
+class Refusal(Answer):
+    detail: str
+    """What is wrong, in one sentence."""
+
+
 class Interval(Answer):
     """Quantiles; null = not reached."""
 
@@ -101,6 +106,8 @@ class Point(Answer):
     trained_tokens: float | None
     samples: float | None
     at: float
+    truncation_ratio: float | None
+    """Share of the rollouts trained on about then that the token budget cut off."""
 
 
 class PointsAnswer(Answer):
@@ -214,15 +221,17 @@ class RunsAnswer(Answer):
 
 Compute = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 PositiveCompute = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
-PassRate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class FitPoint(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     compute: Compute
-    pass_rate: PassRate
+    pass_rate: Share
     standard_error: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    truncation_ratio: Share | None = None
+    """Share of the answers that were cut off; only the verdict looks at it."""
 
 
 class FitRequest(BaseModel):
@@ -231,7 +240,7 @@ class FitRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     points: Annotated[list[FitPoint], Field(min_length=1, max_length=2_000)]
-    initial: PassRate | None = None
+    initial: Share | None = None
     """R_0, fixed; null = the evaluation at compute 0, else fitted."""
     exclude_before: Compute | None = None
     """Device-hours before which points are left out; null = found."""

@@ -1,7 +1,7 @@
 """The forecaster's process.
 
 start: history loaded, last forecasts made again, HTTP and gRPC served
-loop:  run folder's file and source read every few seconds until SIGTERM or SIGINT; a source that is away is waited for
+loop:  run folder's files and source read every few seconds until SIGTERM or SIGINT; a source that is away is waited for
 stop:  watchers woken, servers stopped, history closed
 """
 
@@ -21,13 +21,16 @@ from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.rpc import ForecastService
+from rollcast.forecaster.run_folder import RunFolder
 from rollcast.forecaster.run_forecast import Budget
-from rollcast.forecaster.sources import EvaluationsFile, Source, open_source
+from rollcast.forecaster.sources import Source, open_source
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.wire.forecast_pb2_grpc import add_ForecastServicer_to_server
 
 MAX_CALLS = 96
+REST_SHARE = 0.2
+"""Of the interval that the loop rests at least, however long its turn took."""
 MAX_TURN_SECONDS = 600.0
 """A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all."""
 log = get_logger()
@@ -49,7 +52,8 @@ def serve(config: RunConfig) -> int:
         max_calls=MAX_CALLS,
     )
     served = config.http.model_copy(update={"bind": settings.bind})
-    heartbeat = Heartbeat(settings.source.every_seconds + MAX_TURN_SECONDS)
+    interval = settings.source.every_seconds
+    heartbeat = Heartbeat(interval + MAX_TURN_SECONDS)
     try:
         history = History(settings.history or folder / "forecasts.sqlite")
         engine = Engine(board, history, metrics, {config.run: Budget(config.budget.steps, config.budget.device_hours)})
@@ -63,13 +67,15 @@ def serve(config: RunConfig) -> int:
     publish_port(folder, "forecaster-grpc", rpc_port)
     log.info("forecaster serves", page=f"{local_url(served, http.port)}/", grpc=rpc_port)
     source = open_source(settings.source, config.http, folder)
-    file = EvaluationsFile(folder / "evaluations.jsonl", config.run)
+    files = RunFolder(folder, config.run)
     try:
         while True:
             heartbeat.beat()
-            engine.take(file.read())
+            begun = time.monotonic()
+            engine.take(files.read())
             board.note_source(_read(source, engine, metrics, board.source))
-            if stop.wait(settings.source.every_seconds):
+            rest = interval - (time.monotonic() - begun)
+            if stop.wait(max(rest, REST_SHARE * interval)):
                 return 0
     finally:
         board.close()

@@ -1,8 +1,7 @@
-"""Where evaluations come from: metrics pages, a Prometheus server, the run folder's file."""
+"""Where evaluations come from besides the run folder: metrics pages, a Prometheus server."""
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +10,7 @@ from pydantic import SecretStr
 
 from rollcast.config.services import CurveQueries, DirectScrape, Http, PrometheusSource
 from rollcast.connections.http import local_url
-from rollcast.forecaster.evaluations import Evaluation, checked
+from rollcast.forecaster.first_scrape import dated
 from rollcast.forecaster.foreign_curve import read_curve
 from rollcast.forecaster.reading import EVALUATION_NAMES, STATUS_NAMES, Reading, interpret
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
@@ -19,7 +18,6 @@ from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample
 LOOK_BACK_SECONDS = 30 * 86_400.0
 """How far the first look at a Prometheus goes back."""
 OVERLAP_SECONDS = 300.0
-MAX_READ_BYTES = 16 << 20
 
 
 class Source(Protocol):
@@ -92,78 +90,38 @@ class PrometheusQueries:
         self._curves = curves
         self._prometheus = Prometheus(url, token)
         self._last = 0.0
+        self._seen: set[tuple[str, str, int, int]] = set()
+        """What the last look saw: neither dated again nor kept longer than Prometheus tells it."""
 
     def read(self) -> Reading:
         now = time.time()
+        foreign = [read_curve(self._prometheus, curve, now) for curve in self._curves]
         window = min(now - self._last + OVERLAP_SECONDS, LOOK_BACK_SECONDS)
         samples = self._prometheus.query(f"last_over_time({_any_of(EVALUATION_NAMES)}[{window:.0f}s])")
         samples += self._prometheus.query(_any_of(STATUS_NAMES))
-        self._last = now
         reading = interpret(samples, at=now)
-        for curve in self._curves:
-            foreign = read_curve(self._prometheus, curve, now)
-            reading.evaluations += foreign.evaluations
-            reading.skipped += foreign.skipped
+        self._date(reading, window, now)
+        self._last = now
+        for curve in foreign:
+            reading.evaluations += curve.evaluations
+            reading.skipped += curve.skipped
         return reading
 
     def close(self) -> None:
         self._prometheus.close()
 
+    def _date(self, reading: Reading, window_seconds: float, now: float) -> None:
+        """New evaluations get their times; a Prometheus that cannot tell them keeps nobody from the forecast."""
+        seen, self._seen = self._seen, {(item.run, *item.key) for item in reading.evaluations}
+        new = [place for place, item in enumerate(reading.evaluations) if (item.run, *item.key) not in seen]
+        try:
+            times = dated(self._prometheus, [reading.evaluations[place] for place in new], window_seconds, now)
+        except SourceAway:
+            reading.skipped["undated"] += len(new)
+            return
+        for place, item in zip(new, times, strict=True):
+            reading.evaluations[place] = item
+
 
 def _any_of(metric_names: tuple[str, ...]) -> str:
     return f'{{__name__=~"{"|".join(metric_names)}"}}'
-
-
-class EvaluationsFile:
-    """The run folder's evaluations.jsonl, read from where the last look ended."""
-
-    def __init__(self, path: Path, run: str) -> None:
-        self._path = path
-        self._run = run
-        self._offset = 0
-
-    def read(self) -> Reading:
-        """New complete lines; nothing where there is no file."""
-        reading = Reading()
-        try:
-            with self._path.open("rb") as file:
-                if file.seek(0, 2) < self._offset:
-                    self._offset = 0
-                file.seek(self._offset)
-                chunk = file.read(MAX_READ_BYTES)
-        except OSError:
-            return reading
-        complete = chunk[: chunk.rfind(b"\n") + 1]
-        if not complete and len(chunk) == MAX_READ_BYTES:
-            complete = chunk
-        self._offset += len(complete)
-        for line in complete.splitlines():
-            try:
-                reading.evaluations.append(_parse_line(line, self._run))
-            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-                reading.skipped["bad_line"] += 1
-        return reading
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-
-def _parse_line(line: bytes, run: str) -> Evaluation:
-    record = json.loads(line)
-    if not isinstance(record, dict):
-        raise ValueError("not an object")
-    error, tokens, samples = (record.get(name) for name in ("standard_error", "trained_tokens", "samples"))
-    return checked(
-        Evaluation(
-            run=str(record.get("run", run)),
-            dataset=str(record.get("dataset", "")),
-            incarnation=int(record["incarnation"]),
-            step=int(record["step"]),
-            pass_rate=float(record["pass_rate"]),
-            compute=float(record["compute_device_hours"]),
-            standard_error=None if error is None else float(error),
-            trained_tokens=None if tokens is None else float(tokens),
-            samples=None if samples is None else float(samples),
-            at=float(record.get("at", time.time())),
-        )
-    )

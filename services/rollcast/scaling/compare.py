@@ -72,9 +72,15 @@ def log_replot(curve: Curve, law: SigmoidParameters) -> tuple[Array, Array]:
     return np.log(curve.compute[inside]), law.exponent * np.log(law.midpoint) - np.log(ratio)
 
 
+def difference_of_draws(one: Array, two: Array) -> Array:
+    """Differences of independent draws; the second are shuffled, since both sets are in the order of their grid."""
+    shuffled: Array = np.random.default_rng(0).permutation(two)
+    return one - shuffled
+
+
 def _pair(forecasts: Sequence[Forecast], first: int, second: int, margin: float) -> Comparison:
     one, two = forecasts[first], forecasts[second]
-    difference = _difference(one.draws.asymptote, two.draws.asymptote)
+    difference = difference_of_draws(one.draws.asymptote, two.draws.asymptote)
     higher, lower = float(np.mean(difference > margin)), float(np.mean(difference < -margin))
     low, median, high = (float(v) for v in np.quantile(difference, (0.05, 0.5, 0.95)))
     names = [forecast.curve.name or f"run {index + 1}" for index, forecast in ((first, one), (second, two))]
@@ -84,7 +90,7 @@ def _pair(forecasts: Sequence[Forecast], first: int, second: int, margin: float)
         return Comparison(first, second, (low, median, high), (higher, lower), None, None, verdict)
     common = float(np.mean([np.median(one.draws.asymptote), np.median(two.draws.asymptote)]))
     refits = [with_asymptote(forecast.curve, common, forecast.options) for forecast in (one, two)]
-    slopes = _difference(refits[0].draws.exponent, refits[1].draws.exponent)
+    slopes = difference_of_draws(refits[0].draws.exponent, refits[1].draws.exponent)
     slope_low, slope, slope_high = (float(v) for v in np.quantile(slopes, (0.05, 0.5, 0.95)))
     if slope_low > 0 or slope_high < 0:
         better = names[0] if slope > 0 else names[1]
@@ -100,9 +106,3 @@ def _pair(forecasts: Sequence[Forecast], first: int, second: int, margin: float)
 def _range(low: float, high: float) -> str:
     ends = sorted((abs(low), abs(high)))
     return f"90 % {ends[0]:.3f} to {ends[1]:.3f}"
-
-
-def _difference(one: Array, two: Array) -> Array:
-    """Differences of independent draws; the second are shuffled, since both sets are in the order of their grid."""
-    shuffled: Array = np.random.default_rng(0).permutation(two)
-    return one - shuffled

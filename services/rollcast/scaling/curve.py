@@ -21,6 +21,8 @@ from scipy.special import expit
 Array = NDArray[np.float64]
 WIDEST = 100.0
 """Largest ln(last compute / first) that is taken for a curve; beyond it the arithmetic would overflow."""
+LARGEST_ERROR = 1.0
+"""Largest standard error that is taken for one of a pass rate; half of it is what a coin tossed once has."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,8 @@ class Curve:
         """Sort the points by compute; drop and count those that are not finite.
 
         Points at compute 0 are no part of the curve: their mean becomes `initial` unless that is given. A standard
-        error of 0 or below, or one that is not finite, counts as unknown for that point and is replaced by the median
-        of the others.
+        error of 0 or below, above 1, or one that is not finite, counts as unknown for that point and is replaced by the
+        median of the others.
 
         Raises:
             ValueError: lengths differ, no point is left, a pass rate lies outside [0, 1], compute is negative or spans
@@ -131,8 +133,9 @@ class Curve:
         if np.any(at_zero) and initial is None:
             initial = float(np.mean(y[at_zero]))
             if error is not None and initial_standard_error is None:
-                first = float(np.mean(error[at_zero]))
-                initial_standard_error = first if np.isfinite(first) and first > 0 else None
+                initial_standard_error = float(np.mean(error[at_zero]))
+        if initial_standard_error is not None and not _is_known(initial_standard_error):
+            initial_standard_error = None
         order = np.argsort(x[~at_zero], kind="stable")
         if order.size == 0:
             raise ValueError(f"curve {name!r}: no finite point at compute > 0; give at least one evaluation.")
@@ -176,8 +179,13 @@ class Curve:
         )
 
 
+def _is_known(error: ArrayLike) -> NDArray[np.bool_]:
+    """A standard error above 1 is none of a pass rate; squared it may overflow."""
+    return np.asarray(np.isfinite(error) & (np.asarray(error) > 0) & (np.asarray(error) <= LARGEST_ERROR))
+
+
 def _complete(error: Array) -> Array | None:
-    known = np.isfinite(error) & (error > 0)
+    known = _is_known(error)
     if not np.any(known):
         return None
     return np.where(known, error, np.median(error[known]))

@@ -139,19 +139,20 @@ class Forecast:
         points, draws = self.observations, self.draws
         residual = points.rotation @ (points.pass_rate[:, None] - draws.law(np.exp(points.log_compute)))
         precision = 1.0 / (draws.noise**2 * (1.0 + draws.drift**2 * points.eigenvalues[:, None]))
-        mean, variance = np.zeros((2, compute.size, draws.initial.size))
+        amplitude, scale = np.zeros(draws.initial.size), np.ones(draws.initial.size)
+        shapes = np.zeros((compute.size, len(self.departures)))
         for index, departure in enumerate(self.departures):
             mine = draws.departure == index
             if departure.shape is None or not np.any(mine):
                 continue
             phi = (points.rotation @ departure.shape)[:, None]
             weighted = phi * precision[:, mine]
-            scale = 1.0 / departure.scale**2 + np.sum(weighted * phi, axis=0)
-            amplitude = np.sum(weighted * residual[:, mine], axis=0) / scale
-            residual[:, mine] -= phi * amplitude
-            shape = transient_shape(compute, departure.at)[:, None]
-            mean[:, mine] += shape * amplitude
-            variance[:, mine] += shape**2 / scale
+            scale[mine] = 1.0 / departure.scale**2 + np.sum(weighted * phi, axis=0)
+            amplitude[mine] = np.sum(weighted * residual[:, mine], axis=0) / scale[mine]
+            residual[:, mine] -= phi * amplitude[mine]
+            shapes[:, index] = transient_shape(compute, departure.at)
+        shape = shapes[:, draws.departure]
+        mean, variance = shape * amplitude, shape**2 / scale
         with np.errstate(divide="ignore"):
             near = points.near(np.log(compute), self.options.prior.drift_length, float(points.spread[-1]))
         drift = (draws.noise * draws.drift) ** 2

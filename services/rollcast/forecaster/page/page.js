@@ -12,6 +12,7 @@ const VERDICTS = {
 };
 const $ = (id) => document.getElementById(id);
 const rate = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
+const share = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)} %`);
 const hours = (value) => (value === null || value === undefined ? "not reached" : formatCompute(value));
 const state = {
   runs: [], run: null, drawn: "", forecast: null, curve: null, points: [], history: [], status: null,
@@ -129,7 +130,7 @@ function showNumbers() {
     `90 percent interval ${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}. ${word}: ${f.reason}`;
   const rows = [["A", f.asymptote, rate], ["B", f.exponent, rate], ["C_mid (device-hours)", f.midpoint, hours], ["Headroom", f.headroom, rate]];
   fill("parameters", rows.map(([name, q, show]) => [name, show(q.q05), show(q.q50), show(q.q95)]));
-  fill("points", state.points.map((p) => [`${p.incarnation}.${p.step}`, hours(p.compute), rate(p.pass_rate), rate(p.standard_error)]));
+  fill("points", state.points.map((p) => [`${p.incarnation}.${p.step}`, hours(p.compute), rate(p.pass_rate), rate(p.standard_error), share(p.truncation_ratio)]));
 }
 
 function fill(id, rows) {
@@ -295,19 +296,27 @@ function drawStatus() {
     $("staleness").replaceChildren();
     $("staleness-note").textContent = "The source tells no staleness.";
   }
+  drawTruncation(s);
+}
+
+function drawTruncation(s) {
   const trace = s.trace.filter((p) => p.truncation_ratio !== null);
-  if (trace.length > 1) {
-    const ys = trace.map((p) => p.truncation_ratio), xs = trace.map((p) => p.step);
+  const known = state.points.filter((p) => p.truncation_ratio !== null);
+  const steps = [...trace, ...known].map((p) => p.step), ratios = [...trace, ...known].map((p) => p.truncation_ratio);
+  if (Math.max(...steps) > Math.min(...steps)) {
     drawChart($("truncation"), {
-      x: { domain: [Math.min(...xs), Math.max(...xs)], format: (v) => (Number.isInteger(v) ? String(v) : "") },
-      y: { domain: [0, Math.max(0.12, ...ys) * 1.1], format: (v) => `${Math.round(100 * v)} %`, ticks: 3 },
-      lines: [{ xs, ys, style: "fit" }],
-      rules: [{ y: 0.1, text: "10 %: often unstable beyond" }],
+      x: { domain: [Math.min(...steps), Math.max(...steps)], format: (v) => (Number.isInteger(v) ? String(v) : "") },
+      y: { domain: [0, Math.max(0.12, ...ratios) * 1.1], format: (v) => `${Math.round(100 * v)} %`, ticks: 3 },
+      lines: trace.length > 1 ? [{ xs: trace.map((p) => p.step), ys: trace.map((p) => p.truncation_ratio), style: "fit" }] : [],
+      points: known.map((p) => ({ x: p.step, y: p.truncation_ratio, title: `evaluation at step ${p.step}: ${share(p.truncation_ratio)} cut off` })),
+      rules: [{ y: 0.1, text: "10 %: often unstable beyond" }],
     });
   } else $("truncation").replaceChildren();
-  $("truncation-note").textContent = s.truncation_ratio === null
-    ? "The source tells no truncation."
-    : `Now ${(100 * s.truncation_ratio).toFixed(1)} % of rollouts are cut by the budget, at step ${s.step ?? "?"}.`;
+  if (s.truncation_ratio !== null)
+    $("truncation-note").textContent = `Now ${share(s.truncation_ratio)} of rollouts are cut by the budget, at step ${s.step ?? "?"}. Dots: at the evaluations.`;
+  else if (known.length)
+    $("truncation-note").textContent = `${share(known.at(-1).truncation_ratio)} of rollouts were cut by the budget at step ${known.at(-1).step}.`;
+  else $("truncation-note").textContent = "The source tells no truncation.";
 }
 
 function drawAll() {

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast.cli import curve_options as options
-from rollcast.cli import plan_report as report
+from rollcast.cli import report
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
     from rollcast.scaling.forecast import Forecast
 
 LARGEST_BUDGET = 1e12
-TRUSTED = ("forecastable", "saturated")
-"""Verdicts whose numbers are for decisions."""
 
 
 def budget(
@@ -66,7 +64,7 @@ def budget(
     else:
         _show(answer)
     if plot is not None:
-        from rollcast.cli.plot import draw_forecast
+        from rollcast.cli.plots.forecast import draw_forecast
 
         reached = answer["target"]["compute"]["q50"] if target is not None else None
         draw_forecast(forecast, max(budget or 2 * now, min(reached or now, LARGEST_BUDGET)), plot)
@@ -83,7 +81,7 @@ def expectations(forecast: Forecast, budget: float | None, target: float | None)
         "excluded": forecast.excluded,
         "verdict": str(forecast.verdict.kind),
         "reason": forecast.verdict.reason,
-        "for_decisions": str(forecast.verdict.kind) in TRUSTED,
+        "for_decisions": str(forecast.verdict.kind) in report.FOR_DECISIONS,
         "compute": now,
         "pass_rate": float(curve.pass_rate[-1]),
         "asymptote": report.interval(forecast.asymptote(report.QUANTILES)),
@@ -134,11 +132,7 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    typer.echo(
-        f"{answer['curve']}: {answer['num_points']} evaluations, {answer['excluded']} excluded, "
-        f"now {answer['pass_rate']:.3f} at {report.amount(answer['compute'])} device-hours"
-    )
-    typer.echo(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")
+    report.show_verdict(answer)
     rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom A - R(now)", answer["headroom"], ".3f")]
     if (spent := answer.get("budget")) is not None:
         at = report.amount(spent["compute"])
@@ -147,7 +141,7 @@ def _show(answer: dict[str, Any]) -> None:
         rows.append((f"device-hours to {wanted['pass_rate']:g}", wanted["compute"], ".4g"))
     report.show_table(
         ("", "5 %", "median", "95 %"),
-        [(name, *(report.amount(values[q], form) for q in ("q05", "q50", "q95"))) for name, values, form in rows],
+        [report.quantile_row(*row) for row in rows],
     )
     for sentence in conclusions(answer):
         typer.echo(sentence)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast.cli import curve_options as options
-from rollcast.cli import plan_report as report
+from rollcast.cli import report
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def sizes(
     else:
         _show(answer)
     if plot is not None:
-        from rollcast.cli.plan_plot import draw_sizes
+        from rollcast.cli.plan.plot import draw_sizes
 
         draw_sizes(runs, law, answer, plot)
 

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.config.errors import UserError
+from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save
+from rollcast.cli.report import amount, chance
 
 if TYPE_CHECKING:
     from rollcast.scaling.forecast import Forecast
     from rollcast.scaling.model_size import ModelSizeLaw
     from rollcast.simulation.split import SplitSearch
-
-COLOURS = ("#1d5fd1", "#c2571a", "#22804a", "#8a3fa0", "#a8324a", "#59626d")
-GREY = "#7a818a"
 
 
 def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: dict[str, Any], path: Path) -> None:
@@ -23,7 +21,7 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
 
     Raises UserError where the file cannot be written.
     """
-    figure = _figure((8, 4.8))
+    figure = new_figure((8, 4.8))
     axes = figure.add_subplot()
     first = min(float(forecast.curve.compute[0]) for _, forecast in runs)
     last = max(answer["budget"], *(float(forecast.curve.compute[-1]) for _, forecast in runs))
@@ -35,7 +33,7 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
         axes.plot(compute, middle, color=colour, ls="-" if row["trained"] else "--", label=row["name"])
         for curve in (forecast.curve for size, forecast in runs if size == row["size"]):
             axes.plot(curve.compute, curve.pass_rate, "o", ms=3, color=colour)
-    axes.axvline(answer["budget"], color="#1a1e23", lw=1, ls=":")
+    axes.axvline(answer["budget"], color=INK, lw=1, ls=":")
     for change in answer["changes"]:
         low, middle, high = (change["compute"][name] for name in ("q05", "q50", "q95"))
         if middle is not None and middle <= compute[-1]:
@@ -43,13 +41,14 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
             axes.axvspan(max(low, first), end, color=GREY, alpha=0.1, lw=0)
             axes.axvline(middle, color=GREY, lw=1, ls="--")
     axes.set_title(
-        f"{answer['recommended']} at {answer['budget']:.4g} device-hours, probability {answer['probability']:.2f}"
+        f"{answer['recommended']} at {amount(answer['budget'])} device-hours, "
+        f"the best with {chance(answer['probability'])}"
     )
     axes.set_xscale("log")
     axes.set_xlabel("compute (device-hours)")
     axes.set_ylabel("pass rate")
     axes.legend(frameon=False, title="model size")
-    _save(figure, path)
+    save(figure, path)
 
 
 def draw_splits(found: SplitSearch, path: Path) -> None:
@@ -57,7 +56,7 @@ def draw_splits(found: SplitSearch, path: Path) -> None:
 
     Raises UserError where the file cannot be written.
     """
-    figure = _figure((8, 6))
+    figure = new_figure((8, 6))
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 2))
     devices = [outcome.split.trainer_devices for outcome in found.outcomes]
     upper.plot(devices, [outcome.bound for outcome in found.outcomes], color=GREY, ls="--", lw=1, label="bound")
@@ -88,24 +87,4 @@ def draw_splits(found: SplitSearch, path: Path) -> None:
     lower.set_ylabel("share")
     lower.set_xlabel("trainer devices")
     lower.legend(frameon=False)
-    _save(figure, path)
-
-
-def _figure(inches: tuple[float, float]) -> Any:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("--plot: matplotlib is not installed; pip install 'rollcast[forecaster]'") from None
-    figure = Figure(figsize=inches, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _save(figure: Any, path: Path) -> None:
-    for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise UserError(f"--plot {path}: cannot be written ({error.strerror}); choose another folder") from None
+    save(figure, path)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast.cli import curve_options as options
-from rollcast.cli import plan_report as report
-from rollcast.cli.plan_rates import HARDLY, Given, calibrate
+from rollcast.cli import report
+from rollcast.cli.plan.rates import HARDLY, Given, calibrate
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.cli.plan_run_folder import MeasuredRun
+    from rollcast.cli.plan.run_folder import MeasuredRun
     from rollcast.simulation.split import Rates, SplitOutcome, SplitSearch, SplitSimulator
 
 NEARLY_ALL = 0.9
@@ -79,7 +79,7 @@ def devices(
     )
     run = None
     if run_folder is not None:
-        from rollcast.cli.plan_run_folder import read_run
+        from rollcast.cli.plan.run_folder import read_run
 
         run = read_run(run_folder)
     rates, caveats = calibrate(given, run)
@@ -100,7 +100,7 @@ def devices(
     else:
         _show(answer)
     if plot is not None:
-        from rollcast.cli.plan_plot import draw_splits
+        from rollcast.cli.plan.plot import draw_splits
 
         draw_splits(found, plot)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.cli.plan_run_folder import MeasuredRun
+    from rollcast.cli.plan.run_folder import MeasuredRun
     from rollcast.simulation.generator import Engine
     from rollcast.simulation.split import Rates
 

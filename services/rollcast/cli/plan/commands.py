@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from rollcast.cli import plan_budget, plan_devices, plan_sizes
+from rollcast.cli.plan.budget import budget
+from rollcast.cli.plan.devices import devices
+from rollcast.cli.plan.sizes import sizes
 
 app = typer.Typer(
     help="Plan a run: what a budget buys, which model size, how to split the devices.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.command()(plan_budget.budget)
-app.command()(plan_sizes.sizes)
-app.command()(plan_devices.devices)
+app.command()(budget)
+app.command()(sizes)
+app.command()(devices)

@@ -1,4 +1,4 @@
-"""Pictures of a forecast, as PNG or SVG."""
+"""One curve: points, law, bands, and the power law for contrast."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rollcast.config.errors import UserError
+from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save
+from rollcast.cli.report import FINER_QUANTILES
 
 if TYPE_CHECKING:
     from rollcast.scaling.forecast import Forecast
-
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def draw_forecast(forecast: Forecast, until: float, path: Path) -> None:
@@ -20,33 +19,26 @@ def draw_forecast(forecast: Forecast, until: float, path: Path) -> None:
 
     Raises UserError where the file cannot be written.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("--plot: matplotlib is not installed; pip install 'rollcast[forecaster]'") from None
-
     from rollcast.scaling.baselines import power_law
 
-    curve, ink = forecast.curve, "#1a1e23"
+    curve, blue = forecast.curve, COLOURS[0]
     compute = np.geomspace(curve.compute[0] / 2, max(until, curve.compute[-1]) * 1.05, 200)
-    bands = forecast.predictive(compute, QUANTILES)
-    figure = Figure(figsize=(8, 4.8), layout="constrained")
-    FigureCanvasAgg(figure)
+    bands = forecast.predictive(compute, FINER_QUANTILES)
+    figure = new_figure((8, 4.8))
     axes = figure.add_subplot()
-    axes.fill_between(compute, bands[0], bands[4], color="#1d5fd1", alpha=0.13, lw=0, label="90 % of readings")
-    axes.fill_between(compute, bands[1], bands[3], color="#1d5fd1", alpha=0.22, lw=0, label="50 % of readings")
-    axes.plot(compute, forecast.pass_rate(compute, (0.5,))[0], color="#1d5fd1", label="the law")
-    axes.plot(compute, power_law(curve).pass_rate(compute), color="#7a818a", ls="--", lw=1, label="power law")
+    axes.fill_between(compute, bands[0], bands[4], color=blue, alpha=0.13, lw=0, label="90 % of readings")
+    axes.fill_between(compute, bands[1], bands[3], color=blue, alpha=0.22, lw=0, label="50 % of readings")
+    axes.plot(compute, forecast.pass_rate(compute, (0.5,))[0], color=blue, label="the law")
+    axes.plot(compute, power_law(curve).pass_rate(compute), color=GREY, ls="--", lw=1, label="power law")
     error = curve.standard_error
     for part, face, label in (
-        (slice(forecast.excluded, None), ink, "evaluation"),
+        (slice(forecast.excluded, None), INK, "evaluation"),
         (slice(0, forecast.excluded), "none", "left out of the fit"),
     ):
         if curve.compute[part].size:
             spread = None if error is None else error[part]
             x, y = curve.compute[part], curve.pass_rate[part]
-            axes.errorbar(x, y, yerr=spread, fmt="o", ms=3.5, lw=1, color=ink, mfc=face, label=label)
+            axes.errorbar(x, y, yerr=spread, fmt="o", ms=3.5, lw=1, color=INK, mfc=face, label=label)
     low, median, high = forecast.asymptote((0.05, 0.5, 0.95))
     axes.axhline(median, color="#59626d", ls=":", lw=1)
     axes.set_title(
@@ -59,8 +51,4 @@ def draw_forecast(forecast: Forecast, until: float, path: Path) -> None:
     axes.set_xlabel("compute (device-hours)")
     axes.set_ylabel("pass rate")
     axes.legend(frameon=False, loc="lower right")
-    axes.spines[["top", "right"]].set_visible(False)
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise UserError(f"--plot {path}: cannot be written ({error.strerror}); choose another folder") from None
+    save(figure, path)

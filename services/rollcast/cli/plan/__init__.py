@@ -1,0 +1,1 @@
+"""`rollcast plan`: one file for each question, and what two of them share."""

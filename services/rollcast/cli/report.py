@@ -1,0 +1,91 @@
+"""What the commands on curves share: intervals as JSON, amounts as text, tables, the kind of picture."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rollcast.config.errors import UserError
+
+QUANTILES = (0.05, 0.5, 0.95)
+FINER_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+Interval = dict[str, float | None]
+"""Quantiles by name, as q05, q50 and q95; None = never."""
+Plot = Annotated[Path | None, typer.Option(help="draw to this PNG or SVG file")]
+WIDTH_OF_A_PIPE = 200
+"""Columns of a table that no terminal shows: nothing is wrapped."""
+FOR_DECISIONS = ("forecastable", "saturated")
+"""Verdicts whose numbers are for decisions."""
+
+
+def interval(values: Iterable[Any], levels: Sequence[float] = QUANTILES) -> Interval:
+    """Of as many values as there are levels, in their order."""
+    return {
+        f"q{round(100 * level):02}": None if math.isinf(value) else float(value)
+        for level, value in zip(levels, values, strict=True)
+    }
+
+
+def amount(value: float | None, form: str = ".4g") -> str:
+    """A number, or `never`; no exponent below a million."""
+    if value is None:
+        return "never"
+    if form.endswith("g") and 1e4 <= abs(value) < 1e6:
+        return f"{value:,.0f}"
+    return format(value, form)
+
+
+def chance(probability: float) -> str:
+    """In per cent; draws cannot tell more than 99 % from certain."""
+    if probability > 0.99:
+        return "over 99 %"
+    return "under 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"
+
+
+def span(of: Interval, form: str = ".4g") -> str:
+    """The 90 % interval in words."""
+    return f"{amount(of['q05'], form)} to {amount(of['q95'], form)}"
+
+
+def with_span(of: Interval, form: str = ".4g") -> str:
+    """The median, and the 90 % interval in brackets; for tables of what is never negative."""
+    return f"{amount(of['q50'], form)} ({amount(of['q05'], form)}–{amount(of['q95'], form)})"
+
+
+def quantile_row(name: str, of: Interval, form: str) -> tuple[str, ...]:
+    """A row of a table with the columns 5 %, median, 95 %."""
+    return name, *(amount(of[quantile], form) for quantile in ("q05", "q50", "q95"))
+
+
+def check_plot(path: Path | None) -> None:
+    """Raises UserError before any work where the picture's kind is not known."""
+    if path is not None and path.suffix not in (".png", ".svg"):
+        raise UserError(f"--plot {path}: draws .png or .svg; choose one of these endings")
+
+
+def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> None:
+    """Columns of numbers; the first names the row. `left`: further columns that hold words."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*header, box=None, pad_edge=False, header_style="dim")
+    for column in table.columns[1:]:
+        column.justify = "left" if column.header in left else "right"
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else WIDTH_OF_A_PIPE
+    Console(highlight=False, markup=False, emoji=False, width=width).print(table)
+
+
+def show_verdict(answer: dict[str, Any]) -> None:
+    """Where the curve is, and what kind of curve it is."""
+    typer.echo(
+        f"{answer['curve']}: {answer['num_points']} evaluations, {answer['excluded']} excluded, "
+        f"now {answer['pass_rate']:.3f} at {amount(answer['compute'])} device-hours"
+    )
+    typer.echo(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")

@@ -1,0 +1,162 @@
+"""`rollcast compare`: the library's answers, the log re-plot and the leave-one-out table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rollcast.scaling.compare import compare, with_asymptote
+from rollcast.scaling.curve import Curve, SigmoidParameters
+from rollcast.scaling.forecast import Forecast
+from rollcast.scaling.posterior import fit
+from tests.cli.test_fit import rollcast
+
+RUNS = {"whole": (0.7, 1.7), "low": (0.63, 1.7), "slow": (0.7, 1.1), "twin": (0.7, 1.7)}
+
+
+def points(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """40 evaluations up to 8 C_mid with a noise of 0.004."""
+    asymptote, exponent = RUNS[name]
+    compute = np.linspace(0.2, 8.0, 40)
+    noise = np.random.default_rng(list(RUNS).index(name)).standard_normal(compute.size)
+    return compute, SigmoidParameters(0.2, asymptote, exponent, 1.0).pass_rate(compute) + 0.004 * noise
+
+
+def write(folder: Path, name: str, file: str | None = None) -> Path:
+    path = folder / (file or f"{name}.csv")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [f"{x!r},{y!r}\n" for x, y in zip(*(values.tolist() for values in points(name)), strict=True)]
+    path.write_text("compute,pass_rate\n" + "".join(rows))
+    return path
+
+
+def forecast(name: str) -> Forecast:
+    return fit(Curve.from_points(*points(name), name=name))
+
+
+def quantiles(of: dict[str, float]) -> list[float]:
+    return [of["q05"], of["q50"], of["q95"]]
+
+
+def test_each_run_and_each_pair_get_what_the_library_says(tmp_path: Path) -> None:
+    sources = [write(tmp_path, name) for name in ("whole", "low", "slow")]
+    compared = rollcast("compare", *sources, "--json")
+    assert compared.returncode == 0, compared.stderr
+    answer = json.loads(compared.stdout)
+    expected = [forecast(name) for name in ("whole", "low", "slow")]
+    for run, one in zip(answer["runs"], expected, strict=True):
+        assert (run["curve"], run["num_points"]) == (one.curve.name, 40)
+        assert run["verdict"] == str(one.verdict.kind)
+        assert quantiles(run["asymptote"]) == pytest.approx(one.asymptote().tolist())
+        assert quantiles(run["exponent"]) == pytest.approx(one.exponent().tolist())
+        assert quantiles(run["midpoint"]) == pytest.approx(one.midpoint().tolist())
+    pairs = compare(expected)
+    assert [pair["verdict"] for pair in answer["pairs"]] == [pair.verdict for pair in pairs]
+    assert answer["pairs"][0]["higher_asymptote"][0] > 0.95
+    shown = rollcast("compare", *sources).stdout
+    low, middle, high = expected[1].midpoint()
+    assert f"{middle:.4g} ({low:.4g}–{high:.4g})" in shown
+    assert all(pair.verdict in shown for pair in pairs)
+
+
+def test_the_log_replot_is_the_papers_function_of_the_fitted_points(tmp_path: Path) -> None:
+    """ln F = ln(C_mid^B / ((A - R_0) / (R - R_0) - 1)) by itself; points at or above A have none and are counted."""
+    sources = [write(tmp_path, name) for name in ("whole", "slow")]
+    for run in json.loads(rollcast("compare", *sources, "--json").stdout)["runs"]:
+        replot = run["log_replot"]
+        start, asymptote, exponent, midpoint = (
+            replot[name] for name in ("initial", "asymptote", "exponent", "midpoint")
+        )
+        compute, pass_rate = points(run["curve"])
+        compute, pass_rate = compute[run["excluded"] :], pass_rate[run["excluded"] :]
+        expected = {
+            float(np.log(x)): float(np.log(midpoint**exponent / ((asymptote - start) / (y - start) - 1)))
+            for x, y in zip(compute, pass_rate, strict=True)
+            if start < y < asymptote
+        }
+        assert replot["log_compute"] == pytest.approx(list(expected))
+        assert replot["log_factor"] == pytest.approx(list(expected.values()))
+        assert replot["left_out"] == compute.size - len(expected)
+
+
+def test_a_baseline_turns_it_into_the_leave_one_out_table(tmp_path: Path) -> None:
+    sources = [write(tmp_path, name) for name in ("low", "slow", "whole", "twin")]
+    answered = rollcast("compare", *sources, "--baseline", "whole", "--json")
+    assert answered.returncode == 0, answered.stderr
+    answer = json.loads(answered.stdout)
+    table = answer["leave_one_out"]
+    assert "pairs" not in answer
+    expected = {name: forecast(name) for name in ("whole", "low", "slow", "twin")}
+    medians = [float(np.median(one.draws.asymptote)) for one in expected.values()]
+    assert (table["baseline"], table["margin"]) == ("whole", 0.02)
+    assert table["common_asymptote"] == pytest.approx(np.mean(medians), abs=1e-6)
+    assert [row["curve"] for row in table["rows"]] == list(expected)
+    assert [run["curve"] for run in answer["runs"]] == list(expected)
+    for row in table["rows"]:
+        one = expected[row["curve"]]
+        held = with_asymptote(one.curve, table["common_asymptote"])
+        assert quantiles(row["asymptote"]) == pytest.approx(one.asymptote().tolist())
+        assert quantiles(row["exponent"]) == pytest.approx(one.exponent().tolist())
+        assert quantiles(row["exponent_at_common"]) == pytest.approx(held.exponent().tolist())
+    whole, low, slow, twin = table["rows"]
+    assert (whole["kind"], whole["asymptote_loss"], whole["exponent_loss"]) == (None, None, None)
+    assert low["asymptote_loss"]["q50"] == pytest.approx(medians[0] - medians[1], abs=0.005)
+    assert [row["kind"] for row in (low, slow, twin)] == ["ceiling mover", "efficiency shaper", "cannot tell"]
+    shown = rollcast("compare", *sources, "--baseline", "whole").stdout
+    for words in ("ceiling mover", "efficiency shaper", "cannot tell", f"B at A = {table['common_asymptote']:.3f}"):
+        assert words in shown
+    assert f"low against whole: A {-low['asymptote_loss']['q50']:+.3f} (" in shown
+    far = [row["curve"] for row in table["rows"] if abs(row["asymptote"]["q50"] - table["common_asymptote"]) > 0.02]
+    assert table["far_from_common"] == far
+    assert "low" in far
+    assert f"off that of {', '.join(far)}; B there is bent by it" in shown
+
+
+@pytest.mark.parametrize("baseline", [(), ("--baseline", "whole")], ids=["pairs", "leave one out"])
+def test_the_picture_has_both_panels(tmp_path: Path, baseline: tuple[str, ...]) -> None:
+    picture = tmp_path / "compare.svg"
+    drawn = rollcast("compare", write(tmp_path, "whole"), write(tmp_path, "slow"), *baseline, "--plot", picture)
+    assert drawn.returncode == 0, drawn.stderr
+    drawing = picture.read_text()
+    assert 'id="axes_2"' in drawing
+    assert "log re-plot of the best fits with " + ("A = " if baseline else "each run's own A") in drawing
+    assert "whole: A = " in drawing
+    assert "slow: B = " in drawing
+
+
+def test_files_of_the_same_name_are_named_by_their_folders(tmp_path: Path) -> None:
+    one, two = (write(tmp_path, name, f"{name}/curve.csv") for name in ("whole", "low"))
+    answer = json.loads(rollcast("compare", one, two, "--baseline", one, "--json").stdout)
+    assert [run["curve"] for run in answer["runs"]] == [str(one), str(two)]
+
+
+@pytest.mark.parametrize(
+    ("names", "arguments", "sentence"),
+    [
+        (("whole",), (), "needs two or more"),
+        (("whole",), ("--baseline", "whole"), "at least one run without a part"),
+        (("whole", "low"), ("--baseline", "best"), "--baseline best: names 0 of the curves; name one of whole, low"),
+        (("whole", "whole"), ("--baseline", "{first}"), "names 2 of the curves"),
+        (("whole", "low"), ("--plot", "x.pdf"), "choose one of these endings"),
+        (("whole", "low"), ("--initial", 2), "give a value in [0, 1]"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    tmp_path: Path, names: tuple[str, ...], arguments: tuple[object, ...], sentence: str
+) -> None:
+    sources = [write(tmp_path, name) for name in names]
+    result = rollcast("compare", *sources, *(str(word).replace("{first}", str(sources[0])) for word in arguments))
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_run_whose_verdict_is_not_for_decisions_is_named_in_the_table(tmp_path: Path) -> None:
+    early = tmp_path / "early.csv"
+    early.write_text("compute,pass_rate\n1,0.2\n2,0.21\n3,0.23\n")
+    shown = rollcast("compare", write(tmp_path, "whole"), early, "--baseline", "whole").stdout
+    assert "caution: early: verdict too early; do not decide on its row." in shown
+    assert "caution: whole" not in shown

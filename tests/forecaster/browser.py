@@ -1,0 +1,50 @@
+"""The live page in a real browser without a screen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium browser (Debian package chromium)")
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+WAIT = 30_000
+"""Milliseconds."""
+SCREENSHOTS = os.environ.get("ROLLCAST_SCREENSHOTS")
+"""Folder in which pictures of the page are left for looking at."""
+
+
+@contextmanager
+def opened(url: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
+    """A page of the given width; errors in its console and requests to anybody else fail the test."""
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            str(profile),
+            executable_path=CHROMIUM,
+            args=FLAGS,
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,  # type: ignore[arg-type]
+        )
+        page = context.pages[0]
+        complaints: list[str] = []
+        asked: set[str] = set()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda request: asked.add(request.url))
+        page.goto(url)
+        yield page
+        if SCREENSHOTS:
+            page.screenshot(path=f"{SCREENSHOTS}/page-{width}-{scheme}.png", full_page=True)
+        context.close()
+        assert complaints == []
+        assert [address for address in asked if not address.startswith((url, "data:"))] == []

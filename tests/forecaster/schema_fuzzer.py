@@ -1,0 +1,76 @@
+"""Requests made from the service's OpenAPI document, as documented and deliberately not; answers held against it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+
+
+def fuzz(port: int, requests: int, seconds: float, run: str) -> Counter[str]:
+    """At most about `requests` requests, as many to each operation and the same ones each time, none after `seconds`.
+
+    What is made as documented asks about `run`: else hardly a request would get beyond 404. Returns the answers by
+    class of status ("2xx"). An answer that fails a check is raised as schemathesis tells it.
+    """
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{port}/openapi.json")
+    operations: list[Any] = []
+    for result in schema.get_all_operations():
+        assert isinstance(result, Ok), result.err()
+        operations.append(result.ok())
+    examples = math.ceil(requests / (len(operations) * len(MODES)))
+    deadline, seen = time.monotonic() + seconds, Counter[str]()
+    for operation in operations:
+        for mode in MODES:
+            with suppress(Unsatisfiable):  # nothing about it could be wrong: it takes no parameters
+                _tester(operation.as_strategy(generation_mode=mode), mode, run, examples, deadline, seen)()
+    return seen
+
+
+def _tester(
+    cases: Any, mode: GenerationMode, run: str, examples: int, deadline: float, seen: Counter[str]
+) -> Callable[[], None]:
+    @settings(
+        max_examples=examples,
+        phases=[Phase.generate],
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases)
+    def test(case: Any) -> None:
+        if time.monotonic() > deadline:
+            return
+        if mode is GenerationMode.POSITIVE and "run" in case.path_parameters:
+            case.path_parameters["run"] = run
+        response = case.call()
+        seen[f"{response.status_code // 100}xx"] += 1
+        case.validate_response(response, checks=CHECKS)
+
+    return test

@@ -1,0 +1,130 @@
+"""Answers that come to be cut off: read with each evaluation, kept, shown, and heeded by the verdict."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rollcast.connections.http import publish_port
+from rollcast.forecaster.evaluations import Evaluation, curve_of, known_truncation
+from rollcast.forecaster.history import History
+from rollcast.forecaster.sources import PrometheusQueries
+from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, free_port, prometheus
+from tests.forecaster.recorded_run import Reading, TrainerPage, record, run_file
+from tests.forecaster.service_process import running
+
+
+def cut_off_from(first: int, points: list[Reading]) -> list[Reading]:
+    """From evaluation `first` on three in ten answers are cut off."""
+    return [replace(point, truncation_ratio=0.3 if i >= first else 0.02) for i, point in enumerate(points)]
+
+
+def test_the_verdict_heeds_truncation_live_and_after_a_restart(tmp_path: Path) -> None:
+    points = cut_off_from(14, record(20))
+    config = run_file(tmp_path, {"kind": "scrape", "every_seconds": 0.2})
+    with TrainerPage() as page, running(config, tmp_path) as service:
+        publish_port(tmp_path / "demo", "trainer", page.port)
+        verdicts = []
+        page.show(points[0])
+        for number, reading in enumerate(points[1:], start=2):
+            page.show(reading)
+            broken = service.wait_points(number)
+            verdicts.append(broken["verdict"])
+        assert "regime_change" not in verdicts[:13]
+        assert broken["verdict"] == "regime_change"
+        assert "30% of the answers are truncated" in str(broken["reason"])
+        shown = service.client.get("/api/runs/demo/points").json()["points"]
+        assert [p["truncation_ratio"] for p in shown[1:]] == [p.truncation_ratio for p in points[1:]]
+    with running(config, tmp_path) as service:
+        again = service.wait_points(20)
+        assert (again["verdict"], again["reason"]) == (broken["verdict"], broken["reason"])
+
+
+def test_a_curve_of_ones_own_may_tell_its_truncation(tmp_path: Path) -> None:
+    points = record(20)[1:]
+    plain = [{"compute": p.compute, "pass_rate": p.pass_rate, "standard_error": p.standard_error} for p in points]
+    cut = [
+        point | {"truncation_ratio": p.truncation_ratio}
+        for point, p in zip(plain, cut_off_from(13, points), strict=True)
+    ]
+    with running(run_file(tmp_path, {"kind": "scrape"}), tmp_path) as service:
+        asked = {"plain": plain, "cut": cut, "backwards": cut[::-1]}
+        said = {name: service.client.post("/api/fit", json={"points": body}).json() for name, body in asked.items()}
+    assert said["plain"]["verdict"] != "regime_change"
+    assert said["cut"]["verdict"] == "regime_change"
+    assert said["backwards"] == said["cut"]
+    assert said["cut"]["asymptote"] == said["plain"]["asymptote"]
+
+
+def test_what_is_unknown_is_taken_from_its_neighbours() -> None:
+    assert known_truncation([None, None]) is None
+    ratios = known_truncation([None, 0.1, None, 0.3, None])
+    assert ratios is not None
+    np.testing.assert_allclose(ratios, [0.1, 0.1, 0.2, 0.3, 0.3])
+    evaluations = tuple(
+        Evaluation("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 0.0, 0.1 if i > 5 else None)
+        for i, r in enumerate(record(12))
+    )
+    curve = curve_of(evaluations, np.array([item.compute for item in evaluations]), "demo")
+    assert curve.truncation_ratio is not None
+    np.testing.assert_allclose(curve.truncation_ratio, 0.1)
+
+
+def test_a_history_written_before_truncation_was_read_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "CREATE TABLE evaluations (run TEXT, dataset TEXT, incarnation INTEGER, step INTEGER, pass_rate REAL, "
+            "compute REAL, standard_error REAL, trained_tokens REAL, samples REAL, at REAL, "
+            "PRIMARY KEY (run, dataset, incarnation, step)) WITHOUT ROWID;"
+            "INSERT INTO evaluations VALUES ('demo', 'd', 1, 10, 0.5, 0.1, 0.01, 1000, 64, 7);"
+        )
+    connection.close()
+    old = Evaluation("demo", "d", 1, 10, 0.5, 0.1, 0.01, 1000.0, 64.0, 7.0, None)
+    new = Evaluation("demo", "d", 1, 20, 0.6, 0.2, 0.01, 2000.0, 64.0, 8.0, 0.25)
+    for expected in ([old], [old, new]):
+        history = History(path)
+        assert history.load()[0] == expected
+        history.add_evaluations([new])
+        history.close()
+
+
+@NEEDS_PROMETHEUS
+@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool to write samples of the past (Debian package prometheus)")
+def test_prometheus_is_asked_when_each_evaluation_came_and_what_was_cut_off_then(tmp_path: Path) -> None:
+    """A run of 200 minutes that ended an hour ago: nothing of it is on any metrics page."""
+    points, begun = record(20), time.time() // 60 * 60 - 260 * 60
+    labels = [f'{{run="past",dataset="d",incarnation="1",step="{r.step}"}}' for r in points]
+    scrapes = [begun + 60 * minute for minute in range(200)]
+    pages: dict[str, list[str]] = {}
+    for minute, at in enumerate(scrapes):
+        newest = minute // 10
+        # The ratio changes every minute: only that of the minute in which an evaluation came is its own.
+        pages.setdefault("rollcast_truncation_ratio", []).append(f'{{run="past"}} {minute / 1000} {at:.0f}')
+        for place in range(max(0, newest - 15), newest + 1):
+            values = {"pass_rate": points[place].pass_rate, "compute_device_hours": points[place].compute}
+            for name, value in values.items():
+                pages.setdefault(f"rollcast_eval_{name}", []).append(f"{labels[place]} {value!r} {at:.0f}")
+    lines = []
+    for name, samples in pages.items():
+        lines += [f"# TYPE {name} gauge", *(f"{name}{sample}" for sample in samples)]
+    (tmp_path / "past.om").write_text("\n".join([*lines, "# EOF", ""]))
+    assert PROMTOOL is not None
+    command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "past.om"), str(tmp_path / "data")]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    port = free_port()
+    queries = PrometheusQueries(f"http://127.0.0.1:{port}")
+    with prometheus(tmp_path, port, []):
+        reading = queries.read()
+    queries.close()
+    assert not reading.skipped
+    found = sorted(reading.evaluations, key=lambda e: e.step)
+    assert [e.step for e in found] == [r.step for r in points]
+    assert [e.at for e in found] == [begun + 600 * i for i in range(20)]
+    assert [e.truncation_ratio for e in found] == pytest.approx([10 * i / 1000 for i in range(20)])
