@@ -221,7 +221,8 @@ def test_the_words_shown_are_those_of_the_rank_that_failed(tmp_path: Path) -> No
 def test_a_terminal_that_goes_away_stops_the_run_in_order_unless_it_was_to_be_ignored(
     tmp_path: Path, ignored: bool
 ) -> None:
-    prefix = ("nohup",) if ignored else ()
+    # Whoever runs the tests may have been told to ignore it, and processes inherit that.
+    prefix = ("nohup",) if ignored else ("env", "--default-signal=HUP")
     note = f"open(r'{tmp_path}/ready', 'w'); time.sleep"
     supervisor = run_supervisor(
         tmp_path, f"[spec('trainer', NOTE.format('trainer').replace('time.sleep', {note!r}))]", prefix=prefix
