@@ -2,8 +2,8 @@
 
     python -m benchmarks.pipeline [--pairs 5] [--steps 40]
 
-The demo's model and task; evaluation only before the first and after the last step. Generator on core 0, trainer on
-core 1. Each pair runs, one after the other, on the same machine state:
+The demo's model and task; evaluation only before the first and after the last step. The whole generator, its front end
+with it, runs on core 0, trainer and Redis on core 1, alone and together: neither part may borrow the other's core. Each pair runs, one after the other, on the same machine state:
 
     generation alone   the generator service answers the run's first tasks, no training beside it
     bare vLLM          the same engine without the service answers the same prompts
@@ -27,6 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
 import yaml
 
 from benchmarks.record import write_result
@@ -62,6 +63,7 @@ def pipeline(folder: Path, steps: int, lag: int) -> dict[str, float]:
     with System(folder, make_settings(steps, lag)) as system:
         system.start_trainer()
         system.start_generator("g0")
+        pin(system)
         system.wait_step(WARM_UP_STEPS, START_SECONDS)
         before = generator_figures(system)
         if system.wait_end(RUN_SECONDS) != 0:
@@ -83,6 +85,12 @@ def pipeline(folder: Path, steps: int, lag: int) -> dict[str, float]:
         "mean_staleness": sum(age * count for age, count in ages) / sum(count for _, count in ages),
         "max_staleness": max(age for age, _ in ages),
     }
+
+
+def pin(system: System) -> None:
+    """Right after the start: what a process starts later inherits its core."""
+    for name, process in system.processes.items():
+        psutil.Process(process.pid).cpu_affinity([GENERATOR_CORE if name == "g0" else TRAINER_CORE])
 
 
 def generator_figures(system: System) -> dict[str, float]:
@@ -112,6 +120,7 @@ def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]
         end.queue.start_incarnation(1)
         publish_unchanged(end)
         system.start_generator("g0")
+        pin(system)
         batch = config.recipe.prompts_per_step
         tasks = [maker.train(number, book[prompt_id]) for number, prompt_id in enumerate(book.ids)]
         end.queue.dispatch(tasks[: WINDOW_BATCHES * batch])

@@ -1,18 +1,17 @@
 """Bare vLLM on the run's first tasks, nothing of Rollcast beside it: one JSON line with its tokens per second.
 
-The engine has the arguments of the service's engine, the weights of the model folder, and the same core.
+The engine has the arguments of the service's engine and the weights of the model folder; everything runs on its core.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.generator.engine import engine_arguments, set_environment
@@ -47,13 +46,10 @@ async def measure(config: RunConfig, groups: list[RolloutGroup]) -> dict[str, fl
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    assert config.generator.cpu is not None
     arguments = engine_arguments(config, "bare") | {"load_format": "auto"}
     del arguments["worker_extension_cls"]
     llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     try:
-        for engine in psutil.Process().children(recursive=True):
-            engine.cpu_affinity([config.generator.cpu])
         batch = config.recipe.prompts_per_step
         await answer(llm, groups[:batch], config.generator.slots)
         started = time.monotonic()
@@ -65,6 +61,8 @@ async def measure(config: RunConfig, groups: list[RolloutGroup]) -> dict[str, fl
 
 def main(folder: Path) -> None:
     config = load_run_config(folder / "run.yaml")
+    assert config.generator.cpu is not None
+    os.sched_setaffinity(0, {config.generator.cpu})
     set_environment(config)
     groups = [decode_group(path.read_bytes()) for path in sorted(folder.glob("*.group"))]
     print(json.dumps(asyncio.run(measure(config, groups))))
