@@ -3,7 +3,8 @@
     python -m benchmarks.pipeline [--pairs 5] [--steps 40]
 
 The demo's model and task; evaluation only before the first and after the last step. The whole generator, its front end
-with it, runs on core 0, trainer and Redis on core 1, alone and together: neither part may borrow the other's core. Each pair runs, one after the other, on the same machine state:
+with it, runs on core 0, trainer and Redis on core 1, alone and together: neither part may borrow the other's core. Each
+pair runs, one after the other, on the same machine state:
 
     generation alone   the generator service answers the run's first tasks, no training beside it
     bare vLLM          the same engine without the service answers the same prompts
