@@ -1,4 +1,4 @@
-"""Publishing time, bandwidth and recovery times of wire 2, between processes of one machine: JSON on standard output.
+"""Publishing time, bandwidth and recovery times of wire 2, between processes of one machine: results/weights.json.
 
     python -m benchmarks.weights [--megabytes 3.3 268] [--repeats 10]
 
@@ -13,10 +13,8 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
 import signal
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +22,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.record import write_result
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.manifest import TensorSpec, total_bytes
@@ -179,13 +178,12 @@ def main() -> None:
     torch.set_num_threads(1)
     largest = max(arguments.megabytes)
     report = {
-        "machine": {"cores": os.cpu_count(), "system": platform.platform(), "torch": torch.__version__},
         "publishing": [measure_publishing(size, n, arguments.repeats) for size in arguments.megabytes for n in (1, 2)],
         "joining": [measure_joining(size) for size in arguments.megabytes],
         "recovery": [measure_recovery(largest, number) for number in (signal.SIGKILL, signal.SIGSTOP)],
     }
-    json.dump(report, sys.stdout, indent=1)
-    print()
+    print(json.dumps(report, indent=1))
+    print(write_result("weights", report))
 
 
 if __name__ == "__main__":
