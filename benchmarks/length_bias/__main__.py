@@ -24,7 +24,7 @@ from rollcast.local.base_model import BaseModel, ensure_base_model
 from tests.system.harness import System, wait_for
 
 LAG, GROUPS_PER_STEP = 4, 8
-START_SECONDS, RUN_SECONDS = 240.0, 900.0
+START_SECONDS, RUN_SECONDS, JOIN_SECONDS = 240.0, 900.0, 10.0
 
 
 def make_settings(steps: int) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def run(folder: Path, steps: int, share: float) -> tuple[list[dict[str, Any]], l
         slowing = threading.Thread(target=slow_until, args=(system, steps * 2 // 3, share))
         slowing.start()
         ended = system.wait_end(RUN_SECONDS)
-        slowing.join()
+        slowing.join(JOIN_SECONDS)
         if ended != 0:
             raise RuntimeError(system.log("trainer")[-3000:])
     return system.steps, system.lines("tasks.jsonl")

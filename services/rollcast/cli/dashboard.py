@@ -43,7 +43,7 @@ def _progress(config: RunConfig, status: RunStatus) -> Table:
         f"step {status.step}{budget}",
         ProgressBar(total=1.0, completed=status.budget_share or 0.0, width=30),
         f"{status.compute_device_hours:.4f} device-hours",
-        f"{status.generators_ready} generators ready",
+        f"generators ready: {status.generators_ready}",
     )
     return line
 
