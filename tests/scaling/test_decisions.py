@@ -33,9 +33,13 @@ def run(
     return fit(Curve.from_points(compute, law + noise * np.random.default_rng(seed).standard_normal(50), name=name))
 
 
+def refit(verdict: VerdictKind, gain: float, num_points: int = 20, rise: float = 0.3) -> Refit:
+    return Refit(1.0, verdict, gain, num_points, rise)
+
+
 def test_a_run_stops_only_after_three_refits_below_the_asked_gain() -> None:
     rule = StopRule(least_gain=0.02)
-    low, high = Refit(1.0, VerdictKind.FORECASTABLE, 0.01), Refit(1.0, VerdictKind.FORECASTABLE, 0.05)
+    low, high = refit(VerdictKind.FORECASTABLE, 0.01), refit(VerdictKind.FORECASTABLE, 0.05)
     assert stop_reason(rule, [low, low]) is None
     assert stop_reason(rule, [low, low, high]) is None
     assert stop_reason(rule, [high, low, low]) is None
@@ -44,14 +48,35 @@ def test_a_run_stops_only_after_three_refits_below_the_asked_gain() -> None:
     assert "at most 0.0100" in reason
 
 
-def test_a_run_stops_when_saturated_but_never_on_a_verdict_it_cannot_trust() -> None:
-    saturated = Refit(9.0, VerdictKind.SATURATED, 0.5)
+def test_a_run_stops_when_saturated_where_that_is_asked_for() -> None:
+    saturated = refit(VerdictKind.SATURATED, 0.5)
     assert "saturated" in str(stop_reason(StopRule(), [saturated] * 3))
     assert stop_reason(StopRule(on_saturated=False), [saturated] * 3) is None
-    for kind in (VerdictKind.TOO_EARLY, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE):
-        assert stop_reason(StopRule(), [Refit(9.0, kind, 0.0)] * 3) is None
     with pytest.raises(ValueError, match="least_gain"):
         StopRule(least_gain=3)
+
+
+@pytest.mark.parametrize("kind", [VerdictKind.TOO_EARLY, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE])
+def test_a_rest_that_gains_nothing_ends_a_run_of_any_verdict_with_enough_evaluations(kind: VerdictKind) -> None:
+    reason = str(stop_reason(StopRule(), [refit(kind, 0.0)] * 3))
+    assert f"verdict {kind.replace('_', ' ')}" in reason
+    assert stop_reason(StopRule(), [refit(kind, 0.0, num_points=9), *[refit(kind, 0.0)] * 2]) is None
+    assert stop_reason(StopRule(), [refit(kind, 0.02)] * 3) is None
+
+
+def test_a_run_that_learns_nothing_is_stopped_as_flat_and_one_that_climbs_is_not() -> None:
+    compute = np.arange(1.0, 26.0)
+    noise = 0.004 * np.random.default_rng(0).standard_normal(compute.size)
+
+    def reason(pass_rate: np.ndarray, budget: float) -> str | None:
+        curve = Curve.from_points(compute, pass_rate + noise)
+        refits = [Refit.of(fit(curve.window(stop=stop)), budget) for stop in (23.0, 24.0, 25.0)]
+        return stop_reason(StopRule(), refits)
+
+    flat, climbing = np.full(compute.size, 0.5), 0.3 + 0.01 * compute
+    assert "the curve is flat" in str(reason(flat, 30.0))
+    assert reason(climbing, 30.0) is None
+    assert reason(flat, 2_500.0) is None, "so much budget may still bring a rise"
 
 
 def test_a_refit_asks_for_the_gain_of_the_rest_of_the_budget() -> None:
@@ -82,6 +107,19 @@ def test_every_allocation_is_the_best_subset_by_brute_force() -> None:
         allocate(forecasts, [1.0, 6.0, 6.0])
 
 
+def test_a_run_that_fell_is_worth_its_last_readings_and_nothing_is_expected_of_it() -> None:
+    compute = np.linspace(0.1, 5.0, 50)
+    readings = SigmoidParameters(0.2, 0.8, 1.7, 1.0).pass_rate(compute)
+    readings[35:] = 0.35
+    fell = fit(Curve.from_points(compute, readings + 0.004 * np.random.default_rng(3).standard_normal(50)))
+    choices = allocate([fell, run(0.6)], [20.0, 20.0])
+    assert choices[0].verdicts == (VerdictKind.NOT_SIGMOID, VerdictKind.FORECASTABLE)
+    assert choices[0].best_probability == (0.0, 1.0)
+    assert choices[0].expected_best == pytest.approx(0.6, abs=0.02)
+    assert (choices[1].continued, choices[1].expected_loss) == ((1,), 0.0)
+    assert allocate([fell], [20.0])[0].expected_best == pytest.approx(0.35, abs=0.01)
+
+
 def test_runs_are_told_apart_by_asymptote_first_and_then_by_efficiency() -> None:
     better, base, slow = (
         run(0.76, seed=1, name="better"),
@@ -96,6 +134,16 @@ def test_runs_are_told_apart_by_asymptote_first_and_then_by_efficiency() -> None
     assert by_exponent.exponent_difference is not None
     assert by_exponent.exponent_difference[1] == pytest.approx(0.5, abs=0.2)
     assert "base is more efficient" in by_exponent.verdict
+
+
+def test_asymptotes_are_called_the_same_only_where_the_interval_says_so() -> None:
+    (ignorant,) = compare([run(stop=0.5, seed=1, noise=0.02), run(stop=0.5, seed=2, noise=0.02)])
+    assert ignorant.asymptote_difference[2] - ignorant.asymptote_difference[0] > 0.1
+    assert "cannot be told apart" in ignorant.verdict
+    assert "within the margin" not in ignorant.verdict
+    (certain,) = compare([run(stop=20.0, seed=1), run(stop=20.0, seed=2)])
+    assert max(map(abs, certain.asymptote_difference)) < 0.02
+    assert "within the margin" in certain.verdict
 
 
 def test_the_log_replot_of_exact_points_is_a_line_of_slope_b_through_the_origin() -> None:
@@ -131,7 +179,7 @@ def test_leave_one_out_finds_the_part_that_matters() -> None:
     assert loss[1] == pytest.approx(0.08, abs=0.015)
     assert loss[0] < loss[1] < loss[2]
     assert [held.best.asymptote for held in table.at_common] == pytest.approx([table.common_asymptote] * 3, abs=0.005)
-    assert table.common_asymptote == pytest.approx((0.7 + 0.62 + 0.7) / 3, abs=0.01)
+    assert table.common_asymptote == pytest.approx(0.7, abs=0.01)  # of those that share the ceiling
 
 
 def test_leave_one_out_tells_efficiency_from_the_ceiling_and_a_twin_from_both() -> None:
@@ -155,6 +203,10 @@ def test_a_backtest_is_the_forecast_that_a_cut_curve_gives() -> None:
     assert abs(past.error) < abs(past.last_value - past.outcome)
     with pytest.raises(ValueError, match="between 0 and 1"):
         backtest(curve, shares=(50.0,))
+    with pytest.raises(ValueError, match="is not below the highest reading"):
+        backtest(curve, options=FitOptions(initial=0.95))
+    above_what_was_seen = FitOptions(initial=float(curve.pass_rate[:5].max()))
+    assert [cut.num_points for cut in backtest(curve, (0.1,), above_what_was_seen)] == [5]
     with pytest.raises(ValueError, match="too few"):
         backtest(curve.window(stop=0.3))
 

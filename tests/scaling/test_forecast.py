@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from benchmarks.forecast.generators import simulate
 from rollcast.scaling.curve import Curve, sigmoid
 from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.prior import DEFAULT_PRIOR
 
 
 def forecast_of(stop: float, noise: float = 0.01) -> Forecast:
@@ -79,3 +83,19 @@ def test_readings_pass_through_a_first_phase_that_the_law_does_not_describe() ->
     assert np.mean((readings[0] <= points[:8]) & (points[:8] <= readings[2])) > 0.7
     assert np.all(readings[2] - readings[0] < 0.05)
     assert points[0] - forecast.pass_rate([compute[0]], [0.5])[0, 0] > 0.04
+
+
+def test_headroom_is_as_open_as_readings_that_wander_together_leave_it() -> None:
+    """On runs with drift its interval holds the truth at its rate; a fit that knows no drift is too sure."""
+    rng = np.random.default_rng(0)
+    runs = [simulate("heavy", 3.0, rng) for _ in range(100)]
+    blind = FitOptions(prior=replace(DEFAULT_PRIOR, drift=(0.0,), drift_weight=(1.0,), error_drift_weight=(1.0,)))
+    held, widths = {}, {}
+    for name, options in (("default", None), ("blind", blind)):
+        bounds = np.array([fit(run.curve, options).headroom((0.05, 0.95)) for run in runs])
+        truth = np.array([run.truth.asymptote - run.truth.pass_rate([run.curve.compute[-1]])[0] for run in runs])
+        held[name] = np.mean((bounds[:, 0] <= truth) & (truth <= bounds[:, 1]))
+        widths[name] = np.mean(bounds[:, 1] - bounds[:, 0])
+    assert 0.82 <= held["default"] <= 0.98
+    assert held["blind"] < held["default"]
+    assert widths["blind"] < 0.9 * widths["default"]

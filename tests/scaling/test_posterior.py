@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import multivariate_normal
 
 from rollcast.scaling.curve import Curve, sigmoid
-from rollcast.scaling.observations import unit_variance
+from rollcast.scaling.departure import transients
+from rollcast.scaling.draws import draw
+from rollcast.scaling.grid import Axes, LinearPrior, NoisePrior, evaluate, solve
+from rollcast.scaling.observations import Observations, unit_variance
 from rollcast.scaling.posterior import FitOptions, fit
 from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
 
@@ -46,7 +50,7 @@ def brute_force_quantiles(curve: Curve, prior: Prior, noise: float, drift: float
             log_weight.append(np.where(inside, log_likelihood + linear + log_prior, -np.inf))
             pass_rate.append(sigmoid(at, initial, asymptote, np.exp(log_exponent), np.exp(log_midpoint)))
     weight = np.exp(np.array(log_weight) - np.max(log_weight))
-    answers = []
+    answers: list[float] = []
     for values in (np.broadcast_to(asymptote, weight.shape), np.array(pass_rate)):
         order = np.argsort(values, axis=None)
         cumulative = np.cumsum(weight.ravel()[order])
@@ -148,3 +152,86 @@ def test_any_curve_gives_finite_ordered_answers(points: list[tuple[float, float]
         assert np.all(np.diff(answer) >= 0)
     assert np.all(np.diff(forecast.pass_rate(np.geomspace(last / 10, 10 * last, 7)), axis=1) >= -1e-12)
     assert forecast.verdict.reason
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_one_grid_holds_the_posteriors_of_all_departures(seed: int) -> None:
+    """Against a dense grid over everything plausible: no departure may be cut off by where the grid is placed."""
+    prior = DEFAULT_PRIOR
+    compute = np.linspace(0.005, 0.3, 60)
+    law = sigmoid(compute, 0.3, 0.7, 1.7, 1.0) - 0.06 * np.maximum(1 - compute / 0.13, 0)
+    pass_rate = law + 0.006 * np.random.default_rng(seed).standard_normal(60)
+    curve = Curve.from_points(np.r_[0, compute], np.r_[0.24, pass_rate], [0.006] * 61)
+    points = Observations.of(curve, prior.drift_length, None, with_start=True)
+    linear = LinearPrior(mean=np.array([0.3, 0.63]), variance=np.array([0.16, 0.08]))
+    candidates = transients(points, prior, [0.002, *(0.3 * np.array(prior.start_transient))])
+    placed = solve(points, prior, linear, NoisePrior(prior.log_error_scale, prior.log_drifting_error_scale), candidates)
+    reach = np.linspace(-3.5, 3.5, 161)
+    exponents = prior.log_exponent[0] + prior.log_exponent[1] * reach[::5]
+    midpoints = points.log_compute[-1] + prior.log_midpoint[0] + prior.log_midpoint[1] * reach
+    whole = replace(
+        placed.axes,
+        departures=tuple(candidates),
+        log_exponent=exponents,
+        log_midpoint=np.tile(midpoints, (exponents.size, 1)),
+    )
+    quantiles = [0.05, 0.25, 0.5, 0.75, 0.95]
+    expected = np.quantile(draw(evaluate(points, prior, linear, whole)).asymptote, quantiles)
+    assert np.quantile(draw(placed).asymptote, quantiles) == pytest.approx(expected, abs=0.03)
+
+
+def test_every_departure_weighs_what_a_full_covariance_says() -> None:
+    """Weights and means of a node with and without a first phase, against the multivariate normal density."""
+    compute = np.linspace(0.1, 4.0, 30)
+    law = sigmoid(compute, 0.3, 0.7, 1.7, 1.0) + 0.02 * np.maximum(1 - compute / 0.8, 0)
+    curve = Curve.from_points(compute, law + 0.01 * np.random.default_rng(0).standard_normal(30), [0.01] * 30)
+    prior = replace(DEFAULT_PRIOR, drift=(0.0, 0.8), drift_weight=(0.5, 0.5))
+    points = Observations.of(curve, prior.drift_length, None, with_start=False)
+    linear = LinearPrior(mean=np.array([0.3, 0.6]), variance=np.array([0.1, 0.05]))
+    candidates = transients(points, prior, [0.4, 0.8])
+    axes = Axes(
+        departures=tuple(candidates),
+        noise=np.array([0.0, -0.25]),
+        drift=np.array(prior.drift),
+        noise_prior=np.zeros(2),
+        noise_cell=1.0,
+        log_exponent=prior.log_exponent[0] + np.array([-0.1, 0.1]),
+        log_midpoint=points.log_compute[-1] + prior.log_midpoint[0] + np.array([[-0.9, -0.8], [-0.9, -0.8]]),
+    )
+    grid = evaluate(points, prior, linear, axes)
+    distance = np.abs(points.log_compute[:, None] - points.log_compute) / prior.drift_length
+    drift = np.outer(points.spread, points.spread) * np.exp(-distance)
+    log_weight = np.empty(grid.weight.shape)
+    for h, j, b, m in np.ndindex(grid.weight.shape):
+        covariance = np.exp(2 * axes.noise[j]) * (np.diag(1 / points.precision) + axes.drift[j] ** 2 * drift)
+        shape = candidates[h].shape
+        if shape is not None:
+            covariance = covariance + candidates[h].scale ** 2 * np.outer(shape, shape)
+        rise = sigmoid(np.exp(points.log_compute), 0, 1, np.exp(axes.log_exponent[b]), np.exp(axes.log_midpoint[b, m]))
+        design = np.stack([1 - rise, rise], axis=1)
+        spread = covariance + design @ np.diag(linear.variance) @ design.T
+        log_weight[h, j, b, m] = candidates[h].log_prior + multivariate_normal.logpdf(
+            points.pass_rate, design @ linear.mean, spread
+        )
+        offset = (axes.log_exponent[b] - prior.log_exponent[0]) / prior.log_exponent[1]
+        distant = (axes.log_midpoint[b, m] - points.log_compute[-1] - prior.log_midpoint[0]) / prior.log_midpoint[1]
+        log_weight[h, j, b, m] -= 0.5 * (offset**2 + distant**2)
+        gain = np.diag(linear.variance) @ design.T @ np.linalg.inv(spread)
+        mean = linear.mean + gain @ (points.pass_rate - design @ linear.mean)
+        assert [grid.initial[h, j, b, m], grid.asymptote[h, j, b, m]] == pytest.approx(mean, abs=1e-6)
+    expected = np.exp(log_weight - log_weight.max())
+    assert grid.weight == pytest.approx(expected / expected.sum(), rel=0.01)
+
+
+def test_less_scatter_than_the_errors_say_speaks_for_drift() -> None:
+    """Errors a quarter too large mean that evaluations share their prompts."""
+    shares = []
+    for factor in (1.0, 1.25):
+        share = 0.0
+        for seed in range(5):
+            free = simulate(seed, noise=0.01)
+            curve = Curve.from_points(free.compute, free.pass_rate, [0.01 * factor] * len(free))
+            share += float(np.mean(fit(curve).draws.drift > 0)) / 5
+        shares.append(share)
+    assert shares[0] < 0.35
+    assert shares[1] > shares[0] + 0.1

@@ -29,6 +29,7 @@ def test_the_papers_procedure_reproduces_its_printed_fits(folder: Path) -> None:
     assert found["asymptote_within_0.02"] >= 0.8
     assert found["exponent_within_0.25"] >= 0.5
     assert found["sum_of_squares_no_larger"] == "7 of 7"
+    assert (found["fits"], found["distinct_curves"], len(found["skipped"])) == (21, 18, 3)
 
 
 def test_later_points_of_the_papers_runs_are_forecast(folder: Path) -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.forecast.generators import GENERATORS, simulate
 from rollcast.scaling.curve import Array, Curve, sigmoid
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.posterior import FitOptions, fit
 from rollcast.scaling.verdict import Verdict, VerdictKind
 
 COMPUTE = np.linspace(0.1, 6.0, 60)
@@ -54,3 +55,73 @@ def test_good_runs_are_rarely_accused_of_a_break() -> None:
         for seed in range(60)
     ]
     assert sum(kind in (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE) for kind in kinds) <= 1
+
+
+@pytest.mark.parametrize("initial", [0.9, float(LAW[-1])])
+def test_a_given_start_that_no_reading_lies_above_is_refused(initial: float) -> None:
+    curve = Curve.from_points(COMPUTE, LAW, name="mine")
+    with pytest.raises(ValueError, match=r"initial: 0\.\d+ is not below the highest reading of curve 'mine', 0\.6\d+,"):
+        fit(curve, FitOptions(initial=initial))
+    assert fit(curve, FitOptions(initial=0.2)).asymptote((0.5,))[0] == pytest.approx(0.7, abs=0.02)
+
+
+def test_a_run_that_only_fell_from_its_given_start_gets_its_verdict() -> None:
+    falling = 0.6 - 0.05 * COMPUTE + 0.005 * np.random.default_rng(0).standard_normal(COMPUTE.size)
+    verdict = fit(Curve.from_points(COMPUTE, falling), FitOptions(initial=0.65)).verdict
+    assert verdict.kind is VerdictKind.NOT_SIGMOID
+
+
+def asymptotes_missed(generator: str, window: float, num_runs: int) -> list[bool]:
+    """For each simulated run that is called forecastable or saturated: does the 90 % interval of A miss the truth?"""
+    rng = np.random.default_rng([41, int(10 * window)])
+    missed = []
+    for _ in range(num_runs):
+        simulated = simulate(generator, window, rng)
+        forecast = fit(simulated.curve)
+        if forecast.verdict.kind in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED):
+            low, high = forecast.asymptote((0.05, 0.95))
+            missed.append(not low <= simulated.truth.asymptote <= high)
+    return missed
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_a_run_seen_until_its_midpoint_is_hardly_ever_called_forecastable(generator: str) -> None:
+    assert len(asymptotes_missed(generator, 1.0, num_runs=120)) <= 4
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_long_good_runs_are_mostly_forecastable_or_saturated_and_then_hold_their_asymptote(generator: str) -> None:
+    missed = asymptotes_missed(generator, 3.0, num_runs=100)
+    assert len(missed) >= 70
+    assert sum(missed) <= 0.25 * len(missed)
+
+
+def test_a_bend_that_may_lie_ahead_is_too_early_and_the_reason_says_so() -> None:
+    compute = np.linspace(0.028, 1.4, 50)
+    verdict = verdict_of(sigmoid(compute, 0.2, 0.6, 1.7, 1.0), compute, 0.002)
+    assert verdict.kind is VerdictKind.TOO_EARLY
+    assert verdict.reason.startswith(
+        "The bend is not clearly behind: the run has reached 1.5 C_mid with a probability of"
+    )
+
+
+def test_a_run_that_solved_everything_from_the_start_is_saturated_though_it_has_no_bend() -> None:
+    assert verdict_of(np.ones_like(COMPUTE), noise=0.0).kind is VerdictKind.SATURATED
+    assert verdict_of(np.full_like(COMPUTE, 0.5), noise=0.004).kind is VerdictKind.TOO_EARLY
+
+
+def test_a_first_phase_above_the_law_is_no_fall() -> None:
+    rng = np.random.default_rng(47)
+    kinds = [fit(simulate("early", 0.3, rng).curve).verdict.kind for _ in range(150)]
+    assert sum(kind in (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE) for kind in kinds) <= 3
+
+
+@pytest.mark.parametrize("initial", [None, 0.6])
+def test_a_run_that_falls_deeply_and_early_is_told(initial: float | None) -> None:
+    fallen = np.maximum(0.6 - 0.15 * COMPUTE, 0.3) + 0.005 * np.random.default_rng(0).standard_normal(COMPUTE.size)
+    assert fit(Curve.from_points(COMPUTE, fallen, initial=initial)).verdict.kind is VerdictKind.NOT_SIGMOID
+
+
+def test_one_evaluation_is_counted_in_the_singular() -> None:
+    assert fit(Curve.from_points([1.0], [0.5])).verdict.reason.startswith("Only 1 evaluation; ")
+    assert fit(Curve.from_points([1.0, 2.0], [0.5, 0.6])).verdict.reason.startswith("Only 2 evaluations; ")

@@ -1,7 +1,8 @@
 """Several runs, one budget: which to stop, which to continue, and what each choice is expected to lose.
 
 What counts in the end is the best run. A run that is stopped keeps what it has now; one that continues ends where its
-forecast says. The loss of a choice is how much lower the best run is expected to end than if all went on.
+forecast says. A run that fell has no forecast: it stays where its last readings are, and going on gains nothing. The
+loss of a choice is how much lower the best run is expected to end than if all went on.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ import numpy as np
 
 from rollcast.scaling.curve import Array
 from rollcast.scaling.forecast import Forecast
+from rollcast.scaling.verdict import VerdictKind
 
 MAX_ENUMERATED = 10
 """Up to this many runs every subset is looked at; beyond, runs are stopped one by one, the cheapest first."""
+
+
+RECENT = 3
+"""At least so many of the last readings, and a tenth of all, say where a run is that fell."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class Choice:
         loss_upper: 95 % quantile of that loss.
         saved: device-hours not spent.
         best_probability: for each run, the probability to end as the best one under this choice.
+        verdicts: of each run; the figures rest on forecasts that only forecastable and saturated vouch for.
     """
 
     continued: tuple[int, ...]
@@ -39,6 +46,7 @@ class Choice:
     loss_upper: float
     saved: float
     best_probability: tuple[float, ...]
+    verdicts: tuple[VerdictKind, ...]
 
 
 def allocate(forecasts: Sequence[Forecast], ends: Sequence[float]) -> list[Choice]:
@@ -58,15 +66,29 @@ def allocate(forecasts: Sequence[Forecast], ends: Sequence[float]) -> list[Choic
         last = float(forecast.curve.compute[-1])
         if end < last:
             raise ValueError(f"ends: {end:g} device-hours of run {index + 1} lie before its last point at {last:g}.")
-        values = forecast.draws.law([last, end])
-        order = np.random.default_rng(index).permutation(values.shape[1])
-        now.append(values[0, order])
-        final.append(values[1, order])
+        rng = np.random.default_rng(index)
+        if forecast.verdict.kind is VerdictKind.NOT_SIGMOID:
+            values = np.tile(_recent(forecast, rng), (2, 1))
+        else:
+            values = forecast.draws.law([last, end])
+            values = values[:, rng.permutation(values.shape[1])]
+        now.append(values[0])
+        final.append(values[1])
         cost.append(end - last)
-    return _choices(np.array(now), np.array(final), np.array(cost))
+    verdicts = tuple(forecast.verdict.kind for forecast in forecasts)
+    return _choices(np.array(now), np.array(final), np.array(cost), verdicts)
 
 
-def _choices(now: Array, final: Array, cost: Array) -> list[Choice]:
+def _recent(forecast: Forecast, rng: np.random.Generator) -> Array:
+    """Draws (d,) of the mean of the last readings, as uncertain as their scatter about it."""
+    readings = forecast.curve.pass_rate
+    readings = readings[-max(RECENT, readings.size // 10) :]
+    spread = float(np.std(readings, ddof=1)) / np.sqrt(readings.size)
+    draws: Array = readings.mean() + spread * rng.standard_normal(forecast.draws.asymptote.size)
+    return draws.clip(0.0, 1.0)
+
+
+def _choices(now: Array, final: Array, cost: Array, verdicts: tuple[VerdictKind, ...]) -> list[Choice]:
     """`now`, `final`: (n, d) pass rates if stopped and if continued."""
     count = now.shape[0]
     everything = final.max(axis=0)
@@ -95,6 +117,7 @@ def _choices(now: Array, final: Array, cost: Array) -> list[Choice]:
                 loss_upper=float(np.quantile(loss, 0.95)),
                 saved=float(cost[list(stopped)].sum()),
                 best_probability=tuple(float(share) for share in winners),
+                verdicts=verdicts,
             )
         )
     return choices

@@ -13,7 +13,7 @@ import numpy as np
 
 from rollcast.scaling.baselines import last_value, power_law
 from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.posterior import FitOptions, check_start, fit_part
 from rollcast.scaling.verdict import Verdict
 
 LEAST_POINTS = 3
@@ -60,8 +60,10 @@ def backtest(
     """Forecasts of the end made at `shares` of the compute; cuts with fewer than 3 points are left out.
 
     Raises:
-        ValueError: a share lies outside (0, 1), or the curve has no points beyond the last 3 and `num_last`.
+        ValueError: a share lies outside (0, 1), the curve has no points beyond the last 3 and `num_last`, or R_0 is
+            fixed at or above every reading.
     """
+    options = options or FitOptions()
     if not all(0 < share < 1 for share in shares):
         raise ValueError(f"shares: {list(shares)} must lie between 0 and 1; give the parts of the run to be seen.")
     if len(curve) < LEAST_POINTS + num_last:
@@ -69,6 +71,7 @@ def backtest(
             f"curve {curve.name!r}: {len(curve)} evaluations are too few for a backtest; "
             f"{LEAST_POINTS + num_last} are needed."
         )
+    check_start(curve, options)
     end = float(np.mean(curve.compute[-num_last:]))
     outcome = float(np.mean(curve.pass_rate[-num_last:]))
     past = []
@@ -78,7 +81,7 @@ def backtest(
         if count < LEAST_POINTS or count > len(curve) - num_last:
             continue
         seen = curve.window(stop=cut)
-        forecast = fit(seen, options)
+        forecast = fit_part(seen, options)
         error = forecast.reading_error / float(np.sqrt(num_last))
         low, median, high = forecast.predictive([end], standard_error=error)[:, 0]
         past.append(

@@ -5,6 +5,9 @@ A.5 of arXiv 2510.13786). Runs that share an asymptote are fitted again with A h
 B, as the paper does; the log re-plot (Fig 7) shows that B as a slope:
 
     F(R) = C_mid^B / ((A - R_0) / (R - R_0) - 1) = C^B,   ln F = B ln C
+
+B alone is blind to a run that goes the same way in twice the compute: that doubles C_mid and leaves B as it is. So the
+compute at which the laws pass one and the same pass rate, half-way up, is compared as well.
 """
 
 from __future__ import annotations
@@ -18,9 +21,16 @@ from rollcast.scaling.curve import Array, Curve, SigmoidParameters
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.posterior import FitOptions, fit
 
+Triple = tuple[float, float, float]
+"""(5 %, median, 95 %)."""
 MARGIN = 0.02
+COMPUTE_MARGIN = float(np.log(1.1))
+"""ln of a ratio of compute below which two runs count as equally fast. Our choice: the paper prints no spread of speed
+between runs of one recipe."""
 FIXED = 1e-3
 """Standard deviation of an asymptote that is held at a value."""
+FAR = 1e-6
+"""Odds of the gain beyond which a pass rate counts as never reached."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +42,17 @@ class Comparison:
         higher_asymptote: probability that A_first is higher by more than the margin, and that A_second is.
         common_asymptote: A at which B was compared, or None where the asymptotes differ.
         exponent_difference: (5 %, median, 95 %) of B_first - B_second at the common A, or None.
+        compute_ratio: the same of the compute that the first takes half-way to the common A over what the second takes.
         verdict: in words.
     """
 
     first: int
     second: int
-    asymptote_difference: tuple[float, float, float]
+    asymptote_difference: Triple
     higher_asymptote: tuple[float, float]
     common_asymptote: float | None
-    exponent_difference: tuple[float, float, float] | None
+    exponent_difference: Triple | None
+    compute_ratio: Triple | None
     verdict: str
 
 
@@ -65,6 +77,18 @@ def with_asymptote(curve: Curve, asymptote: float, options: FitOptions | None = 
     return fit(curve, replace(options, prior=replace(options.prior, asymptote=(asymptote, FIXED))))
 
 
+def half_way(forecast: Forecast, asymptote: float) -> float:
+    """The pass rate half-way from the run's start to `asymptote`."""
+    return 0.5 * (float(np.median(forecast.draws.initial)) + asymptote)
+
+
+def log_compute_to(forecast: Forecast, pass_rate: float) -> Array:
+    """(d,) ln of the device-hours at which each draw of the law passes `pass_rate`; far away where it never does."""
+    draws = forecast.draws
+    odds = (pass_rate - draws.initial) / np.maximum(draws.asymptote - pass_rate, FAR)
+    return np.asarray(draws.log_midpoint + np.log(np.clip(odds, FAR, 1.0 / FAR)) / draws.exponent)
+
+
 def log_replot(curve: Curve, law: SigmoidParameters) -> tuple[Array, Array]:
     """Fig 7: (ln C, ln F) of the points strictly between R_0 and A of `law`; the slope is B."""
     inside = (curve.pass_rate > law.initial) & (curve.pass_rate < law.asymptote)
@@ -78,28 +102,68 @@ def difference_of_draws(one: Array, two: Array) -> Array:
     return one - shuffled
 
 
+def quantiles(draws: Array) -> Triple:
+    """(5 %, median, 95 %)."""
+    low, median, high = np.quantile(draws, (0.05, 0.5, 0.95))
+    return float(low), float(median), float(high)
+
+
+def exponentials(logs: Triple) -> Triple:
+    """Ratios, from the quantiles of their ln."""
+    low, median, high = np.exp(logs)
+    return float(low), float(median), float(high)
+
+
+def logarithms(ratios: Triple) -> Triple:
+    """The ln of the quantiles of a ratio."""
+    low, median, high = np.log(ratios)
+    return float(low), float(median), float(high)
+
+
+def is_off_zero(interval: Triple, margin: float = 0.0) -> bool:
+    """Whether the interval does not hold 0 and its median is beyond the margin."""
+    return (interval[0] > 0 or interval[2] < 0) and abs(interval[1]) > margin
+
+
 def _pair(forecasts: Sequence[Forecast], first: int, second: int, margin: float) -> Comparison:
     one, two = forecasts[first], forecasts[second]
     difference = difference_of_draws(one.draws.asymptote, two.draws.asymptote)
     higher, lower = float(np.mean(difference > margin)), float(np.mean(difference < -margin))
-    low, median, high = (float(v) for v in np.quantile(difference, (0.05, 0.5, 0.95)))
+    low, median, high = interval = quantiles(difference)
     names = [forecast.curve.name or f"run {index + 1}" for index, forecast in ((first, one), (second, two))]
-    if (low > 0 and median > margin) or (high < 0 and median < -margin):
+    if is_off_zero(interval, margin):
         better = names[0] if median > 0 else names[1]
         verdict = f"{better} has the higher asymptote, by {abs(median):.3f} ({_range(low, high)})."
-        return Comparison(first, second, (low, median, high), (higher, lower), None, None, verdict)
+        return Comparison(first, second, interval, (higher, lower), None, None, None, verdict)
     common = float(np.mean([np.median(one.draws.asymptote), np.median(two.draws.asymptote)]))
-    refits = [with_asymptote(forecast.curve, common, forecast.options) for forecast in (one, two)]
-    slopes = difference_of_draws(refits[0].draws.exponent, refits[1].draws.exponent)
-    slope_low, slope, slope_high = (float(v) for v in np.quantile(slopes, (0.05, 0.5, 0.95)))
-    if slope_low > 0 or slope_high < 0:
-        better = names[0] if slope > 0 else names[1]
-        ending = f"{better} is more efficient: B differs by {abs(slope):.2f} ({_range(slope_low, slope_high)})"
-    else:
-        ending = f"B does not tell them apart either ({slope_low:+.2f} to {slope_high:+.2f})"
-    verdict = f"The asymptotes are within the margin ({low:+.3f} to {high:+.3f}); at A = {common:.3f} {ending}."
-    return Comparison(
-        first, second, (low, median, high), (higher, lower), common, (slope_low, slope, slope_high), verdict
+    held = [with_asymptote(forecast.curve, common, forecast.options) for forecast in (one, two)]
+    slopes = quantiles(difference_of_draws(held[0].draws.exponent, held[1].draws.exponent))
+    level = half_way(held[0], common)
+    delays = quantiles(difference_of_draws(log_compute_to(held[0], level), log_compute_to(held[1], level)))
+    is_same = -margin <= low and high <= margin
+    verdict = (
+        f"The asymptotes {'are within the margin' if is_same else 'cannot be told apart'} ({low:+.3f} to {high:+.3f}); "
+        f"at A = {common:.3f} {_efficiency(slopes, delays, names)}."
+    )
+    return Comparison(first, second, interval, (higher, lower), common, slopes, exponentials(delays), verdict)
+
+
+def _efficiency(slopes: Triple, delays: Triple, names: Sequence[str]) -> str:
+    """`delays`: ln of the first run's compute half-way up over the second's."""
+    if is_off_zero(delays, COMPUTE_MARGIN):
+        better = names[0] if delays[1] < 0 else names[1]
+        low, ratio, high = np.exp(-np.abs(delays))
+        return (
+            f"{better} is more efficient: half-way up it has taken {ratio:.2f} times the compute of the other "
+            f"({_range(float(low), float(high))}); B differs by {slopes[1]:+.2f} ({slopes[0]:+.2f} to {slopes[2]:+.2f})"
+        )
+    if is_off_zero(slopes):
+        better = names[0] if slopes[1] > 0 else names[1]
+        return f"{better} is more efficient: B differs by {abs(slopes[1]):.2f} ({_range(slopes[0], slopes[2])})"
+    low, _, high = np.exp(delays)
+    return (
+        f"B does not tell them apart either ({slopes[0]:+.2f} to {slopes[2]:+.2f}), nor does the compute "
+        f"that they take half-way up ({low:.2f} to {high:.2f} times)"
     )
 
 

@@ -20,6 +20,10 @@ UNIFORM: Array = np.mod(0.5 + np.outer([1 / _PLASTIC, 1 / _PLASTIC**2], np.arang
     1e-9, 1 - 1e-9
 )
 """(2, NUM_DRAWS) of the R2 sequence, in (0, 1)."""
+NORMAL: Array = ndtri(UNIFORM)
+"""The same as standard normal values."""
+CERTAIN = 6.0
+"""Standard deviations from a bound beyond which a normal distribution is taken to lie inside it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +50,11 @@ def draw(grid: Grid) -> Draws:
     """Draws with 0 <= R_0 <= A <= 1 exactly."""
     node = _resample(grid.weight.ravel())
     mean, spread = grid.asymptote.ravel()[node], np.sqrt(grid.asymptote_variance.ravel()[node])
-    asymptote, _ = _truncated_normal(UNIFORM[0], mean, spread, np.ones(NUM_DRAWS))
+    asymptote, _ = _truncated_normal(0, mean, spread, np.ones(NUM_DRAWS))
     gain = grid.covariance.ravel()[node] / spread**2
     initial_mean = grid.initial.ravel()[node] + gain * (asymptote - mean)
     initial_spread = np.sqrt(np.maximum(grid.initial_variance.ravel()[node] - gain**2 * spread**2, 1e-18))
-    initial, inside = _truncated_normal(UNIFORM[1], initial_mean, initial_spread, asymptote)
+    initial, inside = _truncated_normal(1, initial_mean, initial_spread, asymptote)
     # The grid's weights hold A to its bounds; those of R_0 given A are made good here.
     keep = _resample(inside) if np.any(inside < 0.999) else np.arange(NUM_DRAWS)
     departure, noise, exponent, midpoint = np.unravel_index(node[keep], grid.weight.shape)
@@ -65,10 +69,16 @@ def draw(grid: Grid) -> Draws:
     )
 
 
-def _truncated_normal(uniform: Array, mean: Array, spread: Array, upper: Array) -> tuple[Array, Array]:
-    """Normal draws cut to [0, upper], and the probability of that interval."""
-    low, high = ndtr(-mean / spread), ndtr((upper - mean) / spread)
-    return np.clip(mean + spread * ndtri(low + uniform * (high - low)), 0.0, upper), np.maximum(high - low, 1e-12)
+def _truncated_normal(row: int, mean: Array, spread: Array, upper: Array) -> tuple[Array, Array]:
+    """Normal draws (d,) cut to [0, upper] from a row of the sequence, and the probability of that interval."""
+    values, inside = mean + spread * NORMAL[row], np.ones(mean.size)
+    cut = np.minimum(mean, upper - mean) < CERTAIN * spread
+    if np.any(cut):
+        mean, spread, upper = mean[cut], spread[cut], upper[cut]
+        low, high = ndtr(-mean / spread), ndtr((upper - mean) / spread)
+        values[cut] = np.clip(mean + spread * ndtri(low + UNIFORM[row, cut] * (high - low)), 0.0, upper)
+        inside[cut] = np.maximum(high - low, 1e-12)
+    return values, inside
 
 
 def _resample(weight: Array) -> NDArray[np.intp]:

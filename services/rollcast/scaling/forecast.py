@@ -117,7 +117,12 @@ class Forecast:
         return float(np.mean(gain)), float(low), float(high)
 
     def headroom(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
-        """A - R at the last compute of the curve -> (q,)."""
+        """A - R at the last compute of the curve -> (q,). R is the law, not a reading.
+
+        Drift is in it: every draw is weighed by its likelihood under a covariance that holds the drift, so that the law
+        now and A are as open as readings that wander together leave them. Taking the drift of now off as well would
+        answer another question, how far A lies from what the next evaluation shows; that part fades with the drift.
+        """
         return _quantile(self.draws.asymptote - self.draws.law([self.curve.compute[-1]])[0], quantiles)
 
     def asymptote_profile(self, num_points: int = 201) -> tuple[Array, Array]:

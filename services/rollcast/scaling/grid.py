@@ -10,10 +10,9 @@ B and C_mid spreads over several nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
-from scipy.special import expit, ndtr
 
 from rollcast.scaling.curve import Array, SigmoidParameters
 from rollcast.scaling.departure import Departure
@@ -24,9 +23,11 @@ COARSE = (6, 8, 14)
 """Nodes of ln s, ln B and ln C_mid while the grid is being placed."""
 NOISE_REACH = 1.8
 """The noise is looked for at least within this factor (ln) of its prior centre."""
+TOLD = 30.0
+"""But not further than so many prior scales from it: a noise that is told is not looked for elsewhere."""
 CELLS = (0.32, 0.65)
 """Widest distance of the first nodes of ln B and of ln C_mid: a curve with little noise falls between wider ones."""
-FINE = (16, 24)
+FINE = (14, 20)
 """Nodes of ln B and ln C_mid at last."""
 NEGLIGIBLE = 1e-3
 """A node whose marginal weight is below this share of the largest lies outside the refined grid."""
@@ -34,9 +35,10 @@ PLACING_DRIFTS = slice(None, None, 2)
 """Every other rho is enough while the grid is being placed."""
 RARE = 0.02
 """Noises with less posterior weight than this are not refined."""
-MAX_PLACINGS = 3
-LIKELY = 0.4
-"""Posterior weight of a departure without which the grid cannot be placed."""
+PLACING = 3
+"""Every how many-th departure is enough while the grid is being placed."""
+UNLIKELY = 0.01
+"""Departures with less posterior weight than this are not refined."""
 RESOLVED = 6.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
 MAX_REFINEMENTS = 4
@@ -50,6 +52,13 @@ class LinearPrior:
 
     mean: Array
     variance: Array
+
+
+class NoisePrior(NamedTuple):
+    """Centre and scale of the ln of the whole noise, without drift and with it."""
+
+    white: tuple[float, float]
+    drifting: tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,51 +121,38 @@ def solve(
     observations: Observations,
     prior: Prior,
     linear: LinearPrior,
-    noise_prior: tuple[float, float],
+    noise_prior: NoisePrior,
     departures: list[Departure],
 ) -> Grid:
     """The posterior on a grid that resolves it.
 
-    The grid is placed with the last departure (the longest; no departure is the special case of an amplitude near 0)
-    and a few of the drifts, then stripped of the noises that turned out unlikely, then refined with all departures.
-    Another departure that turns out likely has its posterior elsewhere: the grid is then placed anew with that one.
+    The grid is placed with departures from the whole list, since each has its posterior elsewhere: a grid placed with
+    one of them would cut the others off. Noises and departures that turn out unlikely are dropped before the end.
     """
-    placing = departures[-1]
-    for _ in range(MAX_PLACINGS):
-        axes, noise = _place(observations, prior, linear, noise_prior, placing)
-        axes = replace(axes, **_noise_axis(noise, prior, noise_prior))
-        grid = evaluate(observations, prior, linear, axes)
-        likely = grid.weight.sum(axis=(0, 2, 3)) > RARE
-        axes = replace(
-            _moved(grid, FINE),
-            departures=tuple(departures),
-            noise=axes.noise[likely],
-            drift=axes.drift[likely],
-            noise_prior=axes.noise_prior[likely],
-        )
-        grid = evaluate(observations, prior, linear, axes)
-        weight = grid.weight.sum(axis=(1, 2, 3))
-        top = departures[int(np.argmax(weight))]
-        if top is placing or top.shape is None or weight.max() < LIKELY:
-            break
-        placing = top
-    return grid
+    axes = _placed(observations, prior, linear, noise_prior, departures[::-PLACING][::-1])
+    grid = evaluate(observations, prior, linear, replace(axes, departures=tuple(departures)))
+    carrying = grid.weight.sum(axis=(1, 2, 3)) > UNLIKELY
+    axes = replace(
+        _moved(grid, FINE), departures=tuple(d for d, keep in zip(departures, carrying, strict=True) if keep)
+    )
+    return evaluate(observations, prior, linear, axes)
 
 
-def _place(
+def _placed(
     observations: Observations,
     prior: Prior,
     linear: LinearPrior,
-    noise_prior: tuple[float, float],
-    departure: Departure,
-) -> tuple[Axes, Array]:
-    """Coarse axes over the posterior under this departure, and the nodes of the ln of the whole noise."""
+    noise_prior: NoisePrior,
+    departures: list[Departure],
+) -> Axes:
+    """Coarse axes over the posterior under these departures, with the likely ones of all noises."""
     reference = _log_reference(prior, observations)
-    noise = _around(noise_prior[0], max(3.0 * noise_prior[1], NOISE_REACH), COARSE[0])
+    centre, scale = np.mean(noise_prior, axis=0)
+    noise = _around(centre, max(3.0 * scale, min(NOISE_REACH, TOLD * scale)), COARSE[0])
     exponents = _around(prior.log_exponent[0], 3.0 * prior.log_exponent[1], COARSE[1], CELLS[0])
     midpoints = _around(reference + prior.log_midpoint[0], 3.0 * prior.log_midpoint[1], COARSE[2], CELLS[1])
     axes = Axes(
-        departures=(departure,),
+        departures=tuple(departures),
         **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS),
         log_exponent=exponents,
         log_midpoint=np.tile(midpoints, (exponents.size, 1)),
@@ -167,7 +163,15 @@ def _place(
         axes = replace(_moved(grid, COARSE[1:]), **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS))
         if _spread(grid.weight.sum(axis=(0, 1))) >= RESOLVED:
             break
-    return axes, noise
+    likeliest = np.argsort(grid.weight.sum(axis=(1, 2, 3)))[-2:]
+    axes = replace(
+        axes,
+        departures=tuple(departures[index] for index in likeliest),
+        **_noise_axis(noise, prior, noise_prior),
+    )
+    grid = evaluate(observations, prior, linear, axes)
+    likely = grid.weight.sum(axis=(0, 2, 3)) > RARE
+    return replace(axes, noise=axes.noise[likely], drift=axes.drift[likely], noise_prior=axes.noise_prior[likely])
 
 
 def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes: Axes) -> Grid:
@@ -175,51 +179,53 @@ def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes
     shape = (len(axes.departures), axes.noise.size, *axes.log_midpoint.shape)
     count = observations.log_compute.size
     argument = np.exp(axes.log_exponent)[:, None, None] * (observations.log_compute - axes.log_midpoint[:, :, None])
-    rise = observations.rotation @ expit(argument).reshape(-1, count).T
+    rise = observations.rotation @ (0.5 + 0.5 * np.tanh(0.5 * argument)).reshape(-1, count).T
     one = observations.rotation.sum(axis=1)
     data = observations.rotation @ observations.pass_rate
     variance = np.exp(2 * axes.noise)[:, None] * (1.0 + axes.drift[:, None] ** 2 * observations.eigenvalues)
     weight = 1.0 / variance
 
-    # Sums over the rotated points: (noise, 1) or (noise, node).
+    # Normal equations in (R_0, A) without a departure: (noise, node), or (noise, 1) where the node plays no part.
     rise_rise = weight @ (rise * rise)
     rise_one = (weight * one) @ rise
     rise_data = (weight * data) @ rise
     one_one = (weight @ (one * one))[:, None]
     one_data = (weight @ (one * data))[:, None]
-    data_data = (weight @ (data * data))[:, None]
-    log_determinant = np.log(variance).sum(axis=1)[:, None]
-
-    parts = np.empty((6, len(axes.departures), *rise_rise.shape))
-    for index, departure in enumerate(axes.departures):
-        if departure.shape is None:
-            parts[:, index] = _linear_part(
-                linear, rise_rise, rise_one, rise_data, one_one, one_data, data_data, log_determinant
-            )
-            continue
-        phi = observations.rotation @ departure.shape
-        weighted = weight * phi
-        phi_rise = weighted @ rise
-        phi_one = (weighted @ one)[:, None]
-        phi_data = (weighted @ data)[:, None]
-        scale = 1.0 / departure.scale**2 + (weighted @ phi)[:, None]
-        scaled_rise = phi_rise / scale
-        parts[:, index] = _linear_part(
-            linear,
-            rise_rise - scaled_rise * phi_rise,
-            rise_one - scaled_rise * phi_one,
-            rise_data - scaled_rise * phi_data,
-            one_one - phi_one**2 / scale,
-            one_data - phi_one * phi_data / scale,
-            data_data - phi_data**2 / scale,
-            log_determinant + np.log(scale * departure.scale**2),
+    mixed = rise_one - rise_rise
+    plain = Normal(
+        p_00=one_one + 1.0 / linear.variance[0] - rise_one - mixed,
+        p_01=mixed,
+        p_11=rise_rise + 1.0 / linear.variance[1],
+        b_0=one_data + linear.mean[0] / linear.variance[0] - rise_data,
+        b_1=rise_data + linear.mean[1] / linear.variance[1],
+        constant=(weight @ (data * data) + np.log(variance).sum(axis=1))[:, None],
+    )
+    # A departure takes phi phi^T off the normal equations; phi = 0 stands for none.
+    scales = np.array([departure.scale if departure.shape is not None else 1.0 for departure in axes.departures])
+    shapes = [np.zeros(count) if departure.shape is None else departure.shape for departure in axes.departures]
+    phi = np.stack(shapes) @ observations.rotation.T
+    weighted = weight * phi[:, None]
+    scale = 1.0 / scales[:, None] ** 2 + np.einsum("hjn,hn->hj", weighted, phi)
+    weighted /= np.sqrt(scale)[:, :, None]
+    along_rise = weighted @ rise
+    along_fall = (weighted @ one)[:, :, None] - along_rise
+    along_data = (weighted @ data)[:, :, None]
+    parts = _solved(
+        Normal(
+            p_00=plain.p_00 - along_fall * along_fall,
+            p_01=plain.p_01 - along_fall * along_rise,
+            p_11=plain.p_11 - along_rise * along_rise,
+            b_0=plain.b_0 - along_fall * along_data,
+            b_1=plain.b_1 - along_rise * along_data,
+            constant=plain.constant - along_data**2 + np.log(scale * scales[:, None] ** 2)[:, :, None],
         )
+    )
     log_weight = parts[0].reshape(shape) + _log_prior(prior, axes, _log_reference(prior, observations))
     peak = float(log_weight.max())
     unnormalised = np.exp(log_weight - peak)
     total = float(unnormalised.sum())
     cell = (axes.log_exponent[1] - axes.log_exponent[0]) * (axes.log_midpoint[0, 1] - axes.log_midpoint[0, 0])
-    initial, asymptote, initial_variance, asymptote_variance, covariance = parts[1:].reshape(5, *shape)
+    initial, asymptote, initial_variance, asymptote_variance, covariance = (part.reshape(shape) for part in parts[1:])
     return Grid(
         axes=axes,
         weight=unnormalised / total,
@@ -232,35 +238,41 @@ def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes
     )
 
 
-def _linear_part(
-    linear: LinearPrior,
-    rise_rise: Array,
-    rise_one: Array,
-    rise_data: Array,
-    one_one: Array,
-    one_data: Array,
-    data_data: Array,
-    log_determinant: Array,
-) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Normal equations in (R_0, A): log evidence, means of R_0 and A, their variances and covariance."""
-    p_11 = rise_rise + 1.0 / linear.variance[1]
-    p_01 = rise_one - rise_rise
-    p_00 = one_one + 1.0 / linear.variance[0] - rise_one - p_01
-    b_0 = one_data + linear.mean[0] / linear.variance[0] - rise_data
-    b_1 = rise_data + linear.mean[1] / linear.variance[1]
+class Normal(NamedTuple):
+    """Normal equations p (R_0, A) = b of the linear part; `constant` is what else -2 log evidence holds."""
+
+    p_00: Array
+    p_01: Array
+    p_11: Array
+    b_0: Array
+    b_1: Array
+    constant: Array
+
+
+def _solved(normal: Normal) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Log evidence, means of R_0 and A, their variances and covariance."""
+    p_00, p_01, p_11, b_0, b_1, constant = normal
     inverse = 1.0 / (p_00 * p_11 - p_01 * p_01)
     initial = (p_11 * b_0 - p_01 * b_1) * inverse
     asymptote = (p_00 * b_1 - p_01 * b_0) * inverse
     asymptote_variance = p_00 * inverse
     scale = 1.0 / np.sqrt(asymptote_variance)
-    inside = ndtr((1.0 - asymptote) * scale)
-    from_zero = asymptote * scale
+    from_one, from_zero = (1.0 - asymptote) * scale, asymptote * scale
+    log_evidence = initial * b_0
+    log_evidence += asymptote * b_1
+    log_evidence -= constant
+    inside = np.ones(())
+    if from_one.min() < CERTAIN:
+        inside = _probability(from_one)
     if from_zero.min() < CERTAIN:
-        inside -= ndtr(-from_zero)
-    log_evidence = initial * b_0 + asymptote * b_1
+        inside = inside - _probability(-from_zero)
     log_evidence += np.log(inverse * np.square(np.maximum(inside, 1e-100)))
-    log_evidence -= data_data + log_determinant
     return 0.5 * log_evidence, initial, asymptote, p_11 * inverse, asymptote_variance, -p_01 * inverse
+
+
+def _probability(deviation: Array) -> Array:
+    """The normal distribution function within 3e-4 (Page 1977); the exact one would be half of the cost of a refit."""
+    return np.asarray(0.5 + 0.5 * np.tanh(deviation * (0.7978845608 + 0.035677408 * deviation * deviation)))
 
 
 def _log_reference(prior: Prior, observations: Observations) -> float:
@@ -286,14 +298,15 @@ class NoiseAxis(TypedDict):
     noise_cell: float
 
 
-def _noise_axis(whole: Array, prior: Prior, noise_prior: tuple[float, float], drifts: slice = slice(None)) -> NoiseAxis:
+def _noise_axis(whole: Array, prior: Prior, noise_prior: NoisePrior, drifts: slice = slice(None)) -> NoiseAxis:
     """Every ln of the whole noise, s^2 (1 + rho^2), with every rho of `drifts`; the whole is the slower index."""
-    density = -2.0 * np.log1p(((whole - noise_prior[0]) / noise_prior[1]) ** 2 / 3.0)
     rho, weight = np.array(prior.drift)[drifts], np.log(np.array(prior.drift_weight)[drifts])
+    centre, scale = np.where(rho[:, None] == 0, noise_prior.white, noise_prior.drifting).T
+    density = -2.0 * np.log1p(((whole[:, None] - centre) / scale) ** 2 / 3.0) - np.log(scale)
     return NoiseAxis(
         noise=(whole[:, None] - 0.5 * np.log1p(rho**2)).ravel(),
         drift=np.tile(rho, whole.size),
-        noise_prior=(density[:, None] + weight).ravel(),
+        noise_prior=(density + weight).ravel(),
         noise_cell=float(whole[1] - whole[0]),
     )
 

@@ -2,10 +2,12 @@
 
     ln L(N, X) = E(N) - k(N) ln X,   k(N) = k_max / (1 + N_0 / N),   E(N) = e_0 + e_1 ln N
 
-L is the loss 1 - pass rate, N the number of parameters, X the compute in device-hours (or the samples seen). Larger
-models learn faster, with an efficiency k that saturates in N. For a given N_0 the law is linear in (e_0, e_1, k_max):
-that part is solved in closed form over a grid of N_0, and the grid is kept as a posterior. It describes the middle of a
-run, where the loss falls as a power; near the asymptote of one run its own sigmoid is the better guide.
+L is the loss 1 - pass rate, N the number of parameters, X the compute in device-hours (or the samples seen): the power
+law L = e^E(N) X^-k(N). The letters are the paper's. Written L = K(N) X^-E(N) they trade places, and what saturates in N
+is the exponent. Larger models learn faster, with an efficiency k that saturates in N. For a given N_0 the law is linear
+in (e_0, e_1, k_max): that part is solved in closed form over a grid of N_0, and the grid is kept as a posterior. It
+describes the middle of a run, where the loss falls as a power; near the asymptote of one run its own sigmoid is the
+better guide.
 """
 
 from __future__ import annotations

@@ -19,33 +19,42 @@ from dataclasses import dataclass
 class Prior:
     """Centres and widths (standard deviations); logs are natural, weights are relative."""
 
-    asymptote: tuple[float, float] = (0.65, 0.35)
-    """Mean and standard deviation of A before the cut."""
+    asymptote: tuple[float, float] = (0.62, 0.25)
+    """Mean and standard deviation of A before the cut: broad, less likely near 0 and 1."""
     initial: tuple[float, float] = (0.3, 0.4)
     """The same for R_0."""
-    log_exponent: tuple[float, float] = (0.75, 0.36)
-    """ln B: the median 2 and the spread of the fits printed in arXiv 2510.13786."""
-    log_midpoint: tuple[float, float] = (-0.8, 1.4)
+    log_exponent: tuple[float, float] = (0.74, 0.26)
+    """ln B: near the median (1.9) and the quartiles (1.75, 2.5) of the fits printed in arXiv 2510.13786."""
+    log_midpoint: tuple[float, float] = (-0.4, 1.4)
     """ln(C_mid / midpoint_reference)."""
     midpoint_reference: float | None = None
     """Device-hours; None: the last compute of the window."""
     log_noise: tuple[float, float] = (-4.8, 0.9)
     """Centre and scale (Student t, 3 degrees of freedom) of the ln of the whole noise, s^2 (1 + rho^2), where no
     standard error is given: its standard deviation at a pass rate of one half."""
-    log_error_scale: tuple[float, float] = (-0.12, 0.15)
-    """The same in units of the given standard errors: they hold white noise and drift together, and a little more, the
-    share of the prompts that never changes."""
+    log_error_scale: tuple[float, float] = (-0.02, 0.1)
+    """The same in units of the given standard errors where the readings do not drift (rho = 0): independent readings
+    scatter as their errors say."""
+    log_drifting_error_scale: tuple[float, float] = (-0.2, 0.22)
+    """The same where they drift: evaluations on the same prompts, whose share of the given error is an offset of the
+    whole curve and no scatter."""
     drift: tuple[float, ...] = (0.0, 0.6, 1.5, 4.0)
     """Candidates of rho."""
     drift_weight: tuple[float, ...] = (0.45, 0.27, 0.21, 0.07)
+    """Their prior weights where no standard error is given: readings of unknown origin, which tend to wander."""
+    error_drift_weight: tuple[float, ...] = (0.6, 0.25, 0.12, 0.03)
+    """The same where standard errors are given, which leave drift less room."""
     drift_length: float = 0.3
     """Correlation length of the drift in ln compute."""
-    transient: tuple[float, ...] = (0.05, 0.12, 0.25, 0.5)
-    """Candidates of c / last compute; besides these, none, and one that ends before the first point."""
+    transient: tuple[float, ...] = (0.05, 0.12, 0.25, 0.37, 0.5)
+    """Candidates of c / last compute; besides these, none. Longer ones look like the bend of the law."""
+    start_transient: tuple[float, ...] = (0.05, 0.08, 0.13, 0.2, 0.27, 0.35, 0.44, 0.55, 0.68)
+    """The same where the start is measured, which tells the end better; besides these, one that ends before the first
+    point. They lie close together: an end that is a fifth off bends the law instead."""
     transient_scale: float = 0.07
     """Standard deviation of kappa, in pass rate."""
-    transient_weight: float = 0.9
-    """Prior probability that there is a transient, shared equally by its candidates: nearly every run has one."""
+    transient_weight: float = 0.75
+    """Prior probability that there is a transient, shared equally by its candidates: most runs have one."""
     jump_scale: float = 0.15
     """Standard deviation of a jump or fall in the middle of a run, in pass rate (only to find such breaks)."""
 

@@ -2,6 +2,8 @@
 
 A run stops when on three refits in a row the verdict is saturated, or the most that the rest of its budget can be
 expected to gain stays below what the user asks for. One refit is never enough: a forecast moves with its last points.
+The gain is judged whatever the verdict, so that a run that learns nothing ends too, but only once the forecast rests on
+`LEAST_EVALUATIONS`: with fewer a run that has not taken off yet looks like one that never will.
 """
 
 from __future__ import annotations
@@ -9,10 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.verdict import VerdictKind
 
 REFITS_IN_A_ROW = 3
+LEAST_EVALUATIONS = 10
+"""That a refit needs before its gain counts."""
+FLAT_RISE = 0.02
+"""From the first third of a curve to its last; less is within the spread of equal runs (A.5 of arXiv 2510.13786)."""
 
 
 @dataclass(frozen=True)
@@ -38,29 +46,45 @@ class Refit:
     verdict: VerdictKind
     gain_upper: float
     """95 % quantile of R(budget) - R(now)."""
+    num_points: int
+    """Evaluations after the start."""
+    rise: float
+    """Mean of the last third of the readings minus that of the first."""
 
     @classmethod
     def of(cls, forecast: Forecast, budget: float) -> Refit:
         """`budget`: compute at which the run would end; nothing is gained beyond it."""
-        now = float(forecast.curve.compute[-1])
-        return cls(now, forecast.verdict.kind, forecast.expected_gain(now, max(budget, now))[2])
+        curve = forecast.curve
+        now, third = float(curve.compute[-1]), max(1, len(curve) // 3)
+        return cls(
+            compute=now,
+            verdict=forecast.verdict.kind,
+            gain_upper=forecast.expected_gain(now, max(budget, now))[2],
+            num_points=len(curve),
+            rise=float(np.mean(curve.pass_rate[-third:]) - np.mean(curve.pass_rate[:third])),
+        )
 
 
 def stop_reason(rule: StopRule, refits: Sequence[Refit]) -> str | None:
-    """Why the run should be checkpointed and stopped now, or None. `refits` in order of compute.
-
-    A curve that does not bend yet, fell or broke off is never stopped by this rule: its forecast is not to be trusted.
-    """
+    """Why the run should be checkpointed and stopped now, or None. `refits` in order of compute."""
     last = list(refits)[-REFITS_IN_A_ROW:]
     if len(last) < REFITS_IN_A_ROW:
         return None
     if rule.on_saturated and all(refit.verdict is VerdictKind.SATURATED for refit in last):
         return f"saturated on {REFITS_IN_A_ROW} refits in a row"
-    trusted = (VerdictKind.FORECASTABLE, VerdictKind.SATURATED)
-    if all(refit.verdict in trusted and refit.gain_upper < rule.least_gain for refit in last):
+    if all(refit.num_points >= LEAST_EVALUATIONS and refit.gain_upper < rule.least_gain for refit in last):
         most = max(refit.gain_upper for refit in last)
         return (
             f"the rest of the budget gains at most {most:.4f} (95 % bound on {REFITS_IN_A_ROW} refits in a row), "
-            f"less than {rule.least_gain:g}"
+            f"less than {rule.least_gain:g}{_state(last[-1])}"
         )
     return None
+
+
+def _state(refit: Refit) -> str:
+    """What else there is to say of a run that no verdict recommends to stop."""
+    if refit.verdict in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED):
+        return ""
+    if abs(refit.rise) < FLAT_RISE:
+        return f"; the curve is flat: {refit.rise:+.3f} from its first third to its last"
+    return f"; verdict {str(refit.verdict).replace('_', ' ')}"

@@ -1,7 +1,7 @@
 """What kind of curve this is, in one word and one sentence.
 
     too_early       the curve has not bent: the asymptote is not known to any use
-    forecastable    the law fits and its asymptote is known well enough to decide on
+    forecastable    the law fits, the bend is behind, and the asymptote is known well enough to decide on
     saturated       what is left to gain is within the margin on A
     not_sigmoid     the pass rate fell for good: a collapse or a decline
     regime_change   the curve jumped up, or began to climb anew
@@ -32,11 +32,19 @@ LEAST_BREAK = 0.03
 """Breaks smaller than this are left to the drift."""
 MAX_WIDTH = 0.15
 """Widest 90 % interval of A that is called known."""
+PAST_BEND = 1.5
+"""Multiple of C_mid that the window must have reached before an asymptote counts as seen: a bend that the window only
+touches is told from the first phase, and B from C_mid, by the prior alone, and A then tends to come out too low."""
+SURE = 0.95
+"""Posterior probability at which the bend counts as passed."""
+NOTABLE = 0.2
+"""Posterior weight from which a candidate for the first phase must agree that the bend is passed."""
 UNSTABLE_TRUNCATION = 0.10
 """Share of truncated answers from which runs of this batch size turned unstable (A.15 of arXiv 2510.13786)."""
 LEAST_POINTS = 5
-LEAST_LOG_ODDS = 3.0
-"""ln of the evidence ratio at which a break is called."""
+LEAST_LOG_ODDS = 4.6
+"""ln of the evidence ratio at which a break is called, a hundred to one: its place was the best of dozens, and twenty
+to one comes about by chance in one healthy run of a hundred."""
 LEAST_IMPROVEMENT = 10.0
 """Gain in n ln(sum of squares) from which a break is looked into."""
 LN_2 = 0.6931471805599453
@@ -64,23 +72,42 @@ def judge(curve: Curve, draws: Draws) -> Verdict:
     """The verdict on a curve that does not break."""
     count = len(curve)
     low, high = (float(v) for v in np.quantile(draws.asymptote, [0.05, 0.95]))
-    left = float(np.quantile(draws.asymptote - draws.law([curve.compute[-1]])[0], 0.95))
+    now = draws.law([curve.compute[-1]])[0]
+    left = float(np.quantile(draws.asymptote - now, 0.95))
     if count < LEAST_POINTS:
-        return Verdict(VerdictKind.TOO_EARLY, f"Only {count} evaluations; the law needs {LEAST_POINTS} or more.")
+        made = "1 evaluation" if count == 1 else f"{count} evaluations"
+        return Verdict(VerdictKind.TOO_EARLY, f"Only {made}; the law needs {LEAST_POINTS} or more.")
+    if left >= MARGIN and high - low > MAX_WIDTH:
+        return Verdict(
+            VerdictKind.TOO_EARLY,
+            f"The curve has not bent enough: the asymptote could be anywhere from {low:.2f} to {high:.2f} (90 %).",
+        )
+    passed = _bend_passed(float(curve.compute[-1]), draws)
+    at_the_ceiling = 1.0 - float(np.quantile(now, 0.05)) < MARGIN
+    if passed < SURE and not at_the_ceiling:
+        return Verdict(
+            VerdictKind.TOO_EARLY,
+            f"The bend is not clearly behind: the run has reached {PAST_BEND:g} C_mid with a probability of "
+            f"{np.floor(100 * passed):.0f} %, less than {100 * SURE:g} %; until then an asymptote from {low:.2f} to "
+            f"{high:.2f} (90 %) rests on what other runs do.",
+        )
     if left < MARGIN:
         return Verdict(
             VerdictKind.SATURATED,
             f"At most {left:.3f} is left to gain (95 % bound), less than the margin of {MARGIN:g} on the asymptote.",
         )
-    if high - low > MAX_WIDTH:
-        return Verdict(
-            VerdictKind.TOO_EARLY,
-            f"The curve has not bent enough: the asymptote could be anywhere from {low:.2f} to {high:.2f} (90 %).",
-        )
     return Verdict(
         VerdictKind.FORECASTABLE,
         f"The law fits; the asymptote lies between {low:.3f} and {high:.3f} (90 %).",
     )
+
+
+def _bend_passed(last: float, draws: Draws) -> float:
+    """Probability that `last` lies beyond `PAST_BEND` C_mid: the least of all draws and of each notable departure."""
+    passed = draws.log_midpoint < np.log(last / PAST_BEND)
+    share = np.bincount(draws.departure) / draws.departure.size
+    notable = [float(passed[draws.departure == index].mean()) for index in np.flatnonzero(share >= NOTABLE)]
+    return min([float(passed.mean()), *notable])
 
 
 def judge_break(plain: Grid, broken: Grid, observations: Observations) -> Verdict | None:
@@ -141,24 +168,55 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
     return found
 
 
-def judge_fall(curve: Curve) -> Verdict | None:
-    """The verdict that the run fell: a collapse far outside its noise, or a falling trend from its peak on."""
+def judge_fall(curve: Curve, first_phase: float = 0.0, deepest: float = 0.0) -> Verdict | None:
+    """The verdict that the run fell: a collapse far outside its noise, or a falling trend from its peak on.
+
+    A run that starts above the law falls until its first phase has ended. Such a fall is none if it comes down from the
+    start itself, ends with the first phase and is no deeper than first phases are.
+
+    Args:
+        curve: the points.
+        first_phase: device-hours at which the likeliest first phase ends; 0 for none.
+        deepest: largest fall within the first phase that is put down to it, in pass rate.
+    """
+    found = _fall(curve)
+    if found is None or curve.compute[-1] <= first_phase:
+        return None if found is None else found.verdict
+    from_the_start = found.peak - (curve.pass_rate[0] if curve.initial is None else curve.initial) < MARGIN
+    if not from_the_start or found.at > first_phase or found.depth > deepest:
+        return found.verdict
+    beyond = _fall(curve.window(first_phase))
+    return None if beyond is None else beyond.verdict
+
+
+@dataclass(frozen=True)
+class _Fall:
+    """How deep a run fell, from which pass rate, and the device-hours of that peak."""
+
+    depth: float
+    peak: float
+    at: float
+    verdict: Verdict
+
+
+def _fall(curve: Curve) -> _Fall | None:
     y = curve.pass_rate
     if y.size < LEAST_POINTS:
         return None
     smooth, width, noise = _smooth(y)
     top = int(np.argmax(smooth))
-    where = f"its peak of {smooth[top]:.3f} near {curve.compute[min(top + width // 2, y.size - 1)]:.4g} device-hours"
-    fall = float(smooth[top] - smooth[-1])
+    peak, at = float(smooth[top]), float(curve.compute[min(top + width // 2, y.size - 1)])
+    where = f"its peak of {peak:.3f} near {at:.4g} device-hours; the law only rises."
+    depth = peak - float(smooth[-1])
     start = float(smooth[: top + 1].min()) if curve.initial is None else curve.initial
-    sudden = fall > max(0.05, 6.0 * noise * np.sqrt(2.0 / width)) and fall > 0.25 * (float(smooth[top]) - start)
-    if sudden:
-        return Verdict(VerdictKind.NOT_SIGMOID, f"The pass rate fell by {fall:.3f} from {where}; the law only rises.")
+    if depth > max(0.05, 6.0 * noise * np.sqrt(2.0 / width)) and depth > 0.25 * (peak - start):
+        return _Fall(
+            depth, peak, at, Verdict(VerdictKind.NOT_SIGMOID, f"The pass rate fell by {depth:.3f} from {where}")
+        )
     decline, significance = _trend(y[top:], noise)
     if (decline > LEAST_BREAK and significance > 3.0) or (decline > 0.05 and significance > 2.5):
-        return Verdict(
-            VerdictKind.NOT_SIGMOID, f"The pass rate has declined by {decline:.3f} since {where}; the law only rises."
-        )
+        reason = f"The pass rate has declined by {decline:.3f} since {where}"
+        return _Fall(decline, peak, at, Verdict(VerdictKind.NOT_SIGMOID, reason))
     return None
 
 

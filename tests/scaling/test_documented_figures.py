@@ -1,0 +1,36 @@
+"""The tables of docs/forecasting.md are those of the last results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.forecast.tables import run_by_run
+
+ROOT = Path(__file__).parents[2]
+FIGURES = json.loads((ROOT / "benchmarks" / "results" / "forecast.json").read_text())["figures"]
+DOCUMENT = (ROOT / "docs" / "forecasting.md").read_text()
+
+
+@pytest.mark.parametrize("part", ["extrapolation.paper", "extrapolation.halves"])
+def test_the_errors_run_by_run_are_those_that_were_measured(part: str) -> None:
+    rows = FIGURES[part]["rows"]
+    table = run_by_run(rows)
+    assert table in DOCUMENT
+    for line, row in zip(table.splitlines()[2:], rows, strict=True):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert (cells[0], cells[1]) == (row["run"], str(row["points"]))
+        assert float(cells[2]) == pytest.approx(row["last value"], abs=6e-4)
+        alone = row["forecast"]
+        assert float(cells[-2].split()[0]) == pytest.approx(alone["error"], abs=6e-4)
+        assert cells[-2].endswith("*") == (alone["low"] > 0 or alone["high"] < 0)
+
+
+def test_every_baseline_has_a_row_with_its_figures() -> None:
+    summary = FIGURES["extrapolation.paper"]["summary"]
+    for method, words in (("last value", "last value"), ("power law", "power law"), ("log-linear", "log-linear, R_0")):
+        row = next(line for line in DOCUMENT.splitlines() if line.startswith(f"| {words}"))
+        figures = [float(cell) for cell in row.split("|")[2:5]]
+        assert figures == pytest.approx([summary[method][name] for name in ("median", "p90", "mean")], abs=6e-4)
