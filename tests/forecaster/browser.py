@@ -33,7 +33,7 @@ def opened(url: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
             executable_path=CHROMIUM,
             args=FLAGS,
             viewport={"width": width, "height": 900},
-            color_scheme=scheme,  # type: ignore[arg-type]
+            color_scheme=scheme,
         )
         page = context.pages[0]
         complaints: list[str] = []
@@ -48,3 +48,35 @@ def opened(url: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
         context.close()
         assert complaints == []
         assert [address for address in asked if not address.startswith((url, "data:"))] == []
+
+
+_MARKS = """([chart, name]) => {
+  const canvas = document.querySelector(`${chart} canvas`);
+  if (!canvas) return 0;
+  const hex = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const wanted = [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16));
+  const { width, height } = canvas, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  const isPainted = (x) => {
+    for (let at = 4 * x; at < data.length; at += 4 * width)
+      if (data[at + 3] === 255 && wanted.every((value, place) => Math.abs(data[at + place] - value) < 6)) return true;
+    return false;
+  };
+  let groups = 0;
+  for (let x = 0, before = false; x < width; x += 1) {
+    const now = isPainted(x);
+    groups += now && !before;
+    before = now;
+  }
+  return groups;
+}"""
+
+
+def marks(page: Any, chart: str, colour: str) -> int:
+    """Marks in a colour of the style sheet that the canvas of `chart` shows side by side; a whole line is one."""
+    return int(page.evaluate(_MARKS, [chart, colour]))
+
+
+def wait_marks(page: Any, chart: str, colour: str, count: int) -> None:
+    """Until the canvas shows that many."""
+    asked = f"([chart, colour, count]) => ({_MARKS})([chart, colour]) === count"
+    page.wait_for_function(asked, arg=[chart, colour, count], timeout=WAIT)

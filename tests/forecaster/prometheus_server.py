@@ -56,4 +56,4 @@ def prometheus(folder: Path, port: int, targets: list[int], interval_seconds: in
         yield
     finally:
         process.kill()
-        process.wait()
+        process.wait(10.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,11 @@ def record(num_points: int = 30, *, asymptote: float = 0.85, seed: int = 0, inca
         )
         for i in range(num_points)
     ]
+
+
+def cut_off_from(first: int, points: list[Reading]) -> list[Reading]:
+    """From evaluation `first` on three in ten answers are cut off."""
+    return [replace(point, truncation_ratio=0.3 if i >= first else 0.02) for i, point in enumerate(points)]
 
 
 class TrainerPage:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from rollcast.connections.http import publish_port
-from tests.forecaster.browser import CHROMIUM, FLAGS, NEEDS_CHROMIUM, WAIT, opened
+from tests.forecaster.browser import CHROMIUM, FLAGS, NEEDS_CHROMIUM, WAIT, marks, opened, wait_marks
 from tests.forecaster.recorded_run import TrainerPage, record, run_file
 from tests.forecaster.service_process import running
 
@@ -28,12 +29,13 @@ LOW_CONTRAST = r"""() => {
   const texts = [...all].filter((node) => node.checkVisibility() &&
     [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim()));
   return texts.map((node) => {
-    const style = getComputedStyle(node), ink = numbers(node.ownerSVGElement ? style.fill : style.color);
+    const ink = numbers(getComputedStyle(node).color);
     const [dark, light] = [luminance(ink), luminance(behind(node))].sort((a, b) => a - b);
     return [(light + 0.05) / (dark + 0.05), node.textContent];
   }).filter(([ratio]) => ratio < 4.5);
 }"""
 """Texts whose contrast is below the 4.5 that the Web Content Accessibility Guidelines (level AA) ask for."""
+SEEN = "() => document.querySelector('#curve canvas').toDataURL()"
 
 
 @pytest.mark.timeout(300)
@@ -48,8 +50,7 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             for reading in points[:12]:
                 trainer.show(reading)
                 service.wait_points(reading.step // 10 + 1) if reading.step else None
-            page.wait_for_selector("#curve svg circle")
-            expect(page.locator("#curve circle")).to_have_count(12, timeout=WAIT)
+            wait_marks(page, "#curve", "point", 12)
             said = service.forecast()
             assert said is not None
             expect(page.locator("#asymptote")).to_have_text(f"{said['asymptote']['q50']:.3f}", timeout=WAIT)
@@ -57,7 +58,7 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             # A new evaluation appears by itself.
             for reading in points[12:18]:
                 trainer.show(reading)
-            expect(page.locator("#curve circle")).to_have_count(18, timeout=WAIT)
+            wait_marks(page, "#curve", "point", 18)
             # The slider asks what the API answers.
             page.fill("#target", "0.7")
             expect(page.locator("#target-value")).to_have_text("0.700", timeout=WAIT)
@@ -67,14 +68,18 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             page.focus("#earlier")
             for _ in range(8):
                 page.keyboard.press("ArrowLeft")
-            page.wait_for_selector("#curve path.line.earlier")
+            page.wait_for_function("() => document.getElementById('earlier-answer').textContent")
+            assert marks(page, "#curve", "earlier") > 0
             expect(page.locator("#earlier-answer")).to_contain_text("It said")
+            plain = marks(page, "#curve", "power")
             page.check("#power")
-            page.wait_for_selector("#curve path.line.power")
+            assert marks(page, "#curve", "power") > plain + 5, "a dashed line"
             page.check("#log")
+            assert marks(page, "#curve", "point") > 1
+            page.uncheck("#log")
             assert page.inner_text("#staleness-note").startswith("Share of trained tokens")
             assert "rollouts are cut" in page.inner_text("#truncation-note")
-            assert page.locator("#truncation circle").count() > 1
+            assert marks(page, "#truncation", "point") > 1
             page.click("summary")
             assert page.locator("#points tbody tr").count() == 18
             assert page.inner_text("#points tbody tr:last-child td:last-child") == "5.4 %"
@@ -83,10 +88,31 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
                 "input, select", "nodes => nodes.filter(n => !(n.labels && n.labels.length)).map(n => n.id)"
             )
             assert unnamed == []
+            # The charts are named by what they show, the keyboard reaches everything, and the tables hold the digits.
+            for name in (
+                r"Pass rate 0\.\d+ at .* Forecast ceiling 0\.\d+",
+                "Ceiling A, as it was said at 17",
+                "Share of",
+                "Now 5",
+            ):
+                assert page.get_by_role("img", name=re.compile(name)).count() == 1, name
+            page.evaluate("document.activeElement.blur()")
+            reached = set()
+            for _ in range(16):
+                page.keyboard.press("Tab")
+                reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+            assert {"run", "log", "power", "target", "earlier", "SUMMARY"} <= reached
+            band = service.client.get("/api/runs/demo/curve").json()
+            shown = page.locator("#ahead tbody tr:last-child > *").all_inner_texts()
+            assert shown[1:] == [f"{band[q][-1]:.3f}" for q in ("q05", "q25", "q50", "q75", "q95")]
+            assert page.locator("#said tbody tr").count() == 17
+            # It is drawn anew where the colour scheme changes.
+            page.emulate_media(color_scheme="dark")
+            wait_marks(page, "#curve", "point", 18)
         for width, scheme in ((390, "dark"), (390, "light"), (1280, "dark")):
             with opened(url, tmp_path / f"{width}-{scheme}", width, scheme) as page:
-                page.wait_for_selector("#curve svg circle")
-                page.wait_for_selector("#staleness svg")
+                page.wait_for_selector("#curve canvas")
+                page.wait_for_selector("#staleness canvas")
                 overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 assert overflow <= 0, "the page must not scroll sideways"
                 assert page.evaluate(LOW_CONTRAST) == []
@@ -110,12 +136,18 @@ def test_several_runs_are_compared_and_an_absent_service_is_told(tmp_path: Path)
                 )
                 page = context.pages[0]
                 page.goto(f"http://127.0.0.1:{service.port}/")
-                page.wait_for_selector("#curve svg circle")
+                page.wait_for_selector("#curve canvas")
                 page.check("#compare input")
-                page.wait_for_selector("#curve path.line.run-1")
-                assert page.locator("#curve circle").count() == 32
+                wait_marks(page, "#curve", "point", 16)
+                page.wait_for_selector(".swatch.run-1")
+                assert marks(page, "#curve", "run-1") > 0
+                # The other run goes on learning, and its curve with it.
+                before = page.evaluate(SEEN)
+                for reading in record(asymptote=0.6, seed=2)[16:18]:
+                    second.show(reading)
+                page.wait_for_function(f"before => ({SEEN})() !== before", arg=before, timeout=WAIT)
                 page.select_option("#run", "low-rate")
-                expect(page.locator("#curve circle")).to_have_count(16, timeout=WAIT)
+                wait_marks(page, "#curve", "point", 18)
                 low = service.forecast("low-rate")
                 assert low is not None
                 expect(page.locator("#asymptote")).to_have_text(f"{low['asymptote']['q50']:.3f}", timeout=WAIT)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from rollcast.config.services import CurveQueries
 from rollcast.forecaster.sources import PrometheusQueries
 from rollcast.telemetry.prometheus_reader import SourceAway
 from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, free_port, prometheus
-from tests.forecaster.recorded_run import TrainerPage, record, run_file
+from tests.forecaster.recorded_run import Reading, TrainerPage, cut_off_from, record, run_file
 from tests.forecaster.service_process import running, wait_for
 
 pytestmark = NEEDS_PROMETHEUS
@@ -20,11 +23,16 @@ pytestmark = NEEDS_PROMETHEUS
 
 @pytest.mark.skipif(PROMTOOL is None, reason="needs promtool to write samples of the past (Debian package prometheus)")
 def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) -> None:
-    points = record(20)
+    points = cut_off_from(13, record(20))
     now = time.time() // 60 * 60
     lines = []
     # Ten scrapes, a minute apart, between two evaluations; the newest evaluation is 20 minutes old.
-    for name, value in (("acc", lambda r: 100 * r.pass_rate), ("gpu_seconds", lambda r: 3600 * r.compute)):
+    exported: dict[str, Callable[[Reading], float]] = {
+        "acc": lambda r: 100 * r.pass_rate,
+        "gpu_seconds": lambda r: 3600 * r.compute,
+        "cut_percent": lambda r: 100 * r.truncation_ratio,
+    }
+    for name, value in exported.items():
         lines.append(f"# TYPE {name} gauge")
         for index, reading in enumerate(points):
             for minute in range(10):
@@ -40,6 +48,7 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
         "run": "theirs",
         "pass_rate": 'acc{experiment="a"} / 100',
         "compute": 'gpu_seconds{experiment="a"} / 3600',
+        "truncation_ratio": 'cut_percent{experiment="a"} / 100',
         "look_back_hours": 12,
     }
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5, "curves": [curve]}
@@ -48,6 +57,12 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
         found = service.client.get("/api/runs/theirs/points").json()["points"]
         assert [p["compute"] for p in found] == pytest.approx([r.compute for r in points])
         assert [p["pass_rate"] for p in found] == pytest.approx([r.pass_rate for r in points])
+        assert [p["truncation_ratio"] for p in found] == pytest.approx([r.truncation_ratio for r in points])
+        options = ("--pass-rate", curve["pass_rate"], "--compute", curve["compute"])
+        command = [sys.executable, "-m", "rollcast.cli.main", "fit", source["url"], *options, "--json"]
+        fitted = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+        assert (fitted["compute"], fitted["pass_rate"]) == pytest.approx((points[-1].compute, points[-1].pass_rate))
+        assert fitted["num_points"] == 19  # the one at compute 0 is the measured start
         # Prometheus's own client reads the forecast beyond now.
         later = f"--time={now + 86_400:.0f}"
         address, query = f"http://127.0.0.1:{service.port}/prometheus", 'rollcast_timeline_pass_rate{run="theirs"}'
@@ -57,6 +72,7 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
         answer = service.forecast("theirs")
         assert answer is not None
         assert answer["num_points"] == 20
+        assert (answer["verdict"], "answers are truncated" in str(answer["reason"])) == ("regime_change", True)
 
         ambiguous = PrometheusQueries(source["url"], curves=(CurveQueries(**(curve | {"pass_rate": "acc"})),))
         with pytest.raises(SourceAway, match="selects 2 series, needs one"):

@@ -143,3 +143,17 @@ def test_regular_expressions_mean_what_they_mean_elsewhere(alternatives: list[st
     quoted = pattern.replace("\\", "\\\\")
     selector = parse_selector(f'x{{run=~"{quoted}"}}')
     assert selector.matches({"__name__": "x", "run": value}) == bool(re.fullmatch(pattern, value))
+
+
+@pytest.mark.parametrize(("method", "path"), [("PUT", "query"), ("DELETE", "series"), ("PATCH", "nowhere")])
+def test_a_method_that_prometheus_does_not_know_gets_its_kind_of_error(
+    client: TestClient, method: str, path: str
+) -> None:
+    answer = client.request(method, f"/prometheus/api/v1/{path}")
+    assert answer.status_code == 405
+    assert answer.json() == {
+        "status": "error",
+        "errorType": "bad_data",
+        "error": f"{method} is not answered here; use GET or POST",
+    }
+    assert set(answer.headers["allow"].replace(" ", "").split(",")) == {"GET", "POST"}

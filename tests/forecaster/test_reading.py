@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.forecaster import run_folder
+from rollcast.forecaster import growing_file
 from rollcast.forecaster.reading import interpret
 from rollcast.forecaster.run_folder import RunFolder
 from rollcast.telemetry.prometheus_reader import Prometheus, Sample, SourceAway, parse_page
@@ -115,7 +115,7 @@ def test_an_evaluation_of_the_folder_has_the_truncation_of_its_step(tmp_path: Pa
 
 
 def test_steps_are_read_to_their_end_however_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_folder, "MAX_READ_BYTES", 1000)
+    monkeypatch.setattr(growing_file, "MAX_READ_BYTES", 1000)
     (tmp_path / "evaluations.jsonl").write_text(line(300))
     (tmp_path / "steps.jsonl").write_text("".join(step_line(step, step / 1000) for step in range(1, 301)))
     assert [e.truncation_ratio for e in RunFolder(tmp_path, "demo").read().evaluations] == [0.3]

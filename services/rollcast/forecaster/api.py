@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from importlib import resources
 from typing import Annotated, Any
 
@@ -22,16 +23,19 @@ from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.own_curve import fit_answer
-from rollcast.forecaster.query_api import query_router
+from rollcast.forecaster.query_api import PREFIX, query_router, refusal
 from rollcast.forecaster.run_forecast import RunForecast
 
 MAX_BODY_BYTES = 1 << 20
 MAX_FITS_AT_ONCE = 4
+_SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 _PAGE = {
     "/": ("page.html", "text/html; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/chart.js": ("chart.js", "text/javascript; charset=utf-8"),
+    "/page.css": ("page.css", _STYLE),
+    **{f"/{name}.js": (f"{name}.js", _SCRIPT) for name in ("page", "charts", "plot", "tables", "words")},
+    "/vendor/uplot/uPlot.iife.min.js": ("vendor/uplot/uPlot.iife.min.js", _SCRIPT),
+    "/vendor/uplot/uPlot.min.css": ("vendor/uplot/uPlot.min.css", _STYLE),
+    "/vendor/uplot/LICENSE": ("vendor/uplot/LICENSE", "text/plain; charset=utf-8"),
 }
 _PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -178,7 +182,7 @@ def build_application(
 
 
 def _page_file(name: str, media_type: str) -> Callable[[], Awaitable[Response]]:
-    content = resources.files("rollcast.forecaster").joinpath("page", name).read_bytes()
+    content = resources.files("rollcast.forecaster").joinpath("page", *name.split("/")).read_bytes()
 
     async def serve() -> Response:
         return Response(content, media_type=media_type, headers=_PAGE_HEADERS)
@@ -195,8 +199,10 @@ async def _refuse_request(_: Request, error: Exception) -> Response:
     return _sentence(422, f"{where:.200}{shown}: {first['msg']}")
 
 
-async def _refuse(_: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
+    if request.url.path.startswith(f"{PREFIX}/") and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return refusal(f"{request.method} is not answered here; use GET or POST", error.status_code, error.headers)
     return _sentence(error.status_code, str(error.detail), error.headers)
 
 

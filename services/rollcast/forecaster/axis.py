@@ -50,11 +50,16 @@ class ComputeAxis:
         return np.asarray(np.interp(fitted, self.fitted, self.device_hours) + beyond / self.rate)
 
 
+def since_first_step(evaluations: tuple[Evaluation, ...]) -> ComputeAxis:
+    """Device-hours, those of the start-up taken out."""
+    idle, last = _start_up(evaluations), max(evaluations[-1].compute, 1e-12)
+    return ComputeAxis(np.array([0.0, idle, last]), np.array([0.0, 0.0, last - idle]), 1.0, "device_hours")
+
+
 def choose_axis(evaluations: tuple[Evaluation, ...]) -> ComputeAxis:
     """Trained tokens where the fleet changed and every evaluation tells them, else device-hours."""
     compute = np.array([item.compute for item in evaluations])
-    idle, last = _start_up(evaluations), max(float(compute[-1]), 1e-12)
-    plain = ComputeAxis(np.array([0.0, idle, last]), np.array([0.0, 0.0, last - idle]), 1.0, "device_hours")
+    plain = since_first_step(evaluations)
     if any(item.trained_tokens is None and item.compute > 0 for item in evaluations):
         return plain
     steps = np.append(0.0, [item.step for item in evaluations])

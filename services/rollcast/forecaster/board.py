@@ -7,6 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from rollcast.forecaster.natural_order import natural
 from rollcast.forecaster.reading import RunStatus
 from rollcast.forecaster.run_forecast import RunForecast
 
@@ -59,9 +60,9 @@ class Board:
             return self._forecasts.get(name)
 
     def all(self) -> list[RunForecast]:
-        """By name."""
+        """By name, run-2 before run-10."""
         with self._changed:
-            return sorted(self._forecasts.values(), key=lambda item: item.name)
+            return sorted(self._forecasts.values(), key=lambda item: natural(item.name))
 
     def wait_newer(self, sequence: int, name: str, timeout_seconds: float) -> list[RunForecast]:
         """Forecasts of `name` ("" = every run) published after `sequence`, oldest first; empty at the deadline."""

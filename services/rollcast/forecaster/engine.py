@@ -17,7 +17,9 @@ from rollcast.forecaster.history import History, PastForecast
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.reading import Reading
 from rollcast.forecaster.run_forecast import Budget, Outlook, RunForecast, forecast_run, look_ahead, metric_grid
+from rollcast.forecaster.surprise import Surprise, hold_to_account
 from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.names import is_own_curve
 
 MAX_RUNS = 200
 MAX_REPLAYS = 40
@@ -83,7 +85,9 @@ class Engine:
             if len(self._names) >= MAX_RUNS:
                 self._refuse(full_key, "too_many_runs")
                 return None
-            taken = any(run == evaluation.run for run, _ in self._names)
+            taken = not is_own_curve(evaluation.dataset) or any(
+                run == evaluation.run and is_own_curve(dataset) for run, dataset in self._names
+            )
             name = self._names[key] = f"{evaluation.run}:{evaluation.dataset}" if taken else evaluation.run
             self._logs[name] = EvaluationLog(starts=self._starts.setdefault(evaluation.run, {}))
         try:
@@ -128,7 +132,7 @@ class Engine:
         if forecast is None:
             return
         outlook = look_ahead(forecast, self._grid(forecast))
-        self._metrics.show(forecast, outlook)
+        self._metrics.show(forecast, outlook, self._surprise(forecast))
         if id(surviving[-1]) in new:
             self._remember(forecast, outlook, replayed=False)
             log.info(
@@ -152,6 +156,19 @@ class Engine:
             earlier = forecast_run(name, surviving[:place], budget, sequence=0, updated_at=at)
             if earlier is not None:
                 self._remember(earlier, look_ahead(earlier, self._grid(earlier)), replayed=True)
+
+    def _surprise(self, forecast: RunForecast) -> Surprise | None:
+        try:
+            return hold_to_account(
+                forecast.evaluations,
+                forecast.axis,
+                self._grid(forecast),
+                lambda compute: self._history.last_forecast_before(forecast.name, compute),
+            )
+        except sqlite3.Error as error:
+            self._metrics.count_skipped("history_read", 1)
+            log.error("the history of forecasts cannot be read; the forecast goes on", error=str(error))
+            return None
 
     def _grid(self, forecast: RunForecast) -> tuple[float, ...]:
         grid = self._grids.get(forecast.name)

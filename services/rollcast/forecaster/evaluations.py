@@ -7,7 +7,7 @@ incarnation 2:            (25)  30  40 ...        the first 30 leaves the curve,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,25 +119,30 @@ class EvaluationLog:
         return True
 
     def surviving(self) -> tuple[Evaluation, ...]:
-        """The evaluations of the surviving history, in order of compute.
-
-        A newer incarnation ends an older one at the step it continued from; where that step is not known, before the
-        first step that the newer one evaluated.
-        """
+        """The evaluations of the surviving history, in order of compute."""
         first: dict[int, int] = {}
         for item in self.evaluations.values():
             first[item.incarnation] = min(item.step, first.get(item.incarnation, item.step))
-        incarnations = sorted(first.keys() | self.starts.keys(), reverse=True)
-        last: dict[int, int] = {}
-        bound = MAX_STEP
-        for incarnation in incarnations:
-            last[incarnation] = bound
-            if incarnation in self.starts:
-                bound = min(bound, self.starts[incarnation])
-            elif incarnation in first:
-                bound = min(bound, first[incarnation] - 1)
+        last = last_surviving_steps(first, self.starts)
         kept = [item for item in self.evaluations.values() if item.step <= last[item.incarnation]]
         return tuple(sorted(kept, key=lambda item: (item.compute, item.incarnation, item.step)))
+
+
+def last_surviving_steps(first: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, int]:
+    """Incarnation -> the last of its steps that the newest weights descend from.
+
+    A newer incarnation ends an older one at the step it continued from (`starts`); where that step is not known, before
+    the first step that the newer one evaluated (`first`).
+    """
+    last: dict[int, int] = {}
+    bound = MAX_STEP
+    for incarnation in sorted(first.keys() | starts.keys(), reverse=True):
+        last[incarnation] = bound
+        if incarnation in starts:
+            bound = min(bound, starts[incarnation])
+        elif incarnation in first:
+            bound = min(bound, first[incarnation] - 1)
+    return last
 
 
 def curve_of(evaluations: tuple[Evaluation, ...], x: Array, name: str) -> Curve:

@@ -144,6 +144,15 @@ class History:
             ).fetchall()
         return [_from_row(row) for row in rows]
 
+    def last_forecast_before(self, name: str, compute: float) -> PastForecast | None:
+        """The newest one made at `compute` or less."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT * FROM forecasts WHERE name = ? AND compute <= ? ORDER BY compute DESC, id DESC LIMIT 1",
+                (name, compute),
+            ).fetchone()
+        return None if row is None else _from_row(row)
+
     def forecast(self, name: str, forecast_id: int) -> PastForecast | None:
         with self._lock:
             row = self._connection.execute(

@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from rollcast.forecaster.run_forecast import QUANTILES, Outlook, RunForecast
+from rollcast.forecaster.surprise import Surprise
 from rollcast.scaling.forecast import VerdictKind
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
@@ -27,6 +28,8 @@ _OF_A_RUN = (
     names.FORECAST_END,
     names.FORECAST_END_DEVICE_HOURS,
     names.FORECAST_VERDICT,
+    names.FORECAST_EARLIER,
+    names.FORECAST_MISSED,
     names.FORECAST_POINTS,
     names.FORECAST_LOST_POINTS,
     names.FORECAST_REFITS,
@@ -37,6 +40,7 @@ _OF_A_RUN = (
 class _Shown:
     forecast: RunForecast
     outlook: Outlook
+    surprise: Surprise | None
     refits: int
 
     def samples(self) -> Iterator[tuple[Metric, tuple[str, ...], float]]:
@@ -54,6 +58,10 @@ class _Shown:
             yield names.FORECAST_END_DEVICE_HOURS, (), forecast.end
         for kind in VerdictKind:
             yield names.FORECAST_VERDICT, (str(kind),), float(kind is forecast.forecast.verdict.kind)
+        if self.surprise is not None:
+            for quantile, value in zip(_QUANTILE_LABELS, self.surprise.earlier, strict=True):
+                yield names.FORECAST_EARLIER, (quantile,), value
+            yield names.FORECAST_MISSED, (), self.surprise.num_missed
         yield names.FORECAST_POINTS, (), len(forecast.evaluations)
         yield names.FORECAST_LOST_POINTS, (), forecast.num_lost
         yield names.FORECAST_REFITS, (), self.refits
@@ -69,10 +77,10 @@ class ForecastMetrics(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def show(self, forecast: RunForecast, outlook: Outlook) -> None:
+    def show(self, forecast: RunForecast, outlook: Outlook, surprise: Surprise | None) -> None:
         """Take the place of the run's last forecast."""
         before = self._shown.get(forecast.name)
-        shown = _Shown(forecast, outlook, 1 if before is None else before.refits + 1)
+        shown = _Shown(forecast, outlook, surprise, 1 if before is None else before.refits + 1)
         self._shown = {**self._shown, forecast.name: shown}
 
     def count_skipped(self, reason: str, count: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs
@@ -36,9 +36,12 @@ Form = dict[str, list[str]]
 Labels = dict[str, str]
 
 
+PREFIX = "/prometheus/api/v1"
+
+
 def query_router(board: Board) -> APIRouter:
     """Routes below /prometheus/api/v1."""
-    router = APIRouter(prefix="/prometheus/api/v1", include_in_schema=False)
+    router = APIRouter(prefix=PREFIX, include_in_schema=False)
 
     def add(path: str, answer: Callable[[Board, Form], Any]) -> None:
         async def serve(request: Request) -> Response:
@@ -48,8 +51,7 @@ def query_router(board: Board) -> APIRouter:
                     {"status": "success", "data": await run_in_threadpool(answer, board, form | _path(request))}
                 )
             except ValueError as error:
-                sentence = str(error).encode("utf-8", errors="backslashreplace").decode()
-                return JSONResponse({"status": "error", "errorType": "bad_data", "error": sentence}, status_code=400)
+                return refusal(str(error))
 
         router.add_api_route(path, serve, methods=["GET", "POST"])
 
@@ -62,6 +64,12 @@ def query_router(board: Board) -> APIRouter:
     add("/status/buildinfo", lambda board, form: {"version": "2.42.0", "application": "rollcast"})
     add("/{rest:path}", _unknown)
     return router
+
+
+def refusal(sentence: str, status: int = 400, headers: Mapping[str, str] | None = None) -> Response:
+    """An error as Prometheus puts it. Lone surrogates, which UTF-8 may not carry out, are escaped."""
+    safe = sentence.encode("utf-8", errors="backslashreplace").decode()
+    return JSONResponse({"status": "error", "errorType": "bad_data", "error": safe}, status, headers)
 
 
 _METRICS = (names.TIMELINE_PASS_RATE, names.TIMELINE_DEVICE_HOURS)

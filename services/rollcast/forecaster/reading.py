@@ -60,6 +60,8 @@ class Reading:
     starts: dict[str, dict[int, int]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     """Reason -> number of readings that were left out."""
+    away: list[str] = field(default_factory=list)
+    """One sentence on each part of the source that does not answer while others do."""
 
 
 def interpret(samples: Iterable[Sample], *, at: float) -> Reading:

@@ -43,6 +43,7 @@ class ForecastService(forecast_pb2_grpc.ForecastServicer):
                         compute=point.compute_device_hours,
                         pass_rate=point.pass_rate,
                         standard_error=point.standard_error if point.HasField("standard_error") else None,
+                        truncation_ratio=point.truncation_ratio if point.HasField("truncation_ratio") else None,
                     )
                     for point in request.points
                 ],

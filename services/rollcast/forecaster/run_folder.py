@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.forecaster.evaluations import Evaluation, checked
+from rollcast.forecaster.growing_file import GrowingFile
 from rollcast.forecaster.reading import Reading
 
-MAX_READ_BYTES = 16 << 20
-"""Held at once, and of evaluations read in one look."""
 _MALFORMED = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 
 
@@ -21,8 +20,8 @@ class RunFolder:
 
     def __init__(self, folder: Path, run: str) -> None:
         self._run = run
-        self._evaluations = _GrowingFile(folder / "evaluations.jsonl")
-        self._steps = _GrowingFile(folder / "steps.jsonl")
+        self._evaluations = GrowingFile(folder / "evaluations.jsonl")
+        self._steps = GrowingFile(folder / "steps.jsonl")
         self._truncation: dict[int, float] = {}
 
     def read(self) -> Reading:
@@ -73,30 +72,6 @@ class RunFolder:
                 truncation_ratio=self._truncation[made[before - 1]] if before else None,
             )
         )
-
-
-class _GrowingFile:
-    """A file that is appended to."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-
-    def next_lines(self) -> list[bytes]:
-        """The next complete lines, 16 MiB at most; from the beginning again where the file became shorter."""
-        try:
-            with self._path.open("rb") as file:
-                if file.seek(0, 2) < self._offset:
-                    self._offset = 0
-                file.seek(self._offset)
-                chunk = file.read(MAX_READ_BYTES)
-        except OSError:
-            return []
-        complete = chunk[: chunk.rfind(b"\n") + 1]
-        if not complete and len(chunk) == MAX_READ_BYTES:
-            complete = chunk
-        self._offset += len(complete)
-        return complete.splitlines()
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -33,6 +33,7 @@ REST_SHARE = 0.2
 """Of the interval that the loop rests at least, however long its turn took."""
 MAX_TURN_SECONDS = 600.0
 """A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all."""
+OK = "ok"
 log = get_logger()
 
 
@@ -94,8 +95,13 @@ def _read(source: Source, engine: Engine, metrics: ForecastMetrics, before: Sour
         if before.up or before.message != str(error):
             log.warning("the source is away; what is known is served on", reason=str(error))
         return SourceState(up=False, message=str(error), read_at=before.read_at)
+    message = reading.away[0] if reading.away else OK
+    if len(reading.away) > 1:
+        message += f" (and {len(reading.away) - 1} more like this)"
     if not before.up:
         log.info("the source answers")
+    if reading.away and message != before.message:
+        log.warning("a part of the source is away", reason=message)
     metrics.source_up(True)
     engine.take(reading)
-    return SourceState(up=True, message="ok", read_at=time.time())
+    return SourceState(up=True, message=message, read_at=time.time())

@@ -1,4 +1,4 @@
-"""Where evaluations come from besides the run folder: metrics pages, a Prometheus server."""
+"""Where evaluations come from besides the run folder: metrics pages, a Prometheus server, files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from rollcast.config.services import CurveQueries, DirectScrape, Http, PrometheusSource
+from rollcast.config.services import CurveFile, CurveQueries, DirectScrape, FileSource, Http, PrometheusSource
 from rollcast.connections.http import local_url
+from rollcast.forecaster.curve_file import CurveFileReader
 from rollcast.forecaster.first_scrape import dated
-from rollcast.forecaster.foreign_curve import read_curve
+from rollcast.forecaster.foreign_curve import ForeignCurve
 from rollcast.forecaster.reading import EVALUATION_NAMES, STATUS_NAMES, Reading, interpret
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
 
@@ -29,10 +30,12 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-def open_source(settings: DirectScrape | PrometheusSource, http: Http, run_folder: Path) -> Source:
+def open_source(settings: DirectScrape | PrometheusSource | FileSource, http: Http, run_folder: Path) -> Source:
     """The source that the run file names; `http` is how the services serve."""
     if isinstance(settings, PrometheusSource):
         return PrometheusQueries(settings.url, settings.token, settings.curves)
+    if isinstance(settings, FileSource):
+        return CurveFiles(settings.curves)
     return MetricsPages(settings.urls, http, run_folder / "ports" / "trainer")
 
 
@@ -62,6 +65,7 @@ class MetricsPages:
             raise failures[0]
         reading = interpret(samples, at=time.time())
         reading.skipped["page_away"] += len(failures)
+        reading.away += map(str, failures)
         return reading
 
     def close(self) -> None:
@@ -79,6 +83,34 @@ class MetricsPages:
         return f"{local_url(self._http, port)}/metrics"
 
 
+class CurveFiles:
+    """Files of other frameworks' runs; one that is missing keeps nobody from the others."""
+
+    def __init__(self, curves: tuple[CurveFile, ...]) -> None:
+        self._files = [CurveFileReader(curve) for curve in curves]
+
+    def read(self) -> Reading:
+        reading = Reading()
+        failures = []
+        for file in self._files:
+            try:
+                part = file.read()
+            except SourceAway as error:
+                failures.append(error)
+                continue
+            reading.evaluations += part.evaluations
+            reading.starts.update(part.starts)
+            reading.skipped += part.skipped
+        if len(failures) == len(self._files):
+            raise failures[0]
+        reading.skipped["file_away"] += len(failures)
+        reading.away += map(str, failures)
+        return reading
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
 class PrometheusQueries:
     """Instant queries over a window: labels tell evaluations apart, so the last value of each series is all there is.
 
@@ -87,24 +119,28 @@ class PrometheusQueries:
     """
 
     def __init__(self, url: str, token: SecretStr | None = None, curves: tuple[CurveQueries, ...] = ()) -> None:
-        self._curves = curves
         self._prometheus = Prometheus(url, token)
+        self._curves = [ForeignCurve(self._prometheus, curve) for curve in curves]
+        self._untold: list[Reading] = []
+        """Of the curves: a look that Prometheus broke off told nobody what it had read so far."""
         self._last = 0.0
         self._seen: set[tuple[str, str, int, int]] = set()
         """What the last look saw: neither dated again nor kept longer than Prometheus tells it."""
 
     def read(self) -> Reading:
         now = time.time()
-        foreign = [read_curve(self._prometheus, curve, now) for curve in self._curves]
+        for curve in self._curves:
+            self._untold.append(curve.read(now))
         window = min(now - self._last + OVERLAP_SECONDS, LOOK_BACK_SECONDS)
         samples = self._prometheus.query(f"last_over_time({_any_of(EVALUATION_NAMES)}[{window:.0f}s])")
         samples += self._prometheus.query(_any_of(STATUS_NAMES))
         reading = interpret(samples, at=now)
         self._date(reading, window, now)
         self._last = now
-        for curve in foreign:
-            reading.evaluations += curve.evaluations
-            reading.skipped += curve.skipped
+        for part in self._untold:
+            reading.evaluations += part.evaluations
+            reading.skipped += part.skipped
+        self._untold = []
         return reading
 
     def close(self) -> None:

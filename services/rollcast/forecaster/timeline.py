@@ -32,16 +32,22 @@ class Timeline:
 
 
 def timeline(forecast: RunForecast) -> Timeline | None:
-    """None where the evaluations' times do not tell a rate: all were read at once, or there is one only."""
+    """None where the evaluations' times do not tell a rate: all were read at once, or all but one."""
     times: list[float] = []
     compute: list[float] = []
+    size_of_first = 0
     for item in forecast.evaluations:
         if not times or (item.at > times[-1] and item.compute > compute[-1]):
             times.append(item.at)
             compute.append(item.compute)
-    if len(times) < 2:
+        elif item.at == times[-1]:
+            compute[-1] = item.compute
+        size_of_first += len(times) == 1
+    # What was there before we looked was made nobody knows when.
+    earliest = 1 if size_of_first > 1 else 0
+    first = max(earliest, len(times) - 1 - max(MIN_INTERVALS, len(times) // 3))
+    if len(times) - first < 2:
         return None
-    first = max(0, len(times) - 1 - max(MIN_INTERVALS, len(times) // 3))
     rate = (compute[-1] - compute[first]) / (times[-1] - times[first])
     end = np.inf
     if forecast.end is not None:

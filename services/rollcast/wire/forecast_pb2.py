@@ -24,29 +24,29 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1crollcast/wire/forecast.proto\x12\rrollcast.wire\"h\n\x05Point\x12\x1c\n\x14\x63ompute_device_hours\x18\x01 \x01(\x01\x12\x11\n\tpass_rate\x18\x02 \x01(\x01\x12\x1b\n\x0estandard_error\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x11\n\x0f_standard_error\"\x99\x01\n\nFitRequest\x12$\n\x06points\x18\x01 \x03(\x0b\x32\x14.rollcast.wire.Point\x12\x14\n\x07initial\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1b\n\x0e\x65xclude_before\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x13\n\x0bnum_prompts\x18\x04 \x01(\rB\n\n\x08_initialB\x11\n\x0f_exclude_before\"s\n\x08Interval\x12\x13\n\x0bquantile_05\x18\x01 \x01(\x01\x12\x13\n\x0bquantile_25\x18\x02 \x01(\x01\x12\x13\n\x0bquantile_50\x18\x03 \x01(\x01\x12\x13\n\x0bquantile_75\x18\x04 \x01(\x01\x12\x13\n\x0bquantile_95\x18\x05 \x01(\x01\"\xbc\x02\n\rForecastReply\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x12\n\nnum_points\x18\x02 \x01(\r\x12\x0f\n\x07verdict\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12*\n\tasymptote\x18\x05 \x01(\x0b\x32\x17.rollcast.wire.Interval\x12)\n\x08\x65xponent\x18\x06 \x01(\x0b\x32\x17.rollcast.wire.Interval\x12\x36\n\x15midpoint_device_hours\x18\x07 \x01(\x0b\x32\x17.rollcast.wire.Interval\x12)\n\x08headroom\x18\x08 \x01(\x0b\x32\x17.rollcast.wire.Interval\x12\x1c\n\x14\x63ompute_device_hours\x18\t \x01(\x01\x12\x11\n\tpass_rate\x18\n \x01(\x01\";\n\x0ePredictRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x1c\n\x14\x63ompute_device_hours\x18\x02 \x03(\x01\"V\n\nPrediction\x12\x1c\n\x14\x63ompute_device_hours\x18\x01 \x01(\x01\x12*\n\tpass_rate\x18\x02 \x01(\x0b\x32\x17.rollcast.wire.Interval\">\n\x0cPredictReply\x12.\n\x0bpredictions\x18\x01 \x03(\x0b\x32\x19.rollcast.wire.Prediction\"\x1b\n\x0cWatchRequest\x12\x0b\n\x03run\x18\x01 \x01(\t2\xd7\x01\n\x08\x46orecast\x12>\n\x03\x46it\x12\x19.rollcast.wire.FitRequest\x1a\x1c.rollcast.wire.ForecastReply\x12\x45\n\x07Predict\x12\x1d.rollcast.wire.PredictRequest\x1a\x1b.rollcast.wire.PredictReply\x12\x44\n\x05Watch\x12\x1b.rollcast.wire.WatchRequest\x1a\x1c.rollcast.wire.ForecastReply0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1crollcast/wire/forecast.proto\x12\rrollcast.wire\"\x9c\x01\n\x05Point\x12\x1c\n\x14\x63ompute_device_hours\x18\x01 \x01(\x01\x12\x11\n\tpass_rate\x18\x02 \x01(\x01\x12\x1b\n\x0estandard_error\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x1d\n\x10truncation_ratio\x18\x04 \x01(\x01H\x01\x88\x01\x01\x42\x11\n\x0f_standard_errorB\x13\n\x11_truncation_ratio\"\x99\x01\n\nFitRequest\x12$\n\x06points\x18\x01 \x03(\x0b\x32\x14.rollcast.wire.Point\x12\x14\n\x07initial\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1b\n\x0e\x65xclude_before\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x13\n\x0bnum_prompts\x18\x04 \x01(\rB\n\n\x08_initialB\x11\n\x0f_exclude_before\"s\n\x08Interval\x12\x13\n\x0bquantile_05\x18\x01 \x01(\x01\x12\x13\n\x0bquantile_25\x18\x02 \x01(\x01\x12\x13\n\x0bquantile_50\x18\x03 \x01(\x01\x12\x13\n\x0bquantile_75\x18\x04 \x01(\x01\x12\x13\n\x0bquantile_95\x18\x05 \x01(\x01\"\xbc\x02\n\rForecastReply\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x12\n\nnum_points\x18\x02 \x01(\r\x12\x0f\n\x07verdict\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12*\n\tasymptote\x18\x05 \x01(\x0b\x32\x17.rollcast.wire.Interval\x12)\n\x08\x65xponent\x18\x06 \x01(\x0b\x32\x17.rollcast.wire.Interval\x12\x36\n\x15midpoint_device_hours\x18\x07 \x01(\x0b\x32\x17.rollcast.wire.Interval\x12)\n\x08headroom\x18\x08 \x01(\x0b\x32\x17.rollcast.wire.Interval\x12\x1c\n\x14\x63ompute_device_hours\x18\t \x01(\x01\x12\x11\n\tpass_rate\x18\n \x01(\x01\";\n\x0ePredictRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x1c\n\x14\x63ompute_device_hours\x18\x02 \x03(\x01\"V\n\nPrediction\x12\x1c\n\x14\x63ompute_device_hours\x18\x01 \x01(\x01\x12*\n\tpass_rate\x18\x02 \x01(\x0b\x32\x17.rollcast.wire.Interval\">\n\x0cPredictReply\x12.\n\x0bpredictions\x18\x01 \x03(\x0b\x32\x19.rollcast.wire.Prediction\"\x1b\n\x0cWatchRequest\x12\x0b\n\x03run\x18\x01 \x01(\t2\xd7\x01\n\x08\x46orecast\x12>\n\x03\x46it\x12\x19.rollcast.wire.FitRequest\x1a\x1c.rollcast.wire.ForecastReply\x12\x45\n\x07Predict\x12\x1d.rollcast.wire.PredictRequest\x1a\x1b.rollcast.wire.PredictReply\x12\x44\n\x05Watch\x12\x1b.rollcast.wire.WatchRequest\x1a\x1c.rollcast.wire.ForecastReply0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rollcast.wire.forecast_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_POINT']._serialized_start=47
-  _globals['_POINT']._serialized_end=151
-  _globals['_FITREQUEST']._serialized_start=154
-  _globals['_FITREQUEST']._serialized_end=307
-  _globals['_INTERVAL']._serialized_start=309
-  _globals['_INTERVAL']._serialized_end=424
-  _globals['_FORECASTREPLY']._serialized_start=427
-  _globals['_FORECASTREPLY']._serialized_end=743
-  _globals['_PREDICTREQUEST']._serialized_start=745
-  _globals['_PREDICTREQUEST']._serialized_end=804
-  _globals['_PREDICTION']._serialized_start=806
-  _globals['_PREDICTION']._serialized_end=892
-  _globals['_PREDICTREPLY']._serialized_start=894
-  _globals['_PREDICTREPLY']._serialized_end=956
-  _globals['_WATCHREQUEST']._serialized_start=958
-  _globals['_WATCHREQUEST']._serialized_end=985
-  _globals['_FORECAST']._serialized_start=988
-  _globals['_FORECAST']._serialized_end=1203
+  _globals['_POINT']._serialized_start=48
+  _globals['_POINT']._serialized_end=204
+  _globals['_FITREQUEST']._serialized_start=207
+  _globals['_FITREQUEST']._serialized_end=360
+  _globals['_INTERVAL']._serialized_start=362
+  _globals['_INTERVAL']._serialized_end=477
+  _globals['_FORECASTREPLY']._serialized_start=480
+  _globals['_FORECASTREPLY']._serialized_end=796
+  _globals['_PREDICTREQUEST']._serialized_start=798
+  _globals['_PREDICTREQUEST']._serialized_end=857
+  _globals['_PREDICTION']._serialized_start=859
+  _globals['_PREDICTION']._serialized_end=945
+  _globals['_PREDICTREPLY']._serialized_start=947
+  _globals['_PREDICTREPLY']._serialized_end=1009
+  _globals['_WATCHREQUEST']._serialized_start=1011
+  _globals['_WATCHREQUEST']._serialized_end=1038
+  _globals['_FORECAST']._serialized_start=1041
+  _globals['_FORECAST']._serialized_end=1256
 # @@protoc_insertion_point(module_scope)

@@ -7,14 +7,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Point(_message.Message):
-    __slots__ = ("compute_device_hours", "pass_rate", "standard_error")
+    __slots__ = ("compute_device_hours", "pass_rate", "standard_error", "truncation_ratio")
     COMPUTE_DEVICE_HOURS_FIELD_NUMBER: _ClassVar[int]
     PASS_RATE_FIELD_NUMBER: _ClassVar[int]
     STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATION_RATIO_FIELD_NUMBER: _ClassVar[int]
     compute_device_hours: float
     pass_rate: float
     standard_error: float
-    def __init__(self, compute_device_hours: _Optional[float] = ..., pass_rate: _Optional[float] = ..., standard_error: _Optional[float] = ...) -> None: ...
+    truncation_ratio: float
+    def __init__(self, compute_device_hours: _Optional[float] = ..., pass_rate: _Optional[float] = ..., standard_error: _Optional[float] = ..., truncation_ratio: _Optional[float] = ...) -> None: ...
 
 class FitRequest(_message.Message):
     __slots__ = ("points", "initial", "exclude_before", "num_prompts")

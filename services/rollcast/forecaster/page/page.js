@@ -1,19 +1,12 @@
 // The live page: asks for /api/runs every two seconds and draws anew what changed.
 
-import { drawChart, formatCompute, legendItem } from "./chart.js";
+import { drawCurve, drawPast, drawStaleness, drawTruncation } from "./charts.js";
+import { showStalenessTable, showTables } from "./tables.js";
+import { VERDICTS, chance, hours, rate, share } from "./words.js";
 
 const POLL_MILLISECONDS = 2000;
-const VERDICTS = {
-  too_early: ["Too early to tell", "warn"],
-  forecastable: ["Forecastable", "good"],
-  saturated: ["Saturated", "good"],
-  not_sigmoid: ["Not a sigmoid", "bad"],
-  regime_change: ["Regime change", "bad"],
-};
+const MAX_COMPARED = 3;
 const $ = (id) => document.getElementById(id);
-const rate = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
-const share = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)} %`);
-const hours = (value) => (value === null || value === undefined ? "not reached" : formatCompute(value));
 const state = {
   runs: [], run: null, drawn: "", forecast: null, curve: null, points: [], history: [], status: null,
   earlier: null, compared: new Map(), targetTouched: false, asked: 0,
@@ -36,13 +29,7 @@ async function poll() {
     const mine = answer.runs.find((item) => item.run === state.run);
     $("waiting").hidden = Boolean(mine);
     $("content").hidden = !mine;
-    if (mine) {
-      const key = `${mine.run} ${mine.sequence}`;
-      if (key !== state.drawn) await load(mine);
-      state.drawn = key;
-      state.status = await ask(runPath(mine.run, "status"));
-      drawStatus();
-    }
+    if (mine) await follow(mine);
   } catch (error) {
     $("source").className = "away";
     $("source").textContent = `the forecaster does not answer (${error.message}); shown is what it said last`;
@@ -50,10 +37,30 @@ async function poll() {
   setTimeout(poll, POLL_MILLISECONDS);
 }
 
+async function follow(mine) {
+  const key = `${mine.run} ${mine.sequence}`, isNew = key !== state.drawn;
+  if (isNew) await load(mine);
+  state.drawn = key;
+  const status = await ask(runPath(mine.run, "status"));
+  const toldNew = JSON.stringify(status) !== JSON.stringify(state.status);
+  state.status = status;
+  if (isNew || toldNew) showStatus();
+  const stale = [...state.compared].filter(([name, { sequence }]) => ![sequence, undefined].includes(sequenceOf(name)));
+  for (const [name] of stale) state.compared.set(name, await other(name));
+  if (stale.length) redrawCurve();
+}
+
+const sequenceOf = (name) => state.runs.find((item) => item.run === name)?.sequence;
+async function other(name) {
+  const sequence = sequenceOf(name);
+  const [curve, points] = await Promise.all([ask(runPath(name, "curve")), ask(runPath(name, "points"))]);
+  return { sequence, curve, points: points.points };
+}
+
 function showSource({ source, now }) {
   const age = Math.max(0, Math.round(now - source.read_at));
   $("source").className = source.up ? "up" : "away";
-  const text = source.up ? "live" : `source away${source.read_at ? ` for ${age} s` : ""}: ${source.message}`;
+  const text = source.up ? `live${source.message === "ok" ? "" : `; ${source.message}`}` : `source away${source.read_at ? ` for ${age} s` : ""}: ${source.message}`;
   if ($("source").textContent !== text) $("source").textContent = text;
 }
 
@@ -70,7 +77,7 @@ function showRunChoice() {
 }
 
 function showCompareChoice(names) {
-  const others = names.filter((name) => name !== state.run).slice(0, 12);
+  const others = names.filter((name) => name !== state.run);
   $("compare").hidden = others.length === 0;
   const legend = document.createElement("legend");
   legend.textContent = "Compare with";
@@ -86,12 +93,9 @@ function showCompareChoice(names) {
 
 async function compare(name, box) {
   if (!box.checked) state.compared.delete(name);
-  else if (state.compared.size >= 3) box.checked = false;
-  else {
-    const [curve, points] = await Promise.all([ask(runPath(name, "curve")), ask(runPath(name, "points"))]);
-    state.compared.set(name, { curve, points: points.points });
-  }
-  drawCurve();
+  else if (state.compared.size >= MAX_COMPARED) box.checked = false;
+  else state.compared.set(name, await other(name));
+  redrawCurve();
 }
 
 async function load(forecast) {
@@ -101,10 +105,11 @@ async function load(forecast) {
   );
   Object.assign(state, { forecast, curve, points: points.points, history: history.forecasts });
   showNumbers();
+  showTables(state);
   showEarlierChoice();
   showTargetRange();
-  drawCurve();
-  drawPast();
+  redrawCurve();
+  redrawPast();
   await showTarget();
 }
 
@@ -128,80 +133,20 @@ function showNumbers() {
   $("curve-text").textContent =
     `Pass rate ${rate(f.pass_rate)} at ${hours(f.compute)} device-hours. Forecast ceiling ${rate(f.asymptote.q50)}, ` +
     `90 percent interval ${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}. ${word}: ${f.reason}`;
-  const rows = [["A", f.asymptote, rate], ["B", f.exponent, rate], ["C_mid (device-hours)", f.midpoint, hours], ["Headroom", f.headroom, rate]];
-  fill("parameters", rows.map(([name, q, show]) => [name, show(q.q05), show(q.q50), show(q.q95)]));
-  fill("points", state.points.map((p) => [`${p.incarnation}.${p.step}`, hours(p.compute), rate(p.pass_rate), rate(p.standard_error), share(p.truncation_ratio)]));
 }
 
-function fill(id, rows) {
-  $(id).tBodies[0].replaceChildren(...rows.map((cells) => {
-    const row = document.createElement("tr");
-    cells.forEach((text, place) => {
-      const cell = document.createElement(place ? "td" : "th");
-      if (!place) cell.scope = "row";
-      cell.textContent = text;
-      row.append(cell);
-    });
-    return row;
-  }));
+function redrawCurve() {
+  if (!state.curve) return;
+  const others = [...state.compared].filter(([name]) => name !== state.forecast.run);
+  drawCurve(state, others, { log: $("log").checked, power: $("power").checked });
 }
 
-function drawCurve() {
-  const { curve, forecast: f, points } = state;
-  if (!curve) return;
-  const isLog = $("log").checked;
-  const style = (place) => `run-${place + 1}`;
-  const others = [...state.compared.entries()].filter(([name]) => name !== f.run);
-  const drawn = points.filter((p) => !isLog || p.compute > 0);
-  const values = [[f.asymptote.q50], curve.q05, curve.q95, ...others.map(([, o]) => o.curve.q50)].flat().concat(points.map((p) => p.pass_rate));
-  const low = Math.max(0, Math.floor(Math.min(...values) * 10 - 0.2) / 10), high = Math.min(1, Math.ceil(Math.max(...values) * 10 + 0.2) / 10);
-  const stop = Math.max(curve.compute.at(-1), ...others.map(([, o]) => o.curve.compute.at(-1)));
-  const lines = [], bands = [], marks = [];
-  bands.push({ xs: curve.compute, low: curve.q05, high: curve.q95, style: "fit" });
-  bands.push({ xs: curve.compute, low: curve.q25, high: curve.q75, style: "fit inner" });
-  if (state.earlier) {
-    const past = state.earlier;
-    bands.push({ xs: past.compute, low: past.q05, high: past.q95, style: "earlier" });
-    lines.push({ xs: past.compute, ys: past.q50, style: "earlier" });
-  }
-  if ($("power").checked) lines.push({ xs: curve.compute, ys: curve.power_law, style: "power" });
-  others.forEach(([, other], place) => {
-    lines.push({ xs: other.curve.compute, ys: other.curve.law, style: style(place) });
-    for (const p of other.points) if (!isLog || p.compute > 0) marks.push({ x: p.compute, y: p.pass_rate, style: style(place) });
-  });
-  lines.push({ xs: curve.compute, ys: curve.law, style: "fit" });
-  for (const p of drawn)
-    marks.push({
-      x: p.compute, y: p.pass_rate, error: p.standard_error,
-      title: `step ${p.step}: ${rate(p.pass_rate)} ± ${rate(p.standard_error)} at ${hours(p.compute)} device-hours`,
-    });
-  const rules = [{ y: f.asymptote.q50, text: `ceiling A ${rate(f.asymptote.q50)}` }];
-  if (f.end) rules.push({ x: f.end.compute, text: "end of budget" });
-  drawChart($("curve"), {
-    x: { domain: [isLog ? curve.compute[0] : 0, stop], log: isLog, label: "compute (device-hours)", format: formatCompute },
-    y: { domain: [low, high], format: (v) => v.toFixed(1) },
-    bands, lines, points: marks, rules, onHover: showReadout,
-  });
-  showReadout(null);
-  $("legend").replaceChildren(
-    legendItem("", "point", "evaluation ± standard error"),
-    legendItem("fit", "line", "the law"),
-    legendItem("fit inner", "band", "50 % of readings"),
-    legendItem("fit", "band", "90 % of readings"),
-    ...($("power").checked ? [legendItem("power", "line", "power law")] : []),
-    ...(state.earlier ? [legendItem("earlier", "line", "said earlier")] : []),
-    ...others.map(([name], place) => legendItem(style(place), "line", name)),
-  );
-}
-
-function showReadout(compute) {
-  const { curve } = state;
-  if (compute === null) {
-    $("readout").textContent = "";
-    return;
-  }
-  const place = curve.compute.reduce((best, value, i) => (Math.abs(value - compute) < Math.abs(curve.compute[best] - compute) ? i : best), 0);
-  $("readout").textContent = `at ${hours(curve.compute[place])} device-hours: ${rate(curve.q50[place])}, 90 % ${rate(curve.q05[place])} to ${rate(curve.q95[place])}`;
+function redrawPast() {
+  const said = state.history.map((past) => past.asymptote);
+  drawPast(state.history, state.earlier);
+  $("past-text").textContent = said.length === 0 ? "No earlier forecast yet." :
+    `Ceiling A, as it was said at ${said.length} evaluations: at first ${rate(said[0].q50)}, 90 percent interval ` +
+    `${rate(said[0].q05)} to ${rate(said[0].q95)}; at last ${rate(said.at(-1).q50)}, ${rate(said.at(-1).q05)} to ${rate(said.at(-1).q95)}.`;
 }
 
 function showEarlierChoice() {
@@ -230,26 +175,8 @@ async function showEarlier() {
       `It said: ${(VERDICTS[past.verdict] ?? [past.verdict])[0].toLowerCase()}, ceiling ${rate(past.asymptote.q50)} ` +
       `(90 %: ${rate(past.asymptote.q05)} to ${rate(past.asymptote.q95)})${end}.`;
   }
-  drawCurve();
-  drawPast();
-}
-
-function drawPast() {
-  const past = state.history;
-  if (past.length === 0) {
-    $("past").replaceChildren();
-    return;
-  }
-  const xs = past.map((p) => p.compute), pick = (q) => past.map((p) => p.asymptote[q]);
-  const wide = past.length === 1 ? [0, 2 * xs[0]] : [Math.min(...xs), Math.max(...xs)];
-  drawChart($("past"), {
-    x: { domain: wide, label: "", format: formatCompute },
-    y: { domain: [Math.max(0, Math.min(...pick("q05")) - 0.05), 1], format: (v) => v.toFixed(1), ticks: 3 },
-    bands: [{ xs, low: pick("q05"), high: pick("q95"), style: "fit" }, { xs, low: pick("q25"), high: pick("q75"), style: "fit inner" }],
-    lines: [{ xs, ys: pick("q50"), style: "fit" }],
-    rules: state.earlier ? [{ x: state.earlier.forecast.compute, text: "shown above" }] : [],
-    points: past.map((p) => ({ x: p.compute, y: p.asymptote.q50, title: `after ${p.num_points} evaluations: A = ${rate(p.asymptote.q50)}` })),
-  });
+  redrawCurve();
+  redrawPast();
 }
 
 function showTargetRange() {
@@ -266,64 +193,34 @@ async function showTarget() {
   const answer = await ask(runPath(state.run, `target?pass_rate=${value}`));
   if (asked !== showTarget.asked) return;
   const { compute, probability } = answer, now = state.forecast.compute;
-  const percent = (p) => (p > 0.99 ? "over 99 %" : p < 0.01 ? "under 1 %" : `${Math.round(100 * p)} %`);
   $("target-answer").textContent =
     compute.q50 === null ? "More likely than not, never" : `${hours(compute.q50)} device-hours in all`;
   const more = compute.q50 === null ? "" : compute.q50 > now ? `${hours(compute.q50 - now)} more than now. ` : "Behind us already. ";
-  const budget = answer.probability_in_budget === null ? "" : `, within the budget ${percent(answer.probability_in_budget)}`;
+  const budget = answer.probability_in_budget === null ? "" : `, within the budget ${chance(answer.probability_in_budget)}`;
   $("target-note").textContent =
-    `${more}90 %: ${hours(compute.q05)} to ${compute.q95 === null ? "never" : hours(compute.q95)}. Chance to reach it ever ${percent(probability)}${budget}.`;
+    `${more}90 %: ${hours(compute.q05)} to ${compute.q95 === null ? "never" : hours(compute.q95)}. Chance to reach it ever ${chance(probability)}${budget}.`;
 }
 showTarget.asked = 0;
 
-function drawStatus() {
-  const s = state.status;
-  const buckets = s.staleness.filter((b) => b.steps !== null), total = s.staleness.reduce((sum, b) => sum + b.tokens, 0);
-  if (total > 0) {
-    const used = buckets.filter((b) => b.tokens > 0).map((b) => b.steps);
-    const last = Math.max(s.max_staleness ?? 0, ...used);
-    const shown = buckets.filter((b) => b.steps <= last), shares = shown.map((b) => b.tokens / total);
-    drawChart($("staleness"), {
-      x: { domain: [-0.6, last + 0.6], format: (v) => (Number.isInteger(v) ? String(v) : "") },
-      y: { domain: [0, Math.max(...shares, 0.01) * 1.1], format: (v) => `${Math.round(100 * v)} %`, ticks: 3 },
-      bars: shown.map((b, place) => ({ at: b.steps, width: 0.8, height: shares[place] })),
-      rules: s.max_staleness === null ? [] : [{ x: s.max_staleness, text: "bound k" }],
-    });
-    const mean = buckets.reduce((sum, b) => sum + b.steps * b.tokens, 0) / total;
-    $("staleness-note").textContent = `Share of trained tokens by staleness in steps; mean ${mean.toFixed(2)}` +
-      (s.longest_group_ratio === null ? "." : `, longest group ${Math.round(100 * s.longest_group_ratio)} % of what the bound allows.`);
-  } else {
-    $("staleness").replaceChildren();
-    $("staleness-note").textContent = "The source tells no staleness.";
-  }
-  drawTruncation(s);
-}
-
-function drawTruncation(s) {
-  const trace = s.trace.filter((p) => p.truncation_ratio !== null);
-  const known = state.points.filter((p) => p.truncation_ratio !== null);
-  const steps = [...trace, ...known].map((p) => p.step), ratios = [...trace, ...known].map((p) => p.truncation_ratio);
-  if (Math.max(...steps) > Math.min(...steps)) {
-    drawChart($("truncation"), {
-      x: { domain: [Math.min(...steps), Math.max(...steps)], format: (v) => (Number.isInteger(v) ? String(v) : "") },
-      y: { domain: [0, Math.max(0.12, ...ratios) * 1.1], format: (v) => `${Math.round(100 * v)} %`, ticks: 3 },
-      lines: trace.length > 1 ? [{ xs: trace.map((p) => p.step), ys: trace.map((p) => p.truncation_ratio), style: "fit" }] : [],
-      points: known.map((p) => ({ x: p.step, y: p.truncation_ratio, title: `evaluation at step ${p.step}: ${share(p.truncation_ratio)} cut off` })),
-      rules: [{ y: 0.1, text: "10 %: often unstable beyond" }],
-    });
-  } else $("truncation").replaceChildren();
+function showStatus() {
+  const s = state.status, told = drawStaleness(s);
+  showStalenessTable(told);
+  const longest = s.longest_group_ratio === null ? "" : `, longest group ${Math.round(100 * s.longest_group_ratio)} % of what the bound allows`;
+  $("staleness-note").textContent = told
+    ? `Share of trained tokens by staleness in steps; mean ${told.mean.toFixed(2)}${longest}.` : "The source tells no staleness.";
+  drawTruncation(s.trace, state.points);
+  const last = state.points.findLast((p) => p.truncation_ratio !== null);
   if (s.truncation_ratio !== null)
     $("truncation-note").textContent = `Now ${share(s.truncation_ratio)} of rollouts are cut by the budget, at step ${s.step ?? "?"}. Dots: at the evaluations.`;
-  else if (known.length)
-    $("truncation-note").textContent = `${share(known.at(-1).truncation_ratio)} of rollouts were cut by the budget at step ${known.at(-1).step}.`;
+  else if (last) $("truncation-note").textContent = `${share(last.truncation_ratio)} of rollouts were cut by the budget at step ${last.step}.`;
   else $("truncation-note").textContent = "The source tells no truncation.";
 }
 
-function drawAll() {
+function redraw() {
   if (!state.curve) return;
-  drawCurve();
-  drawPast();
-  if (state.status) drawStatus();
+  redrawCurve();
+  redrawPast();
+  if (state.status) showStatus();
 }
 
 $("run").addEventListener("change", () => {
@@ -341,6 +238,8 @@ $("target").addEventListener("input", () => {
   showTarget().catch(() => {});
 });
 $("earlier").addEventListener("input", () => showEarlier().catch(() => {}));
-for (const id of ["log", "power"]) $(id).addEventListener("change", drawCurve);
-new ResizeObserver(drawAll).observe($("content"));
+for (const id of ["log", "power"]) $(id).addEventListener("change", redrawCurve);
+const resized = new ResizeObserver(redraw);
+for (const id of ["curve", "past", "staleness", "truncation"]) resized.observe($(id));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 poll();

@@ -1,0 +1,139 @@
+"""Rows of a CSV or JSONL file of evaluations: what service and commands alike take from them, and what they refuse."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rollcast.config.curve_columns import find_column
+
+Row = dict[str, Any]
+DELIMITERS = ",;\t"
+LABELS = ("dataset", "metric")
+"""Columns that tell curves apart at once; any other text does where its values recur."""
+MOST_KINDS = 1_000
+"""Values of a text column, at most; one with more tells no curves apart."""
+MOST_RESTARTS = 0.25
+"""Restarts in a row of the file, at most; one that seems to hold more is in no order of time."""
+
+
+def delimiter_of(header: str) -> str:
+    """The one of comma, semicolon and tab that makes most columns of a CSV's header."""
+    return max(DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter), [])))
+
+
+def field(row: Mapping[str, Any], name: str) -> Any:
+    """The value in the column, whatever its case; None where there is none."""
+    if name in row:
+        return row[name]
+    found = find_column(row, (name,))
+    return None if found is None else row[found]
+
+
+def meets(row: Mapping[str, Any], conditions: Iterable[str]) -> bool:
+    """Whether the row meets every COLUMN=VALUE."""
+    pairs = (condition.partition("=") for condition in conditions)
+    return all(_text(field(row, name)) == value for name, _, value in pairs)
+
+
+def whole_number(value: Any) -> int | None:
+    """A step, or None where the value is none."""
+    try:
+        return int(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+class Mixture:
+    """Tells whether rows are of several measures or runs: forecast as one curve they would look like one."""
+
+    def __init__(self) -> None:
+        self._num_rows = 0
+        self._runs: dict[str, None] = {}
+        self._kinds: dict[str, dict[str, None]] = {}
+        """Text column -> its values, in the order of the file."""
+        self._first: dict[str, dict[str, str]] = {}
+        """Text column -> compute -> the value that came first with it."""
+        self._clashing: dict[str, None] = {}
+
+    def add(self, row: Mapping[str, Any], compute: str) -> None:
+        """Take in one evaluation. `compute`: of the row, as the file writes it."""
+        if self._num_rows == 0:
+            self._kinds = {column: {} for column in row}
+            self._first = {column: {} for column in row}
+        self._num_rows += 1
+        self._runs[_text(field(row, "run"))] = None
+        for column in list(self._kinds):
+            kind = _text(row.get(column))
+            self._kinds[column][kind] = None
+            if _is_number(kind) or len(self._kinds[column]) > MOST_KINDS:
+                del self._kinds[column], self._first[column]
+                self._clashing.pop(column, None)
+            elif self._first[column].setdefault(compute, kind) != kind:
+                self._clashing[column] = None
+
+    def complaint(self, compute: str, option: str) -> str | None:
+        """What is mixed and how to choose, or None. `compute`: the column's name. `option`: what takes a condition."""
+        if len(self._runs) > 1:
+            return f"holds {len(self._runs)} runs; choose one of {some(list(self._runs))} with {option} run=NAME"
+        for column in self._clashing:
+            kinds = list(self._kinds[column])
+            # A text that hardly ever recurs (a date, a comment) tells no measures apart.
+            if column.casefold() in LABELS or len(kinds) <= self._num_rows / 3:
+                return (
+                    f"{column} differs between rows of equal {compute}; "
+                    f"choose one of {some(kinds)} with {option} {column}=VALUE"
+                )
+        return None
+
+
+class Restarts:
+    """Tells incarnations by steps that go back, or by a step that is evaluated again at another compute."""
+
+    def __init__(self) -> None:
+        self._num_rows = 0
+        self._before: int | None = None
+        self._evaluated: tuple[int, str] | None = None
+        self._first_steps: dict[int, int] = {}
+        """Incarnation after the first -> its first step."""
+        self._number = 1
+
+    def incarnation(self, step: int | None, compute: str | None) -> int:
+        """Of the next row. `compute`: as the file writes it; None: the row is no evaluation."""
+        self._num_rows += 1
+        if step is not None:
+            again = compute is not None and self._evaluated is not None and self._evaluated[0] == step
+            other = again and self._evaluated != (step, compute)
+            if (self._before is not None and step < self._before) or other:
+                self._number += 1
+                self._first_steps[self._number] = step
+            self._before = step
+            if compute is not None:
+                self._evaluated = (step, compute)
+        return self._number
+
+    def starts(self) -> dict[int, int]:
+        """Incarnation -> the last step before it that still counts; every one where the file is in no order of time."""
+        from rollcast.forecaster.evaluations import MAX_STEP
+
+        if len(self._first_steps) > MOST_RESTARTS * self._num_rows:
+            return dict.fromkeys(self._first_steps, MAX_STEP)
+        return {number: step - 1 for number, step in self._first_steps.items()}
+
+
+def some(names: Sequence[str]) -> str:
+    """The first ten."""
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text == ""
+    return True

@@ -1,0 +1,132 @@
+// The page's four charts, from what the service answered.
+
+import { clearChart, drawChart } from "./plot.js";
+import { compute, hours, rate } from "./words.js";
+
+const $ = (id) => document.getElementById(id);
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+const asRate = (value, distance) => value.toFixed([1, 2, 3].find((digits) => Math.abs(distance * 10 ** digits % 1) < 1e-6) ?? 4);
+const asShare = (value) => `${Math.round(100 * value)} %`;
+const column = (rows, name) => rows.map((row) => row[name]);
+
+/* Pass rate against compute. others: [[name, {curve, points}]]; earlier: a past forecast's bands, or null. */
+export function drawCurve({ forecast: f, curve, points, earlier }, others, { log, power }) {
+  const usable = (rows) => rows.filter((p) => !log || p.compute > 0);
+  const values = [f.asymptote.q50, ...curve.q05, ...curve.q95, ...column(points, "pass_rate")];
+  for (const [, other] of others) values.push(...other.curve.q50, ...column(other.points, "pass_rate"));
+  const stop = Math.max(curve.compute.at(-1), ...others.map(([, other]) => other.curve.compute.at(-1)));
+  if (earlier) for (const q of ["q05", "q95"]) values.push(...earlier[q].filter((_, place) => earlier.compute[place] <= stop));
+  const low = Math.max(0, Math.floor(Math.min(...values) * 10 - 0.2) / 10), high = Math.min(1, Math.ceil(Math.max(...values) * 10 + 0.2) / 10);
+  const bands = [
+    { xs: curve.compute, low: curve.q05, high: curve.q95, colour: "fit", opacity: 0.13 },
+    { xs: curve.compute, low: curve.q25, high: curve.q75, colour: "fit", opacity: 0.22 },
+  ];
+  const lines = [], marks = [], legend = [["point", "point", "evaluation ± standard error"], ["line", "fit", "the law"],
+    ["band inner", "fit", "50 % of readings"], ["band", "fit", "90 % of readings"]];
+  if (earlier) {
+    bands.push({ xs: earlier.compute, low: earlier.q05, high: earlier.q95, colour: "earlier", opacity: 0.14 });
+    lines.push({ xs: earlier.compute, ys: earlier.q50, colour: "earlier", dash: [7, 4] });
+  }
+  if (power) {
+    lines.push({ xs: curve.compute, ys: curve.power_law, colour: "power", width: 1.5, dash: [5, 4] });
+    legend.push(["line dashed", "power", "power law"]);
+  }
+  if (earlier) legend.push(["line dashed", "earlier", "said earlier"]);
+  others.forEach(([name, other], place) => {
+    const mine = usable(other.points), colour = `run-${place + 1}`;
+    lines.push({ xs: other.curve.compute, ys: other.curve.law, colour });
+    marks.push({ xs: column(mine, "compute"), ys: column(mine, "pass_rate"), colour });
+    legend.push(["line", colour, name]);
+  });
+  lines.push({ xs: curve.compute, ys: curve.law, colour: "fit" });
+  const mine = usable(points);
+  marks.push({ xs: column(mine, "compute"), ys: column(mine, "pass_rate"), errors: column(mine, "standard_error"), colour: "point" });
+  $("readout").textContent = "";
+  const rules = [{ y: f.asymptote.q50, text: `ceiling A ${rate(f.asymptote.q50)}` }];
+  if (f.end) rules.push({ x: f.end.compute, text: "end of budget" });
+  drawChart($("curve"), {
+    x: { range: [log ? curve.compute[0] : 0, stop], log, label: "compute (device-hours)", format: compute },
+    y: { range: [low, high], format: asRate },
+    bands, lines, points: marks, rules, onHover: (at) => showReadout(at, curve, points, stop),
+  });
+  $("legend").replaceChildren(...legend.map(legendItem));
+}
+
+function showReadout(at, curve, points, stop) {
+  const nearest = (values) => values.reduce((best, value, place) => (Math.abs(value - at) < Math.abs(values[best] - at) ? place : best), 0);
+  if (at === null) {
+    $("readout").textContent = "";
+    return;
+  }
+  const place = nearest(curve.compute), point = points[nearest(column(points, "compute"))];
+  const near = point && Math.abs(point.compute - at) < 0.01 * stop
+    ? `; read at step ${point.step}: ${rate(point.pass_rate)} ± ${rate(point.standard_error)}` : "";
+  $("readout").textContent =
+    `at ${hours(curve.compute[place])} device-hours: ${rate(curve.q50[place])}, 90 % ${rate(curve.q05[place])} to ${rate(curve.q95[place])}${near}`;
+}
+
+function legendItem([kind, colour, text]) {
+  const item = document.createElement("li"), swatch = document.createElement("span");
+  swatch.className = `swatch ${kind} ${colour}`;
+  item.append(swatch, text);
+  return item;
+}
+
+/* The asymptote as it was said at each evaluation. */
+export function drawPast(history, earlier) {
+  if (history.length === 0) {
+    clearChart($("past"));
+    return;
+  }
+  const xs = column(history, "compute"), said = (quantile) => history.map((past) => past.asymptote[quantile]);
+  const [low, high] = [Math.min(...said("q05")), Math.max(...said("q95"))];
+  drawChart($("past"), {
+    x: { range: history.length === 1 ? [0, 2 * xs[0]] : [Math.min(...xs), Math.max(...xs)], format: compute },
+    y: { range: [Math.max(0, low - 0.05), Math.min(1, high + 0.05)], format: asRate },
+    bands: [
+      { xs, low: said("q05"), high: said("q95"), colour: "fit", opacity: 0.13 },
+      { xs, low: said("q25"), high: said("q75"), colour: "fit", opacity: 0.22 },
+    ],
+    lines: [{ xs, ys: said("q50"), colour: "fit" }],
+    points: [{ xs, ys: said("q50"), colour: "point" }],
+    rules: earlier ? [{ x: earlier.forecast.compute, text: "shown above" }] : [],
+  });
+}
+
+/* What was drawn: {mean, steps, shares}; null where the source tells nothing. */
+export function drawStaleness({ staleness, max_staleness: bound }) {
+  const buckets = staleness.filter((bucket) => bucket.steps !== null);
+  const total = staleness.reduce((sum, bucket) => sum + bucket.tokens, 0);
+  if (total === 0) {
+    clearChart($("staleness"));
+    return null;
+  }
+  const last = Math.max(bound ?? 0, ...column(buckets.filter((bucket) => bucket.tokens > 0), "steps"));
+  const shown = buckets.filter((bucket) => bucket.steps <= last), shares = shown.map((bucket) => bucket.tokens / total);
+  drawChart($("staleness"), {
+    x: { range: [-0.6, last + 0.6], format: String, incrs: WHOLE },
+    y: { range: [0, Math.max(...shares, 0.01) * 1.1], format: asShare },
+    bars: { xs: column(shown, "steps"), ys: shares, colour: "fit" },
+    rules: bound === null ? [] : [{ x: bound, text: "bound k" }],
+  });
+  return { mean: buckets.reduce((sum, bucket) => sum + bucket.steps * bucket.tokens, 0) / total, steps: column(shown, "steps"), shares };
+}
+
+/* The share of rollouts that were cut off: lately as a line, at the evaluations as dots. */
+export function drawTruncation(trace, points) {
+  const known = (rows) => rows.filter((row) => row.truncation_ratio !== null).sort((a, b) => a.step - b.step);
+  const line = known(trace), dots = known(points);
+  const steps = column([...line, ...dots], "step"), ratios = column([...line, ...dots], "truncation_ratio");
+  if (!(Math.max(...steps) > Math.min(...steps))) {
+    clearChart($("truncation"));
+    return;
+  }
+  drawChart($("truncation"), {
+    x: { range: [Math.min(...steps), Math.max(...steps)], format: String, incrs: WHOLE },
+    y: { range: [0, Math.max(0.12, ...ratios) * 1.1], format: asShare },
+    lines: line.length > 1 ? [{ xs: column(line, "step"), ys: column(line, "truncation_ratio"), colour: "fit" }] : [],
+    points: [{ xs: column(dots, "step"), ys: column(dots, "truncation_ratio"), colour: "point" }],
+    rules: [{ y: 0.1, text: "10 %: often unstable beyond" }],
+  });
+}
+

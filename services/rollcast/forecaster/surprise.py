@@ -1,0 +1,61 @@
+"""What came, held against what had been forecast for it half-way there.
+
+Half-way is half of its compute on the axis of the fit, from the first step on: what engines cost while they start does
+not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rollcast.forecaster.axis import ComputeAxis
+from rollcast.forecaster.evaluations import Evaluation
+from rollcast.forecaster.history import PastForecast
+
+HALF_WAY = 0.5
+MAX_COUNTED = 10
+
+
+@dataclass(frozen=True)
+class Surprise:
+    earlier: tuple[float, ...]
+    """What had been forecast for the newest evaluation's reading: 5, 25, 50, 75 and 95 %."""
+    num_missed: int
+    """Newest evaluations in a row outside the 90 % interval of their forecast; counted up to 10."""
+
+
+def hold_to_account(
+    evaluations: Sequence[Evaluation],
+    axis: ComputeAxis,
+    grid: Sequence[float],
+    made_before: Callable[[float], PastForecast | None],
+) -> Surprise | None:
+    """Compare the newest `evaluations` (in order of compute) with the forecasts that had been made for them.
+
+    `axis` is that of the fit, `grid` the run's grid of computes; `made_before` gives the last forecast at or below a
+    compute. None where there was no forecast for the newest evaluation.
+    """
+    earlier: tuple[float, ...] | None = None
+    num_missed = 0
+    for item in reversed(evaluations[-MAX_COUNTED:]):
+        said = _said(item.compute, axis, grid, made_before)
+        earlier = earlier or said
+        if said is None or said[0] <= item.pass_rate <= said[-1]:
+            break
+        num_missed += 1
+    return None if earlier is None else Surprise(earlier, num_missed)
+
+
+def _said(
+    compute: float, axis: ComputeAxis, grid: Sequence[float], made_before: Callable[[float], PastForecast | None]
+) -> tuple[float, ...] | None:
+    """Readings forecast for `compute`, interpolated on the grid; None outside of it."""
+    if not grid or not grid[0] <= compute <= grid[-1]:
+        return None
+    past = made_before(float(axis.to_device_hours(axis.to_fitted(np.array([compute])) * HALF_WAY)[0]))
+    if past is None:
+        return None
+    return tuple(float(np.interp(np.log(compute), np.log(grid), row)) for row in past.band)

@@ -1,0 +1,96 @@
+"""A recorded run replayed at 60 times its pace: trainer's page, Prometheus, forecaster, browser.
+
+five evaluations -> Prometheus killed -> three that nobody scrapes -> Prometheus again -> four
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import expect
+
+from tests.forecaster.browser import WAIT, marks, opened, wait_marks
+from tests.forecaster.prometheus_server import free_port, prometheus
+from tests.forecaster.recorded_run import Reading, TrainerPage, record, run_file
+from tests.forecaster.service_process import running
+
+NUM_POINTS = 12
+BEFORE, UNTIL = 5, 8
+"""Evaluations shown before Prometheus is killed, and when it is back."""
+PACE_SECONDS = 240 / 60
+"""An evaluation every four minutes, 60 times as fast."""
+SCRAPE_SECONDS = 3
+_WATCH = """() => {
+  const note = document.getElementById("now-note");
+  window.refreshes = [];
+  const refreshed = () => window.refreshes.push([Date.now() / 1000, note.textContent]);
+  new MutationObserver(refreshed).observe(note, {childList: true});
+}"""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay gave."""
+
+    points: list[Reading]
+    """What the trainer's page showed, one after the other."""
+    counts: list[int]
+    """Evaluations that the page named, at each of its refreshes."""
+    lag_seconds: list[float]
+    """By evaluation, from its export to the page; of those in the outage, from Prometheus's return."""
+    kept: list[dict[str, Any]]
+    """The service's points at the end."""
+    history: list[dict[str, Any]]
+    """The service's own past forecasts at the end."""
+
+    @property
+    def in_time(self) -> int:
+        """Evaluations shown within one scrape interval; the first makes no forecast."""
+        return sum(lag <= SCRAPE_SECONDS for lag in self.lag_seconds[1:])
+
+
+def replay(folder: Path) -> Replay:
+    """Raises AssertionError where the page shows what nobody scraped, or not what the service says."""
+    points, port = record(NUM_POINTS), free_port()
+    exported: list[float] = []
+
+    def play(page: Any, readings: list[Reading]) -> None:
+        for reading in readings:
+            trainer.show(reading)
+            exported.append(time.time())
+            page.wait_for_timeout(1000 * PACE_SECONDS)
+
+    source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
+    with TrainerPage() as trainer, running(run_file(folder, source), folder) as service:
+        server = (folder, port, [trainer.port], SCRAPE_SECONDS)
+        with opened(f"http://127.0.0.1:{service.port}/", folder / "profile", 1280, "light") as page:
+            page.evaluate(_WATCH)
+            with prometheus(*server):
+                play(page, points[:BEFORE])
+                wait_marks(page, "#curve", "point", BEFORE)
+            page.wait_for_selector("#source.away", timeout=WAIT)
+            play(page, points[BEFORE:UNTIL])
+            assert marks(page, "#curve", "point") == BEFORE, "nobody scrapes"
+            with prometheus(*server):
+                again = time.time()
+                page.wait_for_selector("#source.up", timeout=WAIT)
+                play(page, points[UNTIL:])
+                wait_marks(page, "#curve", "point", NUM_POINTS)
+                expect(page.locator("#now-note")).to_contain_text(f"{NUM_POINTS} evaluations", timeout=WAIT)
+            refreshes = page.evaluate("window.refreshes")
+            said: Any = service.forecast()
+            assert page.inner_text("#asymptote") == f"{said['asymptote']['q50']:.3f}"
+        kept = service.client.get("/api/runs/demo/points").json()["points"]
+        history = service.client.get("/api/runs/demo/history").json()["forecasts"]
+    counts = [int(re.search(r"(\d+) evaluations", text)[1]) for _, text in refreshes]  # type: ignore[index]
+    seen = list(zip(counts, (at for at, _ in refreshes), strict=True))
+    shown = [next(at for count, at in seen if count > place) for place in range(NUM_POINTS)]
+    lags = [
+        at - max(since, again if BEFORE <= place < UNTIL else 0.0)
+        for place, (at, since) in enumerate(zip(shown, exported, strict=True))
+    ]
+    return Replay(points, counts, lags, kept, history)

@@ -1,0 +1,237 @@
+"""A CSV or JSONL file of another framework's run that grows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from rollcast.config.services import CurveFile, FileSource
+from rollcast.forecaster.curve_file import CurveFileReader
+from rollcast.forecaster.evaluations import EvaluationLog
+from rollcast.forecaster.sources import CurveFiles
+from rollcast.scaling.curve import Curve
+from rollcast.scaling.posterior import fit
+from rollcast.telemetry.prometheus_reader import SourceAway
+from tests.forecaster.recorded_run import record, run_file
+from tests.forecaster.service_process import running, wait_for
+
+
+def reader(path: Path, **columns: object) -> CurveFileReader:
+    return CurveFileReader(CurveFile(run="theirs", path=path, **columns))  # type: ignore[arg-type]
+
+
+def test_an_appended_row_is_a_new_forecast(tmp_path: Path) -> None:
+    points, path = record(20), tmp_path / "theirs.csv"
+    lines = [f"{r.step},{r.compute!r},{r.pass_rate!r},{0.3 if i >= 12 else 0.02}\n" for i, r in enumerate(points)]
+    curve = {"run": "theirs", "path": str(path), "compute": "hours", "pass_rate": "reward", "truncation_ratio": "cut"}
+    source = {"kind": "files", "every_seconds": 0.2, "curves": [curve]}
+    with running(run_file(tmp_path, source), tmp_path) as service:
+        away = wait_for(lambda: (s := service.client.get("/api/runs").json()["source"]) and s["message"] and s)
+        assert "there is no file" in away["message"]
+        path.write_text("step,hours,reward,cut\n" + "".join(lines[:12]))
+        before = service.wait_points(12, "theirs")
+        expected = fit(
+            Curve.from_points([r.compute for r in points[:12]], [r.pass_rate for r in points[:12]], name="theirs")
+        )
+        assert before["asymptote"]["q50"] == pytest.approx(float(expected.asymptote((0.5,))[0]))  # type: ignore[index]
+        assert before["verdict"] == str(expected.verdict.kind)
+        with path.open("a") as file:
+            file.write(lines[12])
+        after = service.wait_points(13, "theirs")
+        assert (after["step"], after["pass_rate"]) == (points[12].step, points[12].pass_rate)
+        assert after["asymptote"] != before["asymptote"]
+        with path.open("a") as file:
+            file.write("".join(lines[13:]))
+        broken = service.wait_points(20, "theirs")
+        assert (broken["verdict"], "answers are truncated" in str(broken["reason"])) == ("regime_change", True)
+    # What was read once is neither lost nor read twice by a forecaster that starts later.
+    with running(run_file(tmp_path, source), tmp_path) as service:
+        assert wait_for(lambda: service.client.get("/api/runs").json()["source"]["up"])
+        assert service.wait_points(20, "theirs")["num_points"] == 20
+
+
+def test_half_a_row_waits_and_a_file_written_anew_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "curve.csv"
+    source = reader(path)
+    path.write_text("gpu_hours,accuracy\n0,0.2\n1.5,0.3")
+    assert [(e.compute, e.pass_rate, e.step) for e in source.read().evaluations] == [(0.0, 0.2, 0)]
+    with path.open("a") as file:
+        file.write("7\n\n3,0.5\n")
+    found = [(e.compute, e.pass_rate, e.step) for e in source.read().evaluations]
+    assert found == [(1.5, 0.37, 3), (3.0, 0.5, 5)]
+    assert source.read().evaluations == []
+    # Another header, and no line shorter than before: the columns are other ones now.
+    path.write_text("epoch,accuracy,gpu_hours,stderr\n" + "1,0.2,0,0.01\n2,0.37,1.5,0.01\n3,0.5,3,0.01\n")
+    again = source.read().evaluations
+    assert [(e.compute, e.pass_rate, e.standard_error) for e in again] == [
+        (0.0, 0.2, 0.01), (1.5, 0.37, 0.01), (3.0, 0.5, 0.01),
+    ]  # fmt: skip
+
+
+def test_rows_of_training_are_passed_over_and_torn_ones_counted(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    rows = [
+        {"step": 10, "loss": 0.4},
+        {"step": 10, "eval_acc": 0.3, "compute": 2.0, "truncated": 0.05},
+        {"step": 20, "loss": 0.3, "eval_acc": None},
+        {"step": 20, "eval_acc": 0.4, "compute": 4.0},
+        {"step": 30, "eval_acc": 40, "compute": 6.0},
+        {"step": 40, "eval_acc": 0.4},
+    ]
+    path.write_bytes("".join(json.dumps(row) + "\n" for row in rows).encode() + b'{"step": \n\xff\xfe\n')
+    reading = reader(path).read()
+    assert [(e.step, e.pass_rate, e.truncation_ratio) for e in reading.evaluations] == [
+        (10, 0.3, 0.05),
+        (20, 0.4, None),
+    ]
+    assert reading.skipped == {"bad_line": 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "sentence"),
+    [
+        ("gpu_hours,acc\n1,0.3\n", {}, "line 2 names no pass_rate or accuracy or score or eval_acc"),
+        ("gpu_hours,acc\n1,0.3\n", {"pass_rate": "reward"}, "names no reward"),
+        ("time,accuracy\n1,0.3\n", {}, "names no compute_device_hours or compute"),
+        ("compute,accuracy\n1,45\n", {}, "pass rate 45 lies outside"),
+        ("", {}, "no evaluation in"),
+    ],
+)
+def test_a_file_without_evaluations_says_what_it_lacks(
+    tmp_path: Path, text: str, columns: dict[str, str], sentence: str
+) -> None:
+    path = tmp_path / "curve.csv"
+    path.write_text(text)
+    source = reader(path, **columns)
+    for _ in range(2):
+        with pytest.raises(SourceAway, match=sentence):
+            source.read()
+
+
+def test_a_missing_file_is_told_while_the_others_answer(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("compute,pass_rate\n1,0.3\n")
+    curves = [{"run": name, "path": str(tmp_path / f"{name}.csv")} for name in "abc"]
+    with running(run_file(tmp_path, {"kind": "files", "every_seconds": 0.2, "curves": curves}), tmp_path) as service:
+        told = wait_for(lambda: (s := service.client.get("/api/runs").json()["source"]) and s["up"] and s)
+        assert told["message"] == f"run 'b': there is no file {tmp_path / 'b.csv'} yet (and 1 more like this)"
+
+
+def test_one_missing_file_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("compute,pass_rate\n1,0.3\n")
+    curves = tuple(CurveFile(run=name, path=tmp_path / f"{name}.csv") for name in "ab")
+    reading = CurveFiles(curves).read()
+    assert [e.run for e in reading.evaluations] == ["a"]
+    assert reading.skipped["file_away"] == 1
+    assert reading.away == [f"run 'b': there is no file {tmp_path / 'b.csv'} yet"]
+    with pytest.raises(ValidationError):
+        FileSource(curves=())
+
+
+def test_a_step_that_goes_back_ends_what_was_evaluated_beyond_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    source, log = reader(path), EvaluationLog()
+    path.write_text("step,compute,accuracy\n10,1,0.1\n20,2,0.2\n30,3,0.3\n40,4,0.4\n")
+    for look in ("", "30,3.2,0.32\n40,4.2,0.42\n"):
+        with path.open("a") as file:
+            file.write(look)
+        for item in source.read().evaluations:
+            log.add(item)
+    assert [item.compute for item in log.surviving()] == [1.0, 2.0, 3.2, 4.2]
+
+
+RUNS = "Run,step,compute,accuracy\n" + "".join(f"{run},{n},{n}.{run},0.{n}\n" for n in (1, 2, 3) for run in (1, 2))
+METRICS = "step,compute,metric,score\n" + "".join(f"{n},{n},{m},0.{n}\n" for n in (1, 2, 3) for m in ("easy", "hard"))
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "kinds", "told"),
+    [
+        (RUNS, "run", ("1", "2"), "holds 2 runs"),
+        (METRICS, "metric", ("easy", "hard"), "metric differs between rows of equal compute"),
+    ],
+)
+def test_several_runs_or_measures_of_a_file_are_refused_and_one_can_be_chosen(
+    tmp_path: Path, text: str, column: str, kinds: tuple[str, str], told: str
+) -> None:
+    path = tmp_path / "curve.csv"
+    path.write_text(text)
+    source = reader(path)
+    for _ in range(2):
+        with pytest.raises(SourceAway, match=f"{told}; choose one of {', '.join(kinds)} with where: {column}="):
+            source.read()
+    chosen = reader(path, where=(f"{column}={kinds[1]}",)).read()
+    assert [(int(e.compute), e.pass_rate, e.incarnation) for e in chosen.evaluations] == [
+        (1, 0.1, 1),
+        (2, 0.2, 1),
+        (3, 0.3, 1),
+    ]
+    with pytest.raises(SourceAway, match="is not what `where` asks for"):
+        reader(path, where=(f"{column}=other",)).read()
+    with pytest.raises(ValidationError):
+        reader(path, where=("no condition",))
+
+
+def test_a_repeated_reading_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "curve.csv"
+    path.write_text("step,compute,accuracy\n1,1,0.1\n2,2,0.2\n2,2,0.25\n3,3,0.3\n")
+    reading = reader(path).read()
+    assert [e.pass_rate for e in reading.evaluations] == [0.1, 0.2, 0.3]
+    assert reading.skipped == {"duplicate": 1}
+
+
+@pytest.mark.parametrize("order", [[5, 4, 3, 2, 1], [3, 1, 5, 2, 4], [2, 7, 1, 8, 3, 6, 4, 5]])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_file_in_no_order_of_steps_is_kept_whole(tmp_path: Path, order: list[int], at_once: bool) -> None:
+    path, log = tmp_path / "curve.csv", EvaluationLog()
+    lines = ["step,compute,accuracy\n", *(f"{n},{n},0.{n}\n" for n in order)]
+    source = CurveFiles((CurveFile(run="theirs", path=path),))
+    for look in ["".join(lines)] if at_once else ["".join(lines[:2]), *lines[2:]]:
+        with path.open("a") as file:
+            file.write(look)
+        reading = source.read()
+        log.starts.update(reading.starts.get("theirs", {}))
+        for item in reading.evaluations:
+            log.add(item)
+    assert [item.compute for item in log.surviving()] == sorted(order)
+
+
+def test_a_restart_among_the_first_rows_is_one_once_the_file_is_long_enough_to_tell(tmp_path: Path) -> None:
+    path, log = tmp_path / "curve.csv", EvaluationLog()
+    source = CurveFiles((CurveFile(run="theirs", path=path),))
+    path.write_text("step,compute,accuracy\n10,1,0.1\n20,2,0.2\n20,2.2,0.22\n")
+    for look in ("", "30,3.2,0.3\n40,4.2,0.4\n"):
+        with path.open("a") as file:
+            file.write(look)
+        reading = source.read()
+        log.starts.update(reading.starts.get("theirs", {}))
+        for item in reading.evaluations:
+            log.add(item)
+    assert [item.compute for item in log.surviving()] == [1.0, 2.2, 3.2, 4.2]
+
+
+def test_steps_of_training_tell_the_restart_too(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    made = [(10, 1.0), (20, 2.0), (30, 3.0), (40, 4.2)]
+    rows: list[dict[str, object]] = [{"step": step, "compute": hours, "accuracy": 0.1} for step, hours in made]
+    rows[3:3] = [{"step": step, "loss": 1.0} for step in (31, 32, "nan", 33, 34, 26, 27, 28, 29)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reading = CurveFiles((CurveFile(run="theirs", path=path),)).read()
+    log = EvaluationLog(starts=reading.starts["theirs"])
+    for item in reading.evaluations:
+        log.add(item)
+    assert [item.compute for item in log.surviving()] == [1.0, 2.0, 4.2]
+    assert reading.skipped["bad_line"] == 0
+
+
+def test_delimiter_case_per_cent_and_time_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "curve.csv"
+    path.write_text("GPU_Hours;Reward;StdErr;Clock\n1;30;1;1700000000\n2;40;2;1700003600\n3;45;2;yesterday\n")
+    reading = reader(path, scale=0.01, time="clock").read()
+    assert [e.compute for e in reading.evaluations] == [1.0, 2.0]
+    assert [e.pass_rate for e in reading.evaluations] == pytest.approx([0.3, 0.4])
+    assert [e.standard_error for e in reading.evaluations] == pytest.approx([0.01, 0.02])
+    assert [e.at for e in reading.evaluations] == [1_700_000_000.0, 1_700_003_600.0]
+    assert reading.skipped == {"bad_line": 1}

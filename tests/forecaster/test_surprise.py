@@ -1,0 +1,78 @@
+"""Readings held against what had been forecast for them, reckoned a second time from the whole history."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rollcast.forecaster.board import Board
+from rollcast.forecaster.engine import Engine
+from rollcast.forecaster.evaluations import Evaluation
+from rollcast.forecaster.history import History
+from rollcast.forecaster.metrics import ForecastMetrics
+from rollcast.forecaster.reading import Reading
+from rollcast.forecaster.run_forecast import QUANTILES, Budget
+from tests.forecaster.recorded_run import record
+
+BUDGET = Budget(device_hours=1.2)
+FALL_FROM = 22
+
+
+def evaluations(fall: float) -> list[Evaluation]:
+    """A run that follows its law; from evaluation 22 on its readings lie `fall` lower."""
+    points = [replace(r, pass_rate=max(r.pass_rate - fall * (i >= FALL_FROM), 0.0)) for i, r in enumerate(record())]
+    return [
+        Evaluation("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 1e9 + 3600 * r.compute)
+        for r in points
+    ]
+
+
+def exported(metrics: ForecastMetrics, name: str) -> dict[str, float]:
+    lines = re.findall(rf'^{name}\{{.*?(?:quantile="([^"]*)")?.*?\}} (\S+)$', metrics.render().decode(), re.MULTILINE)
+    return {quantile: float(value) for quantile, value in lines}
+
+
+@pytest.mark.parametrize(("fall", "at_least", "at_most"), [(0.0, 0, 0), (0.3, 30 - FALL_FROM, 10)])
+def test_readings_outside_of_their_forecast_are_counted(
+    fall: float, at_least: int, at_most: int, tmp_path: Path
+) -> None:
+    history, metrics = History(tmp_path / "h.sqlite"), ForecastMetrics("demo")
+    engine = Engine(Board(), history, metrics, {"demo": BUDGET})
+    points = evaluations(fall)
+    for point in points:
+        engine.take(Reading(evaluations=[point]))
+    said = exported(metrics, "rollcast_forecast_earlier_pass_rate")
+
+    def forecast_for(point: Evaluation) -> np.ndarray:
+        known = [past for past in history.forecasts("demo") if past.compute <= point.compute / 2]
+        made = max(known, key=lambda past: past.compute)
+        return np.array([np.interp(np.log(point.compute), np.log(engine.grid("demo")), row) for row in made.band])
+
+    np.testing.assert_allclose([said[f"{quantile:g}"] for quantile in QUANTILES], forecast_for(points[-1]), atol=1e-9)
+    outside = [not forecast_for(p)[0] <= p.pass_rate <= forecast_for(p)[-1] for p in points[10:]]
+    missed = 0
+    while outside and outside.pop():
+        missed += 1
+    assert at_least <= missed <= at_most
+    assert exported(metrics, "rollcast_forecast_missed_readings") == {"": missed}
+
+    again = ForecastMetrics("demo")
+    Engine(Board(), history, again, {"demo": BUDGET})
+    assert exported(again, "rollcast_forecast_missed_readings") == {"": missed}
+    assert exported(again, "rollcast_forecast_earlier_pass_rate") == said
+    history.close()
+
+
+def test_nothing_is_said_where_nothing_had_been_forecast(tmp_path: Path) -> None:
+    """The first evaluation after the start has no forecast made at half of its compute."""
+    history, metrics = History(tmp_path / "h.sqlite"), ForecastMetrics("demo")
+    engine = Engine(Board(), history, metrics, {"demo": BUDGET})
+    for point in evaluations(0.0)[:2]:
+        engine.take(Reading(evaluations=[point]))
+    assert exported(metrics, "rollcast_forecast_asymptote")
+    assert not exported(metrics, "rollcast_forecast_missed_readings")
+    history.close()
