@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
+from rollcast.config.datasets import ArithmeticDataset, JsonlDataset
 from rollcast.config.errors import UserError
-from rollcast.config.tasks import ArithmeticDataset, Evaluation, JsonlDataset, Tasks
+from rollcast.config.tasks import Evaluation, Tasks
+from rollcast.rollouts.codec import decode_task, encode_task
 from rollcast.tasks.prompts import Prompt, load, normalise
 from rollcast.tasks.tokens import tokenize_prompts
 from rollcast.tasks.verifiers import grade
+from tests.rollouts.examples import make_task
 
 
 def arithmetic_tasks(size: int = 300, held_out: int = 60, max_digits: int = 4) -> Tasks:
@@ -43,7 +47,11 @@ def test_arithmetic_prompts_are_distinct_sums_of_the_asked_number() -> None:
 
 
 def test_the_split_is_the_same_for_the_same_seed_and_another_for_another() -> None:
-    first, again, other = (load(arithmetic_tasks(), seed=seed) for seed in (3, 3, 4))
+    plain = arithmetic_tasks()
+    first, again, other = (
+        load(plain.model_copy(update={"evaluation": plain.evaluation.model_copy(update={"seed": seed})}))
+        for seed in (3, 3, 4)
+    )
     assert first == again
     assert first.held_out != other.held_out
 
@@ -64,11 +72,13 @@ def test_no_text_stands_on_both_sides_and_nothing_is_lost(
     path = write_rows(
         tmp_path_factory.mktemp("rows") / "rows.jsonl", [{"prompt": text, "answer": "x"} for text in texts]
     )
+    plain = jsonl_tasks(path)
+    tasks = plain.model_copy(update={"evaluation": plain.evaluation.model_copy(update={"seed": seed})})
     if len(distinct) < 2:
         with pytest.raises(UserError, match="num_prompts"):
-            load(jsonl_tasks(path), seed=seed)
+            load(tasks)
         return
-    split = load(jsonl_tasks(path), seed=seed)
+    split = load(tasks)
     train, held_out = ({normalise(prompt.text) for prompt in side} for side in (split.train, split.held_out))
     assert train.isdisjoint(held_out)
     assert train | held_out == distinct
@@ -88,6 +98,7 @@ def test_reordered_and_added_rows_leave_held_out_prompts_out(tmp_path: Path) -> 
         ({"prompt": "x"}, r"line 3: field 'answer' is missing or empty \(the row has 'prompt'\)"),
         ({"question": "x", "answer": "y"}, r"line 3: field 'prompt'"),
         ({"prompt": "", "answer": "y"}, r"line 3: field 'prompt'"),
+        ({"prompt": "\ud800", "answer": "y"}, r"line 3: field 'prompt' holds half of a surrogate pair"),
         ("{broken", r"line 3: not a JSON object"),
         ("[1]", r"line 3: holds list"),
         ("[" * 100_000, r"line 3: not a JSON object"),
@@ -100,14 +111,32 @@ def test_a_bad_row_is_named_by_file_line_and_field(tmp_path: Path, row: object, 
     assert str(path) in str(caught.value)
 
 
-def test_an_unreadable_file_a_bad_template_and_an_unknown_verifier_are_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_and_a_bad_template_are_named(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.jsonl", [{"prompt": "a", "answer": "1"}, {"prompt": "b", "answer": "2"}])
     with pytest.raises(UserError, match=r"tasks\.dataset\.path .*No such file"):
         load(jsonl_tasks(tmp_path / "absent.jsonl"))
     with pytest.raises(UserError, match=r"tasks\.dataset\.template"):
         load(jsonl_tasks(path, template="solve it"))
-    with pytest.raises(UserError, match=r"tasks\.dataset\.verifier"):
-        load(jsonl_tasks(path, verifier="no-such"))
+
+
+def test_rows_are_read_where_their_verifier_is_not_installed(tmp_path: Path) -> None:
+    """The trainer's image holds no verifier of others: gradings are made elsewhere."""
+    path = write_rows(tmp_path / "rows.jsonl", [{"prompt": "a", "answer": "1"}, {"prompt": "b", "answer": "2"}])
+    (prompt,) = load(jsonl_tasks(path, verifier="of-another-image")).train
+    assert prompt.verifier == "of-another-image"
+
+
+def test_references_of_some_megabytes_are_kept_and_longer_ones_told(tmp_path: Path) -> None:
+    sizes = {"a": 1, "b": 8 << 20, "c": 16 << 20}
+    path = write_rows(tmp_path / "r.jsonl", [{"prompt": text, "answer": "x" * size} for text, size in sizes.items()])
+    with capture_logs() as told:
+        split = load(jsonl_tasks(path))
+    assert {prompt.text for prompt in split.train + split.held_out} == {"a", "b"}
+    assert split.skipped == {"oversized": 1}
+    assert [(line["log_level"], line["dataset"], line["prompts"]) for line in told] == [("warning", "rows", 1)]
+    largest = max(split.train + split.held_out, key=lambda prompt: len(prompt.reference))
+    task = make_task(1, reference=largest.reference)
+    assert decode_task(encode_task(task)).reference == largest.reference
 
 
 def test_the_template_and_the_fields_of_a_file_are_used(tmp_path: Path) -> None:

@@ -1,21 +1,16 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
-from rollcast.tasks import sandbox
+from rollcast.config.tasks import Grading
 from rollcast.tasks.arithmetic import worked_answer
+from rollcast.tasks.time_limits import grading_seconds
 from rollcast.tasks.verifiers import Grade, grade
 
 RIGHT, WRONG = Grade(1.0, "ok"), Grade(0.0, "wrong")
@@ -65,70 +60,21 @@ def test_an_unreadable_reference_is_the_graders_error_not_a_wrong_answer() -> No
     assert grade("exact", "5", "{not json").status == "error"
 
 
-def test_an_unknown_verifier_is_named_with_the_known_ones() -> None:
-    with pytest.raises(UserError, match=r"'maths'.*arithmetic, exact, math"):
-        grade("maths", "5", '"5"')
-
-
-@pytest.fixture
-def hostile_verifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An installed package whose verifiers hang, die, eat memory, print, and return nonsense."""
-    (tmp_path / "hostile.py").write_text(
-        "import os, time\n"
-        "def hang(completion, reference):\n    return time.sleep(600) if completion == 'now' else 0.0\n"
-        "def die(completion, reference):\n    return os._exit(3) if completion == 'now' else 0.0\n"
-        "def eat(completion, reference):\n    return float(len('x' * (1 << 42))) if completion == 'now' else 0.0\n"
-        'def talk(completion, reference):\n    print(\'{"reward": 1.0, "status": "ok"}\'); return 0.0\n'
-        "def nonsense(completion, reference):\n    return 7.0\n"
-    )
-    metadata = tmp_path / "hostile-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hostile\nVersion: 1.0\n")
-    names = ("hang", "die", "eat", "talk", "nonsense")
-    (metadata / "entry_points.txt").write_text(
-        "[rollcast.verifiers]\n" + "".join(f"{name} = hostile:{name}\n" for name in names)
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
-    fresh = sandbox.Sandbox()
-    monkeypatch.setattr(sandbox, "_sandbox", fresh)
-    yield
-    fresh.close()
-
-
-@pytest.mark.usefixtures("hostile_verifiers")
 @pytest.mark.parametrize(
-    ("verifier", "status"),
-    [("hang", "timeout"), ("die", "error"), ("eat", "error"), ("talk", "wrong"), ("nonsense", "error")],
+    ("verifier", "cases", "seconds"),
+    [("code", 1, 10.0), ("code", 4, 12.0), ("code", 60, 50.0), ("code", None, 50.0), ("math", 60, 10.0)],
 )
-def test_a_hostile_verifier_costs_a_deadline_and_is_told_apart_from_a_wrong_answer(verifier: str, status: str) -> None:
-    assert grade(verifier, "now", '"x"', deadline_seconds=1.0) == Grade(0.0, status)
-    assert grade("math", "\\boxed{4}", '"4"', deadline_seconds=60.0) == RIGHT  # the next grading is not harmed
+def test_the_more_tests_a_task_has_the_longer_its_grading_may_take(
+    verifier: str, cases: int | None, seconds: float
+) -> None:
+    case = {"input": '{"output": 1} "output": ', "output": '"output": '}
+    reference = json.dumps({"kind": "tests", "tests": "f()"} if cases is None else {"cases": [case] * cases})
+    settings = Grading(seconds_per_test=3.0)
+    assert grading_seconds(settings, verifier, reference) == seconds
+    assert settings.longest_seconds == 50.0
+    assert grading_seconds(settings.model_copy(update={"deadline_seconds": 7.0}), verifier, reference) == 7.0
 
 
-@pytest.mark.usefixtures("hostile_verifiers")
-def test_a_hung_worker_dies_without_its_parent() -> None:
-    program = (
-        "import os, threading, time\n"
-        "from rollcast.tasks import sandbox\n"
-        "worker = sandbox.Worker()\n"
-        "worker.grade('hang', 'later', '1', 30.0)\n"
-        "print(worker._process.pid, flush=True)\n"
-        "threading.Thread(target=worker.grade, args=('hang', 'now', '1', 0.5), daemon=True).start()\n"
-        "time.sleep(0.2)\n"
-        "os._exit(9)\n"
-    )
-    parent = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False)
-    pid = int(parent.stdout)
-    deadline = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not Path(f"/proc/{pid}").exists()
-
-
-def test_closing_the_sandbox_leaves_no_process() -> None:
-    box = sandbox.Sandbox()
-    box.grade("math", "\\boxed{4}", '"4"', 60.0)
-    process = box._idle[0]._process
-    box.close()
-    assert process.poll() is not None
+def test_an_unknown_verifier_is_named_with_the_known_ones() -> None:
+    with pytest.raises(UserError, match=r"'maths'.*arithmetic, code, .*math"):
+        grade("maths", "5", '"5"')

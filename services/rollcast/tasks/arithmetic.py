@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 
+from rollcast.config.datasets import ArithmeticDataset
 from rollcast.config.errors import UserError
-from rollcast.config.tasks import ArithmeticDataset
 
 CHARACTERS = "0123456789+-*=?;|. "
 """What prompts and answers are written with: the vocabulary of the demo's tokenizer."""

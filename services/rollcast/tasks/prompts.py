@@ -1,4 +1,4 @@
-"""Data sets as prompts, split into training and held-out prompts that share no text."""
+"""Data sets as prompts: for training, held out from it, and downstream; no text stands in two of them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from rollcast.config.datasets import ArithmeticDataset, CountdownDataset, Dataset, Part, RowsDataset
 from rollcast.config.errors import UserError
-from rollcast.config.tasks import ArithmeticDataset, JsonlDataset, Tasks
-from rollcast.tasks.arithmetic import distinct_additions, prompt_text
-from rollcast.tasks.verifiers import find_verifier
+from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS, Downstream, Tasks
+from rollcast.tasks import arithmetic, countdown
+from rollcast.tasks.fields import RowError
+from rollcast.tasks.mappings import MAPPINGS, Mapping, plain
+from rollcast.tasks.rows import read_rows
+from rollcast.telemetry.logging import get_logger
 
-MAX_LINE_BYTES = 4 << 20
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,38 +37,76 @@ class Split:
     train: list[Prompt]
     held_out: list[Prompt]
     skipped: dict[str, int] = field(default_factory=dict)
-    """Rows of the file left out, by reason (duplicate, empty, oversized)."""
+    """Rows left out, by reason (duplicate, empty, oversized, downstream)."""
+    downstream: dict[str, list[Prompt]] = field(default_factory=dict)
+    """By name of the downstream set."""
 
 
-def load(tasks: Tasks, *, seed: int = 0) -> Split:
-    """Read the data set and hold out `tasks.evaluation.num_prompts` prompts.
+def load(tasks: Tasks) -> Split:
+    """Read every data set, hold out each part's prompts, and keep what is evaluated out of training.
 
-    Which ones depends on the seed and each prompt's own text, so neither the order of the rows nor added rows move a
-    prompt from one side to the other except at the edge. No held-out prompt equals a training prompt after
-    normalisation. Training prompts keep the order of the data set.
+    Which prompts are held out depends on `evaluation.seed` and each prompt's own text, so neither the order of the rows
+    nor added rows move a prompt from one side to the other except at the edge. Prompts count as the same where their
+    texts are equal after normalisation, whatever template stands around them: the first data set that has one keeps it,
+    and what a downstream set asks leaves training. Training prompts keep the order of the data sets.
 
-    Raises UserError for a file that cannot be read, a row without a needed field, or too few rows.
+    Raises UserError for a source that cannot be read, a row without a needed field, or too few rows.
     """
     skipped: Counter[str] = Counter()
-    by_key: dict[str, Prompt] = {}
-    for prompt in _read(tasks, skipped):
-        key = normalise(prompt.text)
-        if key in by_key:
-            skipped["duplicate"] += 1
-        else:
-            by_key[key] = prompt
-    wanted = tasks.evaluation.num_prompts
+    seed = tasks.evaluation.seed
+    downstream = {item.dataset.name: _downstream(item, seed, skipped) for item in tasks.downstream}
+    asked = {key for prompts in downstream.values() for key in prompts}
+    train: list[Prompt] = []
+    held_out: list[Prompt] = []
+    seen: set[str] = set()
+    for part in tasks.parts:
+        wanted = tasks.held_out_prompts(part)
+        by_key: dict[str, Prompt] = {}
+        for key, prompt in _read(part.dataset, wanted, skipped):
+            if key in seen:
+                skipped["duplicate"] += 1
+            elif key in asked:
+                skipped["downstream"] += 1
+            else:
+                seen.add(key)
+                by_key[key] = prompt
+        chosen = _chosen(by_key, wanted, part, seed)
+        train += [prompt for key, prompt in by_key.items() if key not in chosen]
+        held_out += [prompt for key, prompt in by_key.items() if key in chosen]
+    return Split(train, held_out, dict(skipped), {name: list(found.values()) for name, found in downstream.items()})
+
+
+def _chosen(by_key: dict[str, Prompt], wanted: int, part: Part, seed: int) -> set[str]:
     if len(by_key) <= wanted:
+        setting = "tasks.evaluation.num_prompts" if part.held_out is None else "held_out"
         raise UserError(
-            f"tasks.evaluation.num_prompts = {wanted}: data set {tasks.dataset.name!r} has only {len(by_key)} "
-            "different prompts and some must be left for training; lower it or add rows"
+            f"{setting} = {wanted}: data set {part.dataset.name!r} has only {len(by_key)} different prompts and some "
+            "must be left for training; lower it or add rows"
         )
-    held_out = set(sorted(by_key, key=lambda key: _digest(f"{seed}/{key}"))[:wanted])
-    return Split(
-        train=[prompt for key, prompt in by_key.items() if key not in held_out],
-        held_out=[prompt for key, prompt in by_key.items() if key in held_out],
-        skipped=dict(skipped),
-    )
+    return _drawn(by_key, wanted, seed)
+
+
+def _drawn(by_key: dict[str, Prompt], count: int, seed: int) -> set[str]:
+    """`count` keys by the seed and their prompts' own texts."""
+    return set(sorted(by_key, key=lambda key: _digest(f"{seed}/{normalise(by_key[key].text)}"))[:count])
+
+
+def _downstream(item: Downstream, seed: int, skipped: Counter[str]) -> dict[str, Prompt]:
+    found: dict[str, Prompt] = {}
+    for key, prompt in _read(item.dataset, 0, skipped):
+        found.setdefault(key, prompt)
+    if not found:
+        raise UserError(f"tasks.downstream: data set {item.dataset.name!r} holds no prompt; check its source")
+    if item.num_prompts is None or item.num_prompts >= len(found):
+        return found
+    kept = _drawn(found, item.num_prompts, seed)
+    return {key: prompt for key, prompt in found.items() if key in kept}
+
+
+def verifier_names(tasks: Tasks) -> set[str]:
+    """What grades the rows of its data sets; generated sets need no verifier of others."""
+    datasets = [*(part.dataset for part in tasks.parts), *(item.dataset for item in tasks.downstream)]
+    return {_mapping(dataset).verifier for dataset in datasets if isinstance(dataset, RowsDataset)}
 
 
 def normalise(text: str) -> str:
@@ -81,54 +123,62 @@ def _prompt(dataset: str, text: str, reference: object, verifier: str) -> Prompt
     return Prompt(identity, dataset, text, json.dumps(reference), verifier)
 
 
-def _read(tasks: Tasks, skipped: Counter[str]) -> Iterator[Prompt]:
-    if isinstance(tasks.dataset, ArithmeticDataset):
-        return _additions(tasks.dataset, tasks.dataset.size + tasks.evaluation.num_prompts)
-    return _rows(tasks.dataset, skipped)
+def _read(dataset: Dataset, evaluated: int, skipped: Counter[str]) -> Iterator[tuple[str, Prompt]]:
+    """Normalised bare text and prompt of every row. `evaluated`: prompts that generated sets make besides `size`."""
+    match dataset:
+        case ArithmeticDataset():
+            for a, b in arithmetic.distinct_additions(dataset, dataset.size + evaluated):
+                text = arithmetic.prompt_text(a, b)
+                yield normalise(text), _prompt(dataset.name, text, str(a + b), "arithmetic")
+        case CountdownDataset():
+            for numbers, target in countdown.distinct_puzzles(dataset, dataset.size + evaluated):
+                text = countdown.prompt_text(numbers, target)
+                reference = {"numbers": numbers, "target": target}
+                puzzle = countdown.prompt_text(tuple(sorted(numbers)), target)  # the same one in any order
+                yield normalise(puzzle), _prompt(dataset.name, text, reference, "countdown")
+        case _:
+            yield from _rows(dataset, skipped)
 
 
-def _additions(dataset: ArithmeticDataset, count: int) -> Iterator[Prompt]:
-    for a, b in distinct_additions(dataset, count):
-        yield _prompt(dataset.name, prompt_text(a, b), str(a + b), "arithmetic")
-
-
-def _rows(dataset: JsonlDataset, skipped: Counter[str]) -> Iterator[Prompt]:
-    find_verifier(dataset.verifier)
-    if "{prompt}" not in dataset.template:
-        raise UserError(f"tasks.dataset.template = {dataset.template!r}: must contain {{prompt}}; add it")
-    try:
-        with dataset.path.open("rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
-                where = f"data set {dataset.path}, line {number}"
-                if len(line) > MAX_LINE_BYTES:
-                    raise UserError(f"{where}: longer than {MAX_LINE_BYTES} bytes; shorten or remove it")
-                if not line.strip():
-                    skipped["empty"] += 1
-                    continue
-                row = _parse(line, where)
-                text, answer = _field(row, dataset.prompt_field, where), _field(row, dataset.answer_field, where)
-                yield _prompt(dataset.name, dataset.template.replace("{prompt}", str(text)), answer, dataset.verifier)
-    except OSError as error:
-        raise UserError(
-            f"tasks.dataset.path = {dataset.path}: cannot be read ({error.strerror}); give the path of a JSONL file"
-        ) from error
-
-
-def _parse(line: bytes, where: str) -> dict[str, object]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not a JSON object ({error}); mend or remove it") from error
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: holds {type(row).__name__}, needs a JSON object; mend or remove it")
-    return row
-
-
-def _field(row: dict[str, object], name: str, where: str) -> object:
-    value = row.get(name)
-    if value is None or value == "":
-        raise UserError(
-            f"{where}: field {name!r} is missing or empty (the row has {', '.join(map(repr, list(row)[:10]))}); "
-            "add it, or name the right one in tasks.dataset.prompt_field / answer_field"
+def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[tuple[str, Prompt]]:
+    mapping = _mapping(dataset)
+    if "{prompt}" not in mapping.template:
+        raise UserError(f"tasks.dataset.template = {mapping.template!r}: must contain {{prompt}}; add it")
+    oversized = 0
+    for where, row in read_rows(dataset, mapping.hub, skipped):
+        try:
+            bare, reference = mapping.prompt(row), mapping.reference(row)
+        except RowError as error:
+            raise UserError(f"{where}: {error}") from None
+        text = mapping.template.replace("{prompt}", bare)
+        try:
+            prompt = _prompt(dataset.name, text, reference, mapping.verifier)
+        except (TypeError, ValueError, RecursionError):
+            raise UserError(
+                f"{where}: the answer is no JSON value but {type(reference).__name__}; convert it"
+            ) from None
+        if len(prompt.reference) > MAX_REFERENCE_CHARACTERS:
+            oversized += 1
+        else:
+            yield normalise(bare), prompt
+    if oversized:
+        skipped["oversized"] += oversized
+        log.warning(
+            "prompts are left out, because their references are too long",
+            dataset=dataset.name,
+            prompts=oversized,
+            longest_mib=MAX_REFERENCE_CHARACTERS >> 20,
         )
-    return value
+
+
+def _mapping(dataset: RowsDataset) -> Mapping:
+    """The mapping with what the run file says differently."""
+    if dataset.mapping == "plain":
+        mapping = plain(dataset.prompt_field, dataset.answer_field)
+    else:
+        mapping = MAPPINGS[dataset.mapping]
+    return replace(
+        mapping,
+        verifier=mapping.verifier if dataset.verifier is None else dataset.verifier,
+        template=mapping.template if dataset.template is None else dataset.template,
+    )

@@ -1,4 +1,11 @@
-"""Prompts as token ids, with the model's chat template where it has one."""
+"""Prompts as token ids, with the text around them that the run file asks for.
+
+layout auto     the tokenizer's chat template: [system], user, the start of the assistant's turn
+                a tokenizer without one: the bare text
+layout bare     the bare text
+layout think    the system message, then `User: ` and the prompt, then `Assistant:`
+open_thinking   ... and `<think>` behind it, unless it stands there already
+"""
 
 from __future__ import annotations
 
@@ -6,9 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
+from rollcast.config.tasks import PromptFormat
 from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
+
+THINK_SYSTEM = (
+    f"The assistant first thinks about the user's question and then answers it. It thinks between {THINK_START} and "
+    f"{THINK_END}; the answer follows after {THINK_END}."
+)
 
 
 class Tokenizer(Protocol):
@@ -35,26 +49,58 @@ def load_tokenizer(model: Model) -> Tokenizer:
     try:
         return cast(Tokenizer, AutoTokenizer.from_pretrained(model.path, trust_remote_code=model.trust_remote_code))
     except Exception as error:  # a broken tokenizer.json is a bare Exception, other files are whatever they break
-        raise UserError(
+        raise refused_by_the_world(
+            error,
             f"model.path = {model.path}: no tokenizer can be read there ({' '.join(str(error).split())[:200]}); "
-            "give the folder of a Hugging Face model"
+            "give the folder of a Hugging Face model",
         ) from error
 
 
-def tokenize(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
-    """Token ids of one prompt: a user's turn of the chat template, or the bare text of a model without one."""
-    if tokenizer.chat_template:
-        rendered = tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], add_generation_prompt=True, tokenize=False
-        )
-        return tuple(tokenizer(rendered, add_special_tokens=False)["input_ids"])
-    return tuple(tokenizer(text)["input_ids"])
+def render(tokenizer: Tokenizer, text: str, prompt_format: PromptFormat) -> tuple[str, bool]:
+    """The whole text that the model reads, and whether it holds its special tokens already.
+
+    Raises UserError where the chat template refuses the messages (some know no system message).
+    """
+    if prompt_format.layout == "think":
+        system = THINK_SYSTEM if prompt_format.system is None else prompt_format.system
+        rendered, complete = f"{system}\n\nUser: {text}\n\nAssistant:", False
+    elif prompt_format.layout == "auto" and tokenizer.chat_template:
+        rendered, complete = _chat(tokenizer, text, prompt_format), True
+    else:
+        rendered, complete = text, False
+    if prompt_format.open_thinking and not opens_thinking(rendered):
+        rendered += f"{THINK_START}\n" if rendered.endswith("\n") else f" {THINK_START}\n"
+    return rendered, complete
+
+
+def _chat(tokenizer: Tokenizer, text: str, prompt_format: PromptFormat) -> str:
+    messages = [{"role": "user", "content": text}]
+    if prompt_format.system is not None:
+        messages.insert(0, {"role": "system", "content": prompt_format.system})
+    options = {} if prompt_format.enable_thinking is None else {"enable_thinking": prompt_format.enable_thinking}
+    try:
+        return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options))
+    except Exception as error:  # a template is a program and raises what it likes
+        raise UserError(
+            f"tasks.prompt_format: the chat template refuses the prompt ({' '.join(str(error).split())[:200]}); "
+            "remove system, or set layout: think or bare"
+        ) from error
+
+
+def tokenize(tokenizer: Tokenizer, text: str, prompt_format: PromptFormat | None = None) -> tuple[int, ...]:
+    """Token ids of one prompt."""
+    rendered, complete = render(tokenizer, text, prompt_format or PromptFormat())
+    options = {"add_special_tokens": False} if complete else {}
+    return tuple(tokenizer(rendered, **options)["input_ids"])
 
 
 def tokenize_prompts(
-    tokenizer: Tokenizer, prompts: Sequence[Prompt], max_prompt_tokens: int
+    tokenizer: Tokenizer,
+    prompts: Sequence[Prompt],
+    max_prompt_tokens: int,
+    prompt_format: PromptFormat | None = None,
 ) -> tuple[list[TokenizedPrompt], int]:
     """The prompts that fit, and how many were skipped because they are longer than `max_prompt_tokens` (or empty)."""
-    tokenized = [TokenizedPrompt(prompt, tokenize(tokenizer, prompt.text)) for prompt in prompts]
+    tokenized = [TokenizedPrompt(prompt, tokenize(tokenizer, prompt.text, prompt_format)) for prompt in prompts]
     kept = [item for item in tokenized if 0 < len(item.token_ids) <= max_prompt_tokens]
     return kept, len(tokenized) - len(kept)

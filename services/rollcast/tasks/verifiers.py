@@ -2,9 +2,9 @@
 
     grade("arithmetic", "90+2=...|102", '"102"') -> Grade(1.0, "ok")
 
-Verifiers that run a parser or code of others on the model's output do so in a process that is killed at a deadline
-(`sandbox`); the others finish in microseconds and run here. A package adds its own by an entry point of the group
-`rollcast.verifiers` that names a function (completion, reference) -> reward; those run in the sandbox too.
+Verifiers that run a parser or code of others on the model's output do so in processes that can only compute and are
+killed at a deadline (`sandbox`); the others finish in microseconds and run here. A package adds its own by an entry
+point of the group `rollcast.verifiers` that names a function (completion, reference) -> reward; it runs in the sandbox.
 """
 
 from __future__ import annotations
@@ -12,15 +12,21 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import json
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from rollcast.config.errors import UserError
+from rollcast.tasks import countdown, knights_and_knaves
+from rollcast.tasks.thinking import final_answer
 
 ENTRY_POINT_GROUP = "rollcast.verifiers"
+CODE = "code"
+"""Runs programs that the model wrote: the one verifier with processes of two kinds."""
 MAX_COMPLETION_CHARACTERS = 1 << 20
 """A longer completion is graded wrong: no answer needs a megabyte."""
+_UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
 
 GradeStatus = Literal["ok", "wrong", "timeout", "error"]
 VerifierFunction = Callable[[str, Any], float]
@@ -33,20 +39,23 @@ class Grade:
 
     reward: float
     status: GradeStatus
+    reason: str = field(default="", compare=False)
+    """What the sandbox stopped (`rollcast.tasks.sandbox.verdict.Reason`); empty where it stopped nothing."""
+
+
+class Grades(Protocol):
+    """Where verifiers of others work: a sandbox of this machine, or a service that has one. Thread-safe."""
+
+    def grade(
+        self, verifier: str, completion: str, reference: str, *, deadline_seconds: float | None = None
+    ) -> Grade: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    function: VerifierFunction
+    load: Callable[[], VerifierFunction]
+    """Imports it: what a package adds is imported only in the sandbox."""
     sandboxed: bool
-
-
-def final_answer(completion: str) -> str:
-    """What stands after the last `</think>`. Thinking that never ended holds no answer."""
-    _, marker, answer = completion.rpartition("</think>")
-    if marker:
-        return answer
-    return "" if "<think>" in completion else completion
 
 
 def exact(completion: str, reference: Any) -> float:
@@ -73,47 +82,81 @@ def math(completion: str, reference: Any) -> float:
 
 
 def _in_math_mode(reference: str) -> str:
-    return reference if "$" in reference or "\\boxed" in reference else f"${reference}$"
+    """Delimiters around bare LaTeX; a price keeps its `\\$`, which delimits nothing."""
+    return reference if _UNESCAPED_DOLLAR.search(reference) or "\\boxed" in reference else f"${reference}$"
+
+
+def _of_the_answer(function: VerifierFunction) -> VerifierFunction:
+    """The verifier of whole completions made of one that reads what stands after the think block."""
+    return lambda completion, reference: function(final_answer(completion), reference)
+
+
+def _built_in(function: VerifierFunction, *, sandboxed: bool = False) -> Verifier:
+    return Verifier(lambda: function, sandboxed)
+
+
+def _code(completion: str, reference: Any) -> float:
+    raise AssertionError("the judge runs it: rollcast.tasks.sandbox.code_judge")
 
 
 _BUILT_IN: dict[str, Verifier] = {
-    "exact": Verifier(exact, sandboxed=False),
-    "arithmetic": Verifier(arithmetic, sandboxed=False),
-    "math": Verifier(math, sandboxed=True),
+    "exact": _built_in(exact),
+    "arithmetic": _built_in(arithmetic),
+    "math": _built_in(math, sandboxed=True),
+    CODE: _built_in(_code, sandboxed=True),
+    "countdown": _built_in(_of_the_answer(countdown.countdown)),
+    "knights-and-knaves": _built_in(_of_the_answer(knights_and_knaves.knights_and_knaves)),
 }
+
+
+def is_sandboxed(name: str) -> bool:
+    """Whether the verifier works in the sandbox. All that packages add do, whether they are installed here or not."""
+    return name not in _BUILT_IN or _BUILT_IN[name].sandboxed
 
 
 @functools.cache
 def find_verifier(name: str) -> Verifier:
-    """The verifier of that name. Raises UserError listing the known ones."""
+    """The verifier of that name, where gradings are made. Raises UserError listing the known ones."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     installed = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     if name in installed.names:
-        return Verifier(installed[name].load(), sandboxed=True)
+        return Verifier(installed[name].load, sandboxed=True)
     known = ", ".join(sorted({*_BUILT_IN, *installed.names}))
-    raise UserError(f"tasks.dataset.verifier = {name!r}: no such verifier; choose one of {known}")
+    raise UserError(
+        f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {known}, or install "
+        "its package"
+    )
 
 
-def grade(verifier: str, completion: str, reference: str, *, deadline_seconds: float = 10.0) -> Grade:
+def grade(
+    verifier: str,
+    completion: str,
+    reference: str,
+    *,
+    deadline_seconds: float | None = None,
+    sandbox: Grades | None = None,
+) -> Grade:
     """Grade one completion; `reference` is JSON text. Thread-safe; a sandboxed verifier blocks up to the deadline.
 
-    Raises UserError where there is no such verifier. Whatever goes wrong inside a verifier is a status.
+    deadline_seconds: None = the sandbox's setting. sandbox: None = one with the default settings, shared.
+    Raises UserError where there is no such verifier, or where this machine cannot contain what it runs. Whatever goes
+    wrong inside a verifier is a status.
     """
     found = find_verifier(verifier)
     if len(completion) > MAX_COMPLETION_CHARACTERS:
         return Grade(0.0, "wrong")
-    if found.sandboxed:
-        from rollcast.tasks.sandbox import grade_in_sandbox
+    if not found.sandboxed:
+        return run_verifier(found, completion, reference)
+    from rollcast.tasks.sandbox.client import shared_sandbox
 
-        return grade_in_sandbox(verifier, completion, reference, deadline_seconds)
-    return run_verifier(found, completion, reference)
+    return (sandbox or shared_sandbox()).grade(verifier, completion, reference, deadline_seconds=deadline_seconds)
 
 
 def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:
     """Call the function here; an exception of it, or a reward outside [0, 1], is status error."""
     try:
-        reward = float(verifier.function(completion, json.loads(reference)))
+        reward = float(verifier.load()(completion, json.loads(reference)))
     except Exception:
         return Grade(0.0, "error")
     if not 0.0 <= reward <= 1.0:

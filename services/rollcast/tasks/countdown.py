@@ -1,0 +1,122 @@
+"""Countdown: reach a target with some numbers, each used once, by + - * / and brackets.
+
+The answer is the last line after the think block, or what stands in \\boxed{}; `= target` behind it may stay.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+from rollcast.config.datasets import CountdownDataset
+from rollcast.config.errors import UserError
+
+TEMPLATE = (
+    "Using each of the numbers {numbers} exactly once, and only + - * / and brackets, write an expression that equals "
+    "{target}. Give the expression alone on the last line."
+)
+_FRUITLESS_DRAWS = 5_000
+"""In a row: there is hardly a puzzle left that was not drawn."""
+_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")"})
+_EXPRESSION = re.compile(r"[0-9+*/() -]{1,200}")
+"""Six numbers, five signs and brackets need far fewer characters."""
+_BOXED = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
+
+
+def distinct_puzzles(dataset: CountdownDataset, count: int) -> list[tuple[tuple[int, ...], int]]:
+    """`count` different (numbers, target), the same ones for the same seed; each has a solution.
+
+    Raises UserError where the settings do not give that many.
+    """
+    rng = random.Random(f"countdown/{dataset.seed}")
+    puzzles: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
+    fruitless = 0
+    while len(puzzles) < count and fruitless < _FRUITLESS_DRAWS:
+        fruitless += 1
+        numbers = tuple(rng.randint(1, dataset.max_number) for _ in range(rng.randint(*dataset.numbers)))
+        target = _combined(rng, numbers)
+        if target.denominator == 1 and 1 <= target <= dataset.max_target:
+            puzzle = (tuple(sorted(numbers)), int(target))
+            if puzzle not in puzzles:
+                puzzles[puzzle], fruitless = numbers, 0
+    if len(puzzles) < count:
+        raise UserError(
+            f"tasks.dataset.size = {dataset.size}: only {len(puzzles)} different countdown puzzles with evaluation "
+            f"included were found, {count} are needed; lower size or raise max_number or max_target"
+        )
+    return [(numbers, target) for (_, target), numbers in puzzles.items()]
+
+
+def _combined(rng: random.Random, numbers: tuple[int, ...]) -> Fraction:
+    """The value of a random expression of all the numbers."""
+    values = [Fraction(number) for number in numbers]
+    while len(values) > 1:
+        left = values.pop(rng.randrange(len(values)))
+        right = values.pop(rng.randrange(len(values)))
+        sign = rng.choice("+-*/" if right else "+-*")
+        values.append(_applied(sign, left, right))
+    return values[0]
+
+
+def _applied(sign: str, left: Fraction, right: Fraction) -> Fraction:
+    if sign == "+":
+        return left + right
+    if sign == "-":
+        return left - right
+    return left * right if sign == "*" else left / right
+
+
+def prompt_text(numbers: tuple[int, ...], target: int) -> str:
+    return TEMPLATE.format(numbers=", ".join(map(str, numbers)), target=target)
+
+
+def countdown(answer: str, reference: Any) -> float:
+    """1 where the expression uses exactly the given numbers and its exact value is the target.
+
+    `answer`: what stands after the think block; `reference`: {"numbers": [...], "target": n}.
+    """
+    expression = _expression(answer)
+    if expression is None:
+        return 0.0
+    used: Counter[int] = Counter()
+    value = _value(expression, used)
+    return float(value == reference["target"] and used == Counter(reference["numbers"]))
+
+
+def _expression(answer: str) -> ast.expr | None:
+    boxed = _BOXED.search(answer)
+    lines = (boxed[1] if boxed else answer).strip().splitlines()
+    line = lines[-1].partition("=")[0].strip(" $`*.") if lines else ""
+    line = line.translate(_SIGNS).replace("\\times", "*").replace("\\div", "/")
+    if not _EXPRESSION.fullmatch(line):
+        return None
+    try:
+        return ast.parse(line, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+
+
+def _value(node: ast.expr, used: Counter[int]) -> Fraction | None:
+    """The exact value; None where it is no such expression or divides by zero. Counts the numbers in `used`."""
+    match node:
+        case ast.Constant(value=int(number)) if type(number) is int:
+            used[number] += 1
+            return Fraction(number)
+        case ast.BinOp(left=left, op=operator, right=right):
+            a, b = _value(left, used), _value(right, used)
+            if a is None or b is None:
+                return None
+            match operator:
+                case ast.Add():
+                    return a + b
+                case ast.Sub():
+                    return a - b
+                case ast.Mult():
+                    return a * b
+                case ast.Div() if b:
+                    return a / b
+    return None

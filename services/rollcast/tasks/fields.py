@@ -1,0 +1,39 @@
+"""Fields of a row, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Row = dict[str, Any]
+
+
+class RowError(ValueError):
+    """What is wrong with a row; the reader adds which row it is."""
+
+
+def value(row: Row, name: str) -> Any:
+    """The field `name`, or for `a.b` field b of field a. Raises RowError where it is missing, null or empty."""
+    found: Any = row.get(name)
+    if name not in row and "." in name:
+        found = row
+        for part in name.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+    if found is None or found == "":
+        raise RowError(
+            f"field {name!r} is missing or empty (the row has {', '.join(map(repr, list(row)[:10]))}); "
+            "add it, or name the right field or mapping in tasks.dataset"
+        )
+    return found
+
+
+def text(row: Row, name: str) -> str:
+    """A field that holds text or a number."""
+    found = value(row, name)
+    if isinstance(found, bool) or not isinstance(found, str | int | float):
+        raise RowError(f"field {name!r} holds {type(found).__name__}, needs text; name another field in tasks.dataset")
+    written = str(found)
+    if any("\ud800" <= character <= "\udfff" for character in written):
+        raise RowError(
+            f"field {name!r} holds half of a surrogate pair, which no tokenizer reads; mend or remove the row"
+        )
+    return written

@@ -1,0 +1,131 @@
+"""Rows of data sets: JSON lines, Parquet files, sets of the Hugging Face hub.
+
+Every reader yields (where, row): `where` names the row in complaints. None of them trusts what it reads: lines and
+tables are bounded, and whatever a reader stumbles on is one sentence for the user.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from rollcast.config.datasets import HuggingfaceDataset, JsonlDataset, ParquetDataset, RowsDataset
+from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.tasks.fields import Row
+from rollcast.tasks.mappings import Hub
+
+MAX_LINE_BYTES = 64 << 20
+"""The tests of one programming task may well be some megabytes."""
+MAX_ROWS = 10_000_000
+BATCH_ROWS = 64
+"""Of a Parquet file, decoded at once."""
+
+
+def read_rows(dataset: RowsDataset, hub: Hub | None, skipped: Counter[str]) -> Iterator[tuple[str, Row]]:
+    """All rows of a data set. `hub`: where the mapping's set is published; `skipped` counts empty lines.
+
+    Raises UserError for a source that cannot be read, and for more rows than a run can hold.
+    """
+    match dataset:
+        case JsonlDataset():
+            rows = _lines(dataset.path, skipped)
+        case ParquetDataset():
+            rows = _parquet(dataset.path)
+        case HuggingfaceDataset():
+            rows = _hub(dataset, hub)
+    for number, item in enumerate(rows):
+        if number == MAX_ROWS:
+            raise UserError(f"data set {dataset.name!r}: more than {MAX_ROWS} rows; give fewer")
+        yield item
+
+
+def _lines(path: Path, skipped: Counter[str]) -> Iterator[tuple[str, Row]]:
+    try:
+        with _opened(path) as file:
+            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
+                where = f"data set {path}, line {number}"
+                if len(line) > MAX_LINE_BYTES:
+                    raise UserError(f"{where}: longer than {MAX_LINE_BYTES} bytes; shorten or remove it")
+                if line.strip():
+                    yield where, _parse(line, where)
+                else:
+                    skipped["empty"] += 1
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"tasks.dataset.path = {path}: broken gzip file ({error}); compress it again") from error
+    except OSError as error:
+        raise refused_by_the_world(
+            error, f"tasks.dataset.path = {path}: cannot be read ({error.strerror}); give the path of a JSONL file"
+        ) from error
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def _parse(line: bytes, where: str) -> Row:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not a JSON object ({error}); mend or remove it") from error
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: holds {type(row).__name__}, needs a JSON object; mend or remove it")
+    return row
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Row]]:
+    parquet = _library("pyarrow.parquet", "pyarrow")
+    try:
+        number = 0
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=BATCH_ROWS):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"data set {path}, row {number}", row
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())[:200]
+        raise refused_by_the_world(
+            error, f"tasks.dataset.path = {path}: cannot be read ({reason}); give the path of a Parquet file"
+        ) from error
+    except _library("pyarrow", "pyarrow").ArrowException as error:
+        raise UserError(
+            f"tasks.dataset.path = {path}: not a Parquet file ({' '.join(str(error).split())[:200]}); give another"
+        ) from error
+
+
+def _hub(dataset: HuggingfaceDataset, hub: Hub | None) -> Iterator[tuple[str, Row]]:
+    datasets = _library("datasets", "datasets")
+    own = dataset.path is None or (hub is not None and dataset.path == hub.path)
+    home = hub if hub is not None and own else Hub(dataset.path or "")
+    config, split = dataset.config or home.config, dataset.split or home.split
+    datasets.disable_progress_bars()
+    try:
+        rows = datasets.load_dataset(home.path, name=config, split=split, revision=dataset.revision)
+        for number, row in enumerate(islice(rows, MAX_ROWS + 1), start=1):
+            yield f"data set {home.path}, {split} row {number}", row
+    except Exception as error:  # the hub, its cache and every builder raise what they like
+        sentence = (
+            f"tasks.dataset.path = {home.path}: split {split!r} cannot be loaded from the Hugging Face hub "
+            f"({' '.join(str(error).split())[:300]}); check name, config and split, and that the hub or its cache is "
+            "within reach"
+        )
+        if datasets.config.HF_HUB_OFFLINE:  # the library says "connection" then, too
+            raise UserError(sentence) from error
+        raise refused_by_the_world(error, sentence) from error
+
+
+def _library(module: str, package: str) -> Any:
+    """Import a library that only some data sets need."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(
+            f"tasks.dataset: this kind of data set needs the package {package}; install rollcast[data]"
+        ) from error

@@ -1,0 +1,221 @@
+"""The process that forks judges and programs, enforces deadlines and buries the dead.
+
+    python -P -m rollcast.tasks.sandbox.fork_server CONTROL_DESCRIPTOR VERIFIER
+
+Started with a clean environment; imports what its verifier needs, once; then one thread and one loop:
+
+    control readable     -> fork a judge for the connection that came with the limits; closed -> end everything
+    judge asks           -> fork a program into the judge's process group, or kill it
+    SIGCHLD              -> tell the judge how its program ended; a judge that ended closes its grading
+    connection hung up,
+    deadline             -> kill both, say on the connection how it ended
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from rollcast.tasks.sandbox import preparation
+from rollcast.tasks.sandbox.channel import Channel
+from rollcast.tasks.sandbox.judge import run_judge
+from rollcast.tasks.sandbox.launcher import KILL, START
+from rollcast.tasks.sandbox.limits import Limits, address_space_bytes
+from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, Lockdown, hide_memory, make_lockdowns
+from rollcast.tasks.sandbox.program import run_program
+
+MAX_PROGRAMS = 4096
+"""Of one grading: one for each case, and some."""
+
+
+@dataclass
+class Grading:
+    connection: socket.socket
+    """Only to see the client hang up and to say how it ended: requests and verdicts are the judge's."""
+    requests: socket.socket
+    limits: Limits
+    judge: int
+    deadline: float
+    program: int | None = None
+    num_programs: int = 0
+
+
+class ForkServer:
+    def __init__(self, control: socket.socket, verifier: str, judges: Lockdown, programs: Lockdown) -> None:
+        self._control = control
+        self._verifier = verifier
+        self._judges = judges
+        self._programs = programs
+        self._gradings: list[Grading] = []
+        self._handlers: dict[int, Callable[[], None]] = {}
+        self._forgotten: list[socket.socket] = []
+        """Closed after the events at hand: a new descriptor of the same number must not get an old one's events."""
+        self._poll = select.epoll()
+        self._open = True
+        self._woken, wake = os.pipe()
+        for descriptor in (self._woken, wake):
+            os.set_blocking(descriptor, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Until the client closes its end of `control`."""
+        self._watch(self._control.fileno(), select.EPOLLIN, self._accept)
+        self._watch(self._woken, select.EPOLLIN, self._bury)
+        while self._open:
+            deadline = min((grading.deadline for grading in self._gradings), default=None)
+            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+            for descriptor, _ in self._poll.poll(timeout):
+                if handler := self._handlers.get(descriptor):
+                    handler()
+            now = time.monotonic()
+            for grading in [grading for grading in self._gradings if grading.deadline <= now]:
+                self._close(grading, "deadline")
+            while self._forgotten:
+                self._forgotten.pop().close()
+        for grading in list(self._gradings):
+            self._close(grading, "stopped")
+
+    def _watch(self, descriptor: int, events: int, handler: Callable[[], None]) -> None:
+        self._poll.register(descriptor, events)
+        self._handlers[descriptor] = handler
+
+    def _forget(self, end: socket.socket) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._poll.unregister(end.fileno())
+        self._handlers.pop(end.fileno(), None)
+        self._forgotten.append(end)
+
+    def _accept(self) -> None:
+        data, descriptors, _, _ = socket.recv_fds(self._control, 4096, 1)
+        if not data:
+            self._open = False
+            return
+        limits = Limits(**json.loads(data))
+        connection = socket.socket(fileno=descriptors[0])
+        requests, judges_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def judge() -> None:
+            self._judges.put_on(limits, connection.fileno(), judges_end.fileno())
+            run_judge(3, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=4), self._verifier, limits)
+
+        pid = self._fork(judge, group=0)
+        judges_end.close()
+        grading = Grading(connection, requests, limits, pid, time.monotonic() + limits.deadline_seconds)
+        self._gradings.append(grading)
+        self._watch(connection.fileno(), 0, lambda: self._close(grading, "abandoned"))
+        self._watch(requests.fileno(), select.EPOLLIN, lambda: self._obey(grading))
+
+    def _obey(self, grading: Grading) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(grading.requests, 16, 3, socket.MSG_DONTWAIT)
+        except OSError:  # the judge died with something unread
+            data, descriptors = b"", []
+        if data == START and descriptors and grading.program is None and grading.num_programs < MAX_PROGRAMS:
+            self._start_program(grading, descriptors)
+        elif data == KILL and grading.program is not None:
+            os.kill(grading.program, signal.SIGKILL)
+        elif not data:
+            self._poll.modify(grading.requests.fileno(), 0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _start_program(self, grading: Grading, descriptors: list[int]) -> None:
+        def program() -> None:
+            for target, descriptor in enumerate(descriptors[1:]):
+                os.dup2(descriptor, target)
+            self._programs.put_on(grading.limits, descriptors[0])
+            run_program(Channel(3))
+
+        grading.num_programs += 1
+        grading.program = self._fork(program, group=grading.judge)
+
+    def _fork(self, run: Callable[[], None], *, group: int) -> int:
+        """group: of processes; 0 = a new one."""
+        pid = os.fork()
+        if pid == 0:
+            self._be_child(run, group)
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, group)
+        return pid
+
+    def _be_child(self, run: Callable[[], None], group: int) -> NoReturn:
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setpgid(0, group)
+            run()
+        finally:
+            os._exit(1)
+
+    def _bury(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+        for grading in list(self._gradings):
+            if grading.program is not None and (code := _exit_code(grading.program)) is not None:
+                grading.program = None
+                with contextlib.suppress(OSError):
+                    grading.requests.send(json.dumps({"code": code}).encode(), socket.MSG_DONTWAIT)
+            if (code := _exit_code(grading.judge)) is not None:
+                self._close(grading, "ended", judge_code=code)
+
+    def _close(self, grading: Grading, why: str, *, judge_code: int | None = None) -> None:
+        """Nothing of the grading lives on after this."""
+        self._gradings.remove(grading)
+        for pid in (grading.program, grading.judge if judge_code is None else None):
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        with contextlib.suppress(OSError):
+            ended = json.dumps({"ended": why, "code": judge_code})
+            grading.connection.send(b"\n" + ended.encode() + b"\n", socket.MSG_DONTWAIT)
+        self._forget(grading.connection)
+        self._forget(grading.requests)
+
+
+def _exit_code(pid: int) -> int | None:
+    """None while it lives; minus the signal's number where one ended it."""
+    done, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if done else None
+
+
+def _lowered(descriptor: int) -> int:
+    """The same file under the lowest free number: of a grader with many files it comes under a number that no child
+    closes, because those below MAX_SERVER_FILES are all that a fork server opens itself."""
+    low = os.dup(descriptor)
+    os.close(descriptor)
+    return low
+
+
+def main(arguments: list[str]) -> int:
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=_lowered(int(arguments[0])))
+    verifier = arguments[1]
+    hide_memory()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(MAX_SERVER_FILES, hard), hard))
+    try:
+        readable = preparation.prepare(verifier)
+    except Exception as error:
+        control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"[:1000]}).encode())
+        return 1
+    judges, programs = make_lockdowns(readable, address_space_bytes())
+    gc.collect()
+    gc.freeze()
+    control.send(json.dumps({"ready": True}).encode())
+    ForkServer(control, verifier, judges, programs).serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""The functions of a program, called from its judge's process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rollcast.tasks.sandbox.channel import Channel, OversizeError
+from rollcast.tasks.sandbox.verdict import ProgramError, TooSlowError
+
+
+class RaisedError(Exception):
+    """The program's function raised. `kind`: the exception's class, as the program names it."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.message = message
+
+
+class Functions:
+    """After a failure that ends the program every call fails alike: a test's own `except` cannot hide it."""
+
+    def __init__(
+        self, channel: Channel, seconds_per_test: float, why_it_ended: Callable[[], ProgramError | TooSlowError]
+    ) -> None:
+        self._channel = channel
+        self._seconds_per_test = seconds_per_test
+        self._why_it_ended = why_it_ended
+        self.failure: ProgramError | TooSlowError | None = None
+
+    def load(self, sources: list[str]) -> None:
+        """Raises RaisedError where the sources do, ProgramError, TooSlowError."""
+        self._ask({"script": False, "sources": sources})
+
+    def call(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What the program's function of that name (or that method of a new `Solution`) returns.
+
+        Raises RaisedError; ProgramError or TooSlowError where the program is finished.
+        """
+        return self._ask({"name": name, "arguments": arguments, "keywords": keywords})
+
+    def _ask(self, question: Any) -> Any:
+        if self.failure is None:
+            try:
+                return self._answer(question)
+            except (ProgramError, TooSlowError) as error:
+                self.failure = error
+        raise self.failure
+
+    def _answer(self, question: Any) -> Any:
+        deadline = time.monotonic() + self._seconds_per_test
+        try:
+            self._channel.send(question, deadline=deadline)
+        except TimeoutError:
+            raise TooSlowError from None
+        except OSError:
+            raise self._why_it_ended() from None
+        try:
+            answer = self._channel.receive(deadline=deadline)
+        except TimeoutError:
+            raise TooSlowError from None
+        except (EOFError, OSError):
+            raise self._why_it_ended() from None
+        except OversizeError:
+            raise ProgramError("output") from None
+        except (ValueError, RecursionError, MemoryError):
+            raise ProgramError("garbled") from None
+        if not isinstance(answer, dict) or len(answer.keys() & {"value", "raised"}) != 1:
+            raise ProgramError("garbled")
+        if "raised" in answer:
+            raise RaisedError(str(answer["raised"]), str(answer.get("message", "")))
+        return answer["value"]

@@ -1,0 +1,36 @@
+"""What a fork server imports before its first grading, so that no grading pays for it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from pathlib import Path
+
+from rollcast.tasks.verifiers import CODE, find_verifier
+
+_USUAL_IMPORTS = (
+    "abc", "array", "bisect", "calendar", "cmath", "collections", "contextlib", "copy", "dataclasses", "datetime",
+    "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "io", "itertools", "json", "math", "numbers",
+    "operator", "queue", "random", "re", "statistics", "string", "struct", "sys", "textwrap", "threading", "time",
+    "typing", "unicodedata", "zlib", "numpy",
+)  # fmt: skip
+
+
+_WARM_UP = r"\boxed{\frac{1}{2} + \sqrt{x^2}}"
+"""Graded once before the first fork: a parser that learns while it parses (math-verify's) has learnt most then."""
+
+
+def prepare(verifier: str) -> list[Path]:
+    """Import what gradings of this verifier use; returns what their processes may read. Raises what its import does."""
+    from rollcast.tasks.sandbox import files
+
+    if verifier == CODE:
+        importlib.import_module("rollcast.tasks.sandbox.code_judge")
+        for module in _USUAL_IMPORTS:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
+        return files.standard_library()
+    function = find_verifier(verifier).load()
+    with contextlib.suppress(Exception):
+        function(_WARM_UP, _WARM_UP)
+    return files.installed_packages(function.__module__)

@@ -1,0 +1,82 @@
+"""Which of the kernel's protections are there, and the sentence for a user who has not got them all."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+import sys
+
+from rollcast.config.errors import UserError
+
+_READ_KERNEL_LOG = 3
+_NEWER_GVISOR, _FIRST_LINE_OF_GVISOR = "gvisor", b"Starting gVisor"
+
+
+@functools.cache
+def has_landlock() -> bool:
+    if not _installed("landlockpy"):
+        return False
+    import landlockpy
+
+    return landlockpy.supported()
+
+
+@functools.cache
+def has_seccomp() -> bool:
+    if not _installed("seccompy"):
+        return False
+    import seccompy
+
+    return seccompy.supported()
+
+
+def _installed(package: str) -> bool:
+    return sys.platform == "linux" and importlib.util.find_spec(package) is not None
+
+
+@functools.cache
+def in_gvisor() -> bool:
+    """Whether this kernel is gVisor's: newer releases say so in their version, every one in the kernel's log."""
+    if sys.platform != "linux":
+        return False
+    log = ctypes.create_string_buffer(4096)
+    length = ctypes.CDLL(None).klogctl(_READ_KERNEL_LOG, log, len(log))
+    return _NEWER_GVISOR in os.uname().release.lower() or _FIRST_LINE_OF_GVISOR in log.raw[: max(0, length)]
+
+
+def missing() -> list[str]:
+    """What this machine lacks, each with what a program could do for want of it."""
+    lacks = []
+    if not has_landlock():
+        lacks.append("Landlock (a program could read every file that the grader can)" + _package_hint("landlockpy"))
+    if not has_seccomp():
+        lacks.append("seccomp (a program could use the network and start processes)" + _package_hint("seccompy"))
+    return lacks
+
+
+def _package_hint(package: str) -> str:
+    return "" if _installed(package) else f"; package {package} is not installed"
+
+
+def require_protections() -> None:
+    """Raises UserError where programs of a model cannot be contained."""
+    if lacks := missing():
+        raise UserError(
+            f"tasks.grading.sandbox = 'strict': this machine lacks {' and '.join(lacks)}; grade code on Linux 5.13 or "
+            "newer with Landlock enabled, or set gvisor where the pod runs under gVisor, or sandbox: unsafe where "
+            "another wall stands around it"
+        )
+
+
+def require_gvisor() -> None:
+    """Raises UserError where the kernel is not gVisor's or lets no filter be set; its files are the pod's own alone."""
+    if not in_gvisor():
+        raise UserError(
+            "sandbox = 'gvisor': the kernel here is not gVisor's; give the pod a RuntimeClass of gVisor, or set strict"
+        )
+    if not has_seccomp():
+        raise UserError(
+            f"sandbox = 'gvisor': seccomp is missing{_package_hint('seccompy')}; use a release of gVisor that has it"
+        )

@@ -1,0 +1,54 @@
+"""A program's standard input and output, both at once, with a deadline and a bound."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from io import FileIO
+
+from rollcast.tasks.sandbox.verdict import ProgramError
+
+MAX_OUTPUT_BYTES = 8 << 20
+
+
+def exchange(feed: FileIO, drain: FileIO, data: bytes, deadline: float) -> bytes:
+    """Write `data` to `feed` and close it while reading `drain` to its end.
+
+    deadline: time.monotonic(). Raises TimeoutError; ProgramError("output") beyond MAX_OUTPUT_BYTES.
+    """
+    os.set_blocking(feed.fileno(), False)
+    os.set_blocking(drain.fileno(), False)
+    poll = select.poll()
+    poll.register(drain, select.POLLIN)
+    poll.register(feed, select.POLLOUT)
+    to_feed, drained = feed.fileno(), bytearray()
+    left = memoryview(data)
+    while True:
+        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        if not ready:
+            raise TimeoutError("the program does not end its output")
+        for descriptor, _ in ready:
+            if descriptor == to_feed:
+                left = _write(to_feed, left)
+                if not left:
+                    poll.unregister(to_feed)
+                    feed.close()
+                continue
+            part = os.read(drain.fileno(), 1 << 16)
+            if not part:
+                return bytes(drained)
+            drained += part
+            if len(drained) > MAX_OUTPUT_BYTES:
+                raise ProgramError("output")
+
+
+def _write(descriptor: int, data: memoryview) -> memoryview:
+    """What is left to write; nothing where nobody reads any more."""
+    with contextlib.suppress(BlockingIOError):
+        try:
+            return data[os.write(descriptor, data) :]
+        except BrokenPipeError:
+            return data[:0]
+    return data

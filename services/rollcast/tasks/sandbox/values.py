@@ -1,0 +1,164 @@
+"""Plain values between a judge and a program, as tagged JSON: nothing that is decoded can run code or lie about `==`.
+
+    (1, {2: "a"})  <->  {"t": [1, {"d": [[2, "a"]]}]}
+
+Numbers, text, None and lists stand for themselves; everything else is an object with one key, its tag. Many numbers of
+one type go over packed. Subclasses go over as what they subclass (a Counter as a dict, a named tuple as a tuple), numpy
+values as Python's.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import itertools
+import json
+import types
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+MAX_ITERATOR_ITEMS = 1 << 20
+"""A program may return an endless generator; what lies beyond is cut off."""
+
+_MANY = 16
+_CODES = {float: "d", int: "q"}
+_SCALARS = frozenset({type(None), bool, int, float, str})
+_SUBCLASSED: tuple[Any, ...] = (int, float, str, list)
+_EMPTY: tuple[Any, ...] = ([], (), range(0), {}, {}.values(), {}.items(), set(), "", b"")
+_ITERATORS: tuple[Any, ...] = tuple(
+    {type(iter(empty)) for empty in _EMPTY}
+    | {types.GeneratorType, map, filter, zip, enumerate, reversed, type(reversed([])), itertools.chain}
+)
+_VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+
+
+class Opaque:
+    """Stands for what is no plain data (a match, a function, an instance): true, not None, equal to itself only."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __repr__(self) -> str:
+        return f"<{self.kind}>"
+
+
+def encode(value: Any) -> bytes:
+    """Raises ValueError for a number with too many digits, RecursionError for a value nested too deep."""
+    return json.dumps(_tagged(value), separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def decode(data: bytes) -> Any:
+    """Raises ValueError or RecursionError for what `encode` cannot have written."""
+    try:
+        return _untagged(json.loads(data.decode("utf-8", "surrogatepass")))
+    except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"not an encoded value: {error!r}") from error
+
+
+def _tagged(value: Any) -> Any:
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind in (list, tuple):
+        if len(value) >= _MANY and (packed := _packed(value)):
+            return {"l" if kind is list else "u": packed}
+        parts = [item if type(item) in _SCALARS else _tagged(item) for item in value]
+        return parts if kind is list else {"t": parts}
+    for base, tag, parts_of in _KINDS:
+        if isinstance(value, base):
+            return {tag: parts_of(value)}
+    for plain in _SUBCLASSED:
+        if isinstance(value, plain):
+            return _tagged(plain(value))
+    if isinstance(value, _ITERATORS):
+        return {"i": _items(itertools.islice(value, MAX_ITERATOR_ITEMS))}
+    if isinstance(value, _VIEWS):
+        return _items(value)
+    if kind.__module__ == "numpy" and hasattr(value, "tolist"):
+        return _tagged(value.tolist())
+    return {"x": kind.__name__}
+
+
+def _packed(numbers: Sequence[Any]) -> list[str] | None:
+    """Doubles or 64-bit integers in base64, led by their type; None where the items are not all of one of these."""
+    code = _CODES.get(type(numbers[0]))
+    if code is None or len(set(map(type, numbers))) != 1:
+        return None
+    try:
+        return [code, base64.b64encode(array(code, numbers)).decode()]
+    except OverflowError:
+        return None
+
+
+def _unpacked(parts: Any) -> list[Any]:
+    code, data = parts
+    if code not in _CODES.values():
+        raise ValueError("not a packed type")
+    numbers = array(code)
+    numbers.frombytes(base64.b64decode(data, validate=True))
+    return numbers.tolist()
+
+
+def _items(value: Any) -> list[Any]:
+    return [_tagged(item) for item in value]
+
+
+_KINDS: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
+    (tuple, "t", _items),
+    (dict, "d", lambda value: [[_tagged(key), _tagged(item)] for key, item in dict.items(value)]),
+    (set, "s", _items),
+    (frozenset, "f", _items),
+    (bytes, "b", lambda value: base64.b64encode(value).decode()),
+    (bytearray, "a", lambda value: base64.b64encode(value).decode()),
+    (complex, "c", lambda value: [value.real, value.imag]),
+    (range, "r", lambda value: [value.start, value.stop, value.step]),
+    (deque, "q", _items),
+    (Decimal, "n", str),
+    (Fraction, "o", lambda value: [value.numerator, value.denominator]),
+    (datetime.datetime, "m", lambda value: value.isoformat()),
+    (datetime.date, "y", lambda value: value.isoformat()),
+    (datetime.time, "h", lambda value: value.isoformat()),
+    (datetime.timedelta, "e", lambda value: [value.days, value.seconds, value.microseconds]),
+)
+
+
+def _list(parts: Any) -> list[Any]:
+    if not isinstance(parts, list):
+        raise ValueError("not a list")
+    return [_untagged(part) for part in parts]
+
+
+_REBUILD: dict[str, Callable[[Any], Any]] = {
+    "t": lambda parts: tuple(_list(parts)),
+    "l": _unpacked,
+    "u": lambda parts: tuple(_unpacked(parts)),
+    "d": lambda parts: {_untagged(key): _untagged(item) for key, item in parts},
+    "s": lambda parts: set(_list(parts)),
+    "f": lambda parts: frozenset(_list(parts)),
+    "b": lambda parts: base64.b64decode(parts, validate=True),
+    "a": lambda parts: bytearray(base64.b64decode(parts, validate=True)),
+    "c": lambda parts: complex(*map(float, parts)),
+    "r": lambda parts: range(*map(int, parts)),
+    "q": lambda parts: deque(_list(parts)),
+    "n": lambda parts: Decimal(parts),
+    "o": lambda parts: Fraction(*map(int, parts)),
+    "m": datetime.datetime.fromisoformat,
+    "y": datetime.date.fromisoformat,
+    "h": datetime.time.fromisoformat,
+    "e": lambda parts: datetime.timedelta(*map(int, parts)),
+    "i": lambda parts: iter(_list(parts)),
+    "x": lambda kind: Opaque(str(kind)),
+}
+
+
+def _untagged(value: Any) -> Any:
+    if isinstance(value, list):
+        return [item if type(item) in _SCALARS else _untagged(item) for item in value]
+    if isinstance(value, dict):
+        ((tag, parts),) = value.items()
+        return _REBUILD[tag](parts)
+    return value

@@ -1,0 +1,21 @@
+"""How a program can fail its tests without giving a wrong answer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Reason = Literal["time", "memory", "output", "exit", "crash", "forbidden", "garbled"]
+"""What the sandbox stopped: too slow; out of memory; endless output; ended before it answered; crashed; made a system
+call of another architecture; answered with something else than plain values."""
+
+
+class ProgramError(Exception):
+    """The program is wrong."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason: Reason = reason
+
+
+class TooSlowError(Exception):
+    """The program did not answer in time: no verdict."""
