@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rollcast.recipe.advantages import advantages
@@ -70,6 +72,7 @@ def test_each_prompt_or_rollout_has_weight_one(rows: list[tuple[int, float, int,
         assert weight == pytest.approx(1.0 if any(batch.kept[i] for i in members) else 0.0)
 
 
+@example(rows=[(0, 0.3, 1, False), (0, 0.1 + 0.2, 1, False), (0, 0.3, 1, False)], order=random.Random(1))
 @given(rows=batches, order=st.randoms(use_true_random=False))
 def test_the_order_of_rollouts_and_the_names_of_prompts_do_not_matter(
     rows: list[tuple[int, float, int, bool]], order: object
@@ -79,7 +82,8 @@ def test_the_order_of_rollouts_and_the_names_of_prompts_do_not_matter(
     batch = plan(rows)
     moved = plan([(1000 - rows[i][0], *rows[i][1:]) for i in permutation])
     assert moved.kept.tolist() == [batch.kept[i] for i in permutation]
-    np.testing.assert_allclose(moved.advantages, [batch.advantages[i] for i in permutation], rtol=1e-9, atol=1e-12)
+    # Rewards that differ in the last bit only: the rounding of their mean, divided by little more than EPSILON = 1e-6.
+    np.testing.assert_allclose(moved.advantages, [batch.advantages[i] for i in permutation], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(moved.weights, [batch.weights[i] for i in permutation], rtol=1e-12)
 
 

@@ -59,7 +59,7 @@ def test_a_step_is_allowed_exactly_if_some_batch_leaves_a_future_for_every_group
 
 
 @given(groups=groups_strategy, lag=st.integers(0, 3), groups_per_step=st.integers(1, 3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_as_few_groups_as_possible_are_given_up_after_a_restart(
     groups: list[Group], lag: int, groups_per_step: int
 ) -> None:
@@ -114,6 +114,36 @@ def test_drop_deadline_is_three_times_the_longest_rollout() -> None:
 def test_enough_groups_is_little_s_law_and_never_less_than_two_batches() -> None:
     assert staleness.enough_groups([1.0, 2.0, 3.0], lag=8, groups_per_step=48) == 4 * 48
     assert staleness.enough_groups([0.0], lag=8, groups_per_step=48) == 2 * 48
+
+
+def steps_made(outstanding: int, *, size: int, lifetime: int, turns: int) -> int:
+    """Steps of a trainer that needs a turn for each and `size` groups; every second group is filtered on arrival.
+
+    `outstanding` groups are kept dispatched and unsettled, each comes back after `lifetime` turns.
+    """
+    arrivals = [lifetime + number * lifetime / outstanding for number in range(outstanding)]
+    ready, training, steps, number = 0, 0, 0, 0
+    for turn in range(turns):
+        came = [at for at in arrivals if at <= turn]
+        arrivals = [at for at in arrivals if at > turn]
+        for _ in came:
+            number += 1
+            ready += number % 2
+        steps += training > 0
+        training = size if ready >= size else 0
+        ready -= training
+        arrivals += [turn + lifetime] * (outstanding - len(arrivals) - ready - training)
+    return steps
+
+
+def test_enough_groups_feed_a_trainer_half_of_whose_groups_are_filtered_and_replaced() -> None:
+    lifetimes = [3.0] * 10
+    enough = staleness.enough_groups(lifetimes, lag=8, groups_per_step=16, taken_per_step=32.0)
+    assert enough == 2 * 16 + 3 * 32
+    assert steps_made(enough, size=16, lifetime=3, turns=1000) > 950
+    too_few = staleness.enough_groups(lifetimes, lag=8, groups_per_step=16)
+    assert too_few is not None
+    assert steps_made(too_few, size=16, lifetime=3, turns=1000) < 900, "filtered groups left out, it starves"
 
 
 @pytest.mark.parametrize("lifetimes", [[], [0.5, 7.5]])

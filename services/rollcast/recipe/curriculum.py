@@ -1,8 +1,9 @@
 """Curriculum: the order of the prompts (arXiv 2510.13786, section 3.2, no-positive-resampling).
 
 Epoch e is a permutation of all prompts, seeded by (seed, e). With `remove_at`, a prompt whose pass rate over every
-evaluation in training so far reaches that value is removed for good and passed over in later epochs; None is uniform
-sampling. Equal calls give equal draws, on every machine.
+evaluation in training so far reaches that value is removed for good and passed over in later epochs, provided that at
+least half of its rollouts were graded: a few right answers among timeouts prove nothing. None is uniform sampling.
+Equal calls give equal draws, on every machine.
 
     draw() --> task dispatched --> group used or filtered --> observe(...)
       ^                                                           |
@@ -18,9 +19,9 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from rollcast.config.errors import UserError
 
@@ -35,7 +36,7 @@ class CurriculumState(TypedDict):
     position: int
     """Prompts of the epoch's permutation that were drawn or passed over."""
     history: dict[str, list[int]]
-    """Prompt id -> [correct rollouts, graded rollouts, evaluations]."""
+    """Prompt id -> [correct rollouts, graded rollouts, evaluations, sampled rollouts]; older ones lack the last."""
     removed: list[str]
 
 
@@ -46,6 +47,8 @@ class History:
     correct: int = 0
     graded: int = 0
     evaluations: int = 0
+    sampled: int = 0
+    """Rollouts, graded or not."""
 
 
 class Curriculum:
@@ -90,9 +93,19 @@ class Curriculum:
         history = self._history.get(prompt_id)
         return history.correct / history.graded if history and history.graded else None
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Every prompt is removed."""
+        return len(self._removed) == len(self._prompt_ids)
+
+    def counts(self, prompt_id: str) -> tuple[int, int]:
+        """Return (correct, graded) rollouts of the prompt in training so far."""
+        history = self._history.get(prompt_id)
+        return (history.correct, history.graded) if history else (0, 0)
+
     def draw(self) -> str | None:
         """Return the next prompt id, or None when every prompt is removed."""
-        while len(self._removed) < len(self._prompt_ids):
+        while not self.is_exhausted:
             if self._position == len(self._order):
                 self._start_epoch(self._epoch + 1, 0)
             prompt_id = self._order[self._position]
@@ -102,18 +115,22 @@ class Curriculum:
             return prompt_id
         return None
 
-    def observe(self, prompt_id: str, *, correct: int, graded: int) -> None:
-        """Record one group: `correct` of `graded` rollouts. Filtered groups count too, grader failures do not.
+    def observe(self, prompt_id: str, *, correct: int, graded: int, sampled: int) -> None:
+        """Record one group: `correct` of `graded` of `sampled` rollouts. Filtered groups count too.
+
+        Timeouts and grader failures are sampled and not graded: the pass rate is that of the graded ones.
 
         Removal is permanent: a later, worse evaluation does not bring the prompt back.
         """
-        assert 0 <= correct <= graded, (correct, graded)
+        assert 0 <= correct <= graded <= sampled, (correct, graded, sampled)
         history = self._history.setdefault(prompt_id, History())
         history.correct += correct
         history.graded += graded
         history.evaluations += 1
+        history.sampled += sampled
         pass_rate = self.pass_rate(prompt_id)
-        if self._remove_at is not None and pass_rate is not None and pass_rate >= self._remove_at:
+        is_known = 2 * history.graded >= history.sampled
+        if self._remove_at is not None and pass_rate is not None and pass_rate >= self._remove_at and is_known:
             self._removed.add(prompt_id)
 
     def state(self) -> CurriculumState:
@@ -124,15 +141,15 @@ class Curriculum:
             "epoch": self._epoch,
             "position": self._position,
             "history": {
-                prompt_id: [history.correct, history.graded, history.evaluations]
+                prompt_id: [history.correct, history.graded, history.evaluations, history.sampled]
                 for prompt_id, history in self._history.items()
             },
             "removed": sorted(self._removed),
         }
 
-    def restore(self, state: CurriculumState) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`. Raises UserError if it was made with other prompts or another seed."""
-        if state["prompts"] != self._fingerprint:
+        if state.get("prompts") != self._fingerprint:
             raise UserError(
                 "the training prompts differ from those of the checkpoint; restore the data set or start a new run"
             )

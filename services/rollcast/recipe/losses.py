@@ -70,7 +70,8 @@ class Cispo:
 class ClippedSurrogate:
     """Eq (3): J_t = min(rho_t A_t, clip(rho_t, 1 - clip_low, 1 + clip_high) A_t).
 
-    With prompt aggregation this is Eq (8), DAPO; with clip_low = clip_high and sample aggregation Eq (7), GRPO.
+    With sample aggregation this is Eq (3), the base; with prompt aggregation Eq (8), DAPO. With sample aggregation and
+    clip_low = clip_high it is Eq (7), GRPO.
     """
 
     clip_low: float
@@ -102,15 +103,30 @@ class Gspo:
         return _live(_clipped(totals.exp()[inputs.rollout], inputs.advantages, self.clip_low, self.clip_high), inputs)
 
 
+@dataclass(frozen=True, slots=True)
+class Reinforce:
+    """REINFORCE: J_t = A_t log pi_train(y_t). No ratio: tokens of older weights bias its gradient. Not in the paper.
+
+    With the leave-one-out baseline in A_t this is RLOO (arXiv 2402.14740).
+    """
+
+    def terms(self, inputs: LossInputs) -> Tensor:
+        return inputs.advantages * _live(inputs.logprobs, inputs)
+
+
 def make_loss(settings: config.Loss) -> Loss:
     """Return the loss that the recipe names."""
-    if settings.kind == "cispo":
-        return Cispo(ratio_max=settings.ratio_max)
-    if settings.kind == "gspo":
-        return Gspo(clip_low=settings.clip_low, clip_high=settings.clip_high)
-    if settings.kind == "dapo":
-        return ClippedSurrogate(clip_low=settings.clip_low, clip_high=settings.clip_high)
-    return ClippedSurrogate(clip_low=settings.clip, clip_high=settings.clip)
+    match settings.kind:
+        case "cispo":
+            return Cispo(ratio_max=settings.ratio_max)
+        case "gspo":
+            return Gspo(settings.clip_low, settings.clip_high, length_normalised=settings.length_normalised)
+        case "dapo" | "base":
+            return ClippedSurrogate(clip_low=settings.clip_low, clip_high=settings.clip_high)
+        case "grpo":
+            return ClippedSurrogate(clip_low=settings.clip, clip_high=settings.clip)
+        case "reinforce":
+            return Reinforce()
 
 
 def _live(values: Tensor, inputs: LossInputs) -> Tensor:

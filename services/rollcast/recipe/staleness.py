@@ -35,8 +35,9 @@ What the caller owes:
   only after every earlier such record was written and the weights are in use; whoever continues a group that was handed
   back records the older of the two steps (the new owner may be one step behind the former: like a start at floor(t))
 - the outstanding groups are read after every member acknowledged floor(t), and a group in training stays among them;
-- settled = used (when its step is complete), filtered (with its batch), given up, or noticed as lost; a lost task that
-  is dispatched again is a new outstanding group.
+- settled = used (when its step is complete), filtered (with its batch, or on arrival where batches are refilled), given
+  up, or noticed as lost; a lost task that is dispatched again is a new outstanding group. Each only takes groups away
+  from Inv(t), and what is dispatched in their place is due at t + j* or later, like any other.
 """
 
 from __future__ import annotations
@@ -116,18 +117,22 @@ def unusable(groups: Iterable[Group], *, floor: int, lag: int, step: int, groups
     return tuple(given_up)
 
 
-def enough_groups(lifetimes: Sequence[float], *, lag: int, groups_per_step: int) -> int | None:
+def enough_groups(
+    lifetimes: Sequence[float], *, lag: int, groups_per_step: int, taken_per_step: float | None = None
+) -> int | None:
     """Return how many dispatched groups keep the trainer fed: one batch in training, one ready, the rest under way.
 
     More would only lie ready and grow stale: a window that is always full makes every token about `lag` steps old. By
-    Little's law P groups a step that live m steps on average are m P under way. `lifetimes` of recent groups are in
-    undisturbed trainer steps. None, so that the window alone counts, before the first and where the longest groups
-    outlast the slack: then the trainer waits for stragglers and needs every overlap. The answer can only narrow the
-    window, so the gate holds as it does without.
+    Little's law n groups a step that live m steps on average are m n under way. n is `taken_per_step`: P where None,
+    more where filtered groups do not count towards a batch; those never lie ready, so the two batches stay P each.
+    `lifetimes` of recent groups, filtered ones too, are in undisturbed trainer steps. None, so that the window alone
+    counts, before the first and where the longest groups outlast the slack: then the trainer waits for stragglers and
+    needs every overlap. The answer can only narrow the window, so the gate holds as it does without.
     """
     if not lifetimes or longest_group_ratio(lifetimes, lag) > 1.0:
         return None
-    return math.ceil((2.0 + sum(lifetimes) / len(lifetimes)) * groups_per_step)
+    taken = groups_per_step if taken_per_step is None else taken_per_step
+    return math.ceil(2.0 * groups_per_step + sum(lifetimes) / len(lifetimes) * taken)
 
 
 def drop_deadline_seconds(token_budget: int, slowest_decode_rate: float, *, budgets: float = 3.0) -> float:

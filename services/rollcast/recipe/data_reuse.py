@@ -1,0 +1,52 @@
+"""Data reuse: training on fewer prompts, more often."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rollcast.config.errors import UserError
+from rollcast.recipe.mixture import Share
+
+
+def reduced(shares: Sequence[Share], unique_prompts: int | None, *, seed: int) -> list[Share]:
+    """Return the parts of the training data with `unique_prompts` prompts in all; None = all of them.
+
+    Every part keeps prompts in proportion to how many it has, and one at least, so that each part's are used about as
+    many times more often. They keep their order, and a smaller draw is part of a larger one. Raises UserError where
+    there are not so many prompts, or more parts than prompts are wanted.
+    """
+    if unique_prompts is None:
+        return list(shares)
+    sizes = [len(share.prompt_ids) for share in shares]
+    if unique_prompts > sum(sizes):
+        raise UserError(
+            f"recipe.unique_prompts = {unique_prompts}: the data set has {sum(sizes)} training prompts; "
+            "lower it or use more data"
+        )
+    if unique_prompts < len(shares):
+        raise UserError(
+            f"recipe.unique_prompts = {unique_prompts}: the mixture has {len(shares)} parts and each needs a prompt; "
+            "raise it or remove parts"
+        )
+    return [
+        replace(share, prompt_ids=_drawn(share.prompt_ids, count, seed))
+        for share, count in zip(shares, _apportioned(sizes, unique_prompts), strict=True)
+    ]
+
+
+def _drawn(prompt_ids: Sequence[str], count: int, seed: int) -> list[str]:
+    """`count` of the ids in their order."""
+    order = list(range(len(prompt_ids)))
+    random.Random(f"data-reuse/{seed}").shuffle(order)
+    return [prompt_ids[index] for index in sorted(order[:count])]
+
+
+def _apportioned(sizes: Sequence[int], total: int) -> list[int]:
+    """`total` among parts of these sizes by Webster's method: where the total grows no part's number falls."""
+    counts = [min(1, size) for size in sizes]
+    for _ in range(total - sum(counts)):
+        growing = [part for part, size in enumerate(sizes) if counts[part] < size]
+        counts[min(growing, key=lambda part: (counts[part] + 0.5) / sizes[part])] += 1
+    return counts

@@ -1,0 +1,111 @@
+"""Several tasks at once: prompts of each part in proportion to its weight, every part with a curriculum of its own.
+
+The next prompt comes from the part with the smallest (draws so far + 1/2) / weight, which is Webster's apportionment:
+after any number of draws the parts' counts are as near to their weights as whole prompts allow. A part without prompts
+left is passed over. Equal calls give equal draws; state() and restore() continue them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from rollcast.config.errors import UserError
+from rollcast.recipe.curriculum import Curriculum, CurriculumState
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One part's prompts and how many of all draws are theirs."""
+
+    name: str
+    prompt_ids: Sequence[str]
+    weight: float
+
+
+class MixtureState(TypedDict):
+    """What a checkpoint holds; plain JSON values."""
+
+    weights: dict[str, float]
+    """By part, in their order."""
+    drawn: list[int]
+    """Prompts drawn from each part."""
+    parts: list[CurriculumState]
+
+
+class Mixture:
+    """An endless, resumable sequence of prompt ids; the interface of Curriculum."""
+
+    def __init__(self, shares: Sequence[Share], *, seed: int, remove_at: float | None = 0.9) -> None:
+        for share in shares:
+            if not share.prompt_ids:
+                raise UserError(
+                    f"data set {share.name!r} of the mixture holds no training prompt; check it, or remove the part"
+                )
+        self._weights = {share.name: share.weight for share in shares}
+        self._parts = [Curriculum(share.prompt_ids, seed=seed, remove_at=remove_at) for share in shares]
+        self._part_of = {
+            name: part for share, part in zip(shares, self._parts, strict=True) for name in share.prompt_ids
+        }
+        if len(self._part_of) < sum(len(share.prompt_ids) for share in shares):
+            raise UserError("a prompt id occurs in two parts of the mixture; make the ids unique")
+        self._drawn = [0] * len(shares)
+
+    @property
+    def num_removed(self) -> int:
+        """Prompts removed for good, of all parts."""
+        return sum(part.num_removed for part in self._parts)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every prompt of every part is removed."""
+        return all(part.is_exhausted for part in self._parts)
+
+    def counts(self, prompt_id: str) -> tuple[int, int]:
+        """Correct and graded rollouts of the prompt in training so far; zeros before the first."""
+        return self._part_of[prompt_id].counts(prompt_id)
+
+    def pass_rate(self, prompt_id: str) -> float | None:
+        """Return the share of correct rollouts among all graded ones of the prompt; None before the first."""
+        return self._part_of[prompt_id].pass_rate(prompt_id)
+
+    def draw(self) -> str | None:
+        """Return the next prompt id, or None when every prompt is removed."""
+        weights = list(self._weights.values())
+        left = [index for index, part in enumerate(self._parts) if not part.is_exhausted]
+        if not left:
+            return None
+        index = min(left, key=lambda i: (self._drawn[i] + 0.5) / weights[i])
+        self._drawn[index] += 1
+        return self._parts[index].draw()
+
+    def observe(self, prompt_id: str, *, correct: int, graded: int, sampled: int) -> None:
+        """Record one group, as Curriculum.observe does."""
+        self._part_of[prompt_id].observe(prompt_id, correct=correct, graded=graded, sampled=sampled)
+
+    def state(self) -> MixtureState:
+        """Return what a checkpoint must hold."""
+        return {
+            "weights": dict(self._weights),
+            "drawn": list(self._drawn),
+            "parts": [part.state() for part in self._parts],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state`. Raises UserError if it was made with other parts, weights, prompts or another seed."""
+        if "weights" not in state or list(state["weights"].items()) != list(self._weights.items()):
+            raise UserError(
+                "tasks.dataset: the parts of the mixture or their weights differ from those of the checkpoint; restore "
+                "them or start a new run"
+            )
+        for part, saved in zip(self._parts, state["parts"], strict=True):
+            part.restore(saved)
+        self._drawn = list(state["drawn"])
+
+
+def make_curriculum(shares: Sequence[Share], *, seed: int, remove_at: float | None) -> Curriculum | Mixture:
+    """The curriculum of one data set, or of several."""
+    if len(shares) == 1:
+        return Curriculum(shares[0].prompt_ids, seed=seed, remove_at=remove_at)
+    return Mixture(shares, seed=seed, remove_at=remove_at)

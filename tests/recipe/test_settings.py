@@ -1,0 +1,82 @@
+"""Switches of a recipe that contradict one another are refused in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.recipe.schedule import make_schedule
+
+
+def parsed(**recipe: Any) -> RunConfig:
+    return parse_run_config({"run": "r", "model": {"path": "m"}, "recipe": recipe}, source="test")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sentence"),
+    [
+        ({"refill_filtered": True, "zero_variance_filter": False}, "refills what zero_variance_filter drops"),
+        ({"rollout_allocation": {"kind": "difficulty", "least": 20}}, "rollouts_per_prompt 16 is outside .* 20 to 32"),
+        ({"rollout_allocation": {"kind": "difficulty", "least": 9, "most": 8}}, "least 9 must not exceed most 8"),
+        ({"kl": {"coefficient": 0}}, "recipe.kl.coefficient = 0 is wrong: input should be greater than 0"),
+        ({"entropy_bonus": -1}, "recipe.entropy_bonus = -1 is wrong"),
+        ({"unique_prompts": 0}, "recipe.unique_prompts = 0 is wrong"),
+        ({"unique_prompts": 47}, "unique_prompts 47 is less than prompts_per_step 48"),
+        ({"optimizer": {"betas": [0.9, 1.0]}}, r"recipe.optimizer.betas.1 = 1.0 is wrong"),
+        (
+            {"length_control": {"kind": "interruption", "phrase": ""}},
+            r"length_control.interruption.phrase = '' is wrong",
+        ),
+        ({"length_control": {"kind": "interruption", "end_of_thinking": ""}}, r"end_of_thinking = '' is wrong"),
+        (
+            {"length_control": {"kind": "penalty", "max_tokens": 100, "cache_tokens": 101}},
+            "cache_tokens 101 exceeds max_tokens 100",
+        ),
+        ({"length_control": {"kind": "penalty"}, "max_completion_tokens": 12_000}, "no completion is that long"),
+        (
+            {"length_control": {"kind": "interruption", "position": [14_335, 14_335], "answer_tokens": 1}},
+            "position 14335 . answer_tokens 1 leaves no room for the phrase in max_completion_tokens 14336",
+        ),
+        ({"loss": {"kind": "gspo", "clip_low": 3.0}}, "loss.gspo.clip_low = 3.0 is wrong: input should be less than 1"),
+        ({"loss": {"kind": "dapo", "clip_low": 1.0}}, "loss.dapo.clip_low = 1.0 is wrong: input should be less than 1"),
+        ({"loss": {"kind": "base", "clip_low": 1.5}}, "loss.base.clip_low = 1.5 is wrong: input should be less than 1"),
+        ({"loss": {"kind": "grpo", "clip": 1.0}}, "loss.grpo.clip = 1.0 is wrong: input should be less than 1"),
+        ({"loss": {"kind": "reinforce"}}, "pipeline with max_staleness 8 trains on them; set .*max_staleness to 0 or"),
+        (
+            {"loss": {"kind": "reinforce"}, "schedule": {"kind": "ppo-off-policy", "max_staleness": 2}},
+            "ppo-off-policy with max_staleness 2 trains on them; set schedule.max_staleness to 1 or",
+        ),
+        ({"optimizer": {"learning_rate": 1.0}}, "recipe.optimizer.learning_rate = 1.0 is wrong"),
+    ],
+)
+def test_contradictions_are_one_sentence(recipe: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence) as caught:
+        parsed(**recipe)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 32])
+def test_a_seed_is_what_wire_1_can_carry(seed: int) -> None:
+    with pytest.raises(UserError, match=f"seed = {seed} is wrong"):
+        parse_run_config({"run": "r", "model": {"path": "m"}, "seed": seed}, source="test")
+
+
+@pytest.mark.parametrize(("kind", "max_staleness"), [("pipeline", 0), ("ppo-off-policy", 1)])
+def test_reinforce_goes_with_the_schedules_that_train_on_the_newest_weights_alone(
+    kind: str, max_staleness: int
+) -> None:
+    recipe = parsed(loss={"kind": "reinforce"}, schedule={"kind": kind, "max_staleness": max_staleness}).recipe
+    assert make_schedule(recipe.schedule, groups_per_step=1).lag == 0
+
+
+def test_what_the_study_trains_without_is_off() -> None:
+    recipe = parsed().recipe
+    assert recipe.kl is None
+    assert recipe.entropy_bonus == 0
+    assert recipe.unique_prompts is None
+    assert not recipe.refill_filtered
+    assert not recipe.optimizer.scale_with_batch
+    assert recipe.rollout_allocation.kind == "fixed"
