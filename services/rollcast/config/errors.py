@@ -1,10 +1,75 @@
-"""The one error a user can cause: shown as a sentence, never as a traceback."""
+"""What a user is told as one sentence, never as a traceback: a mistake to mend, or what may pass by itself."""
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from typing import ClassVar
+
+EXIT_FAILED = 1
+EXIT_USER_ERROR = 2
+MENDED_BY_THE_USER = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EEXIST,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+    }
+)
+"""Of a file system: paths and rights, which no second try changes."""
+SERVER_ERROR = 500
+PASSING_STATUS = frozenset({408, 425, 429})
+"""HTTP answers below SERVER_ERROR that ask for a second try: too slow, too early, too many."""
+
 
 class UserError(ValueError):
-    """A mistake in what the user gave us. The message names the field, its value and the remedy; exit code 2."""
+    """A mistake in what the user gave us. The message names the field, its value and the remedy."""
+
+    exit_code: ClassVar[int] = EXIT_USER_ERROR
+    """No supervisor should start the process again."""
 
 
-EXIT_USER_ERROR = 2
+class PassingError(UserError):
+    """Nothing that the user gave is known to be wrong: storage, memory or a network failed, perhaps only for now."""
+
+    exit_code: ClassVar[int] = EXIT_FAILED
+    """A supervisor may start the process again."""
+
+
+def refused_by_the_world(error: BaseException, sentence: str) -> UserError:
+    """`sentence` as a UserError, or as a PassingError where `error` or one of its causes may pass by itself."""
+    return PassingError(sentence) if may_pass(error) else UserError(sentence)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether a second try may go well: an I/O error that is none of path or rights, a network, a server in trouble.
+
+    What a server answered decides before everything else: 404 is a wrong name however the client wraps it.
+    """
+    chain = list(_causes(error))
+    for link in chain:
+        status = getattr(getattr(link, "response", None), "status_code", None)
+        if isinstance(status, int):
+            return status >= SERVER_ERROR or status in PASSING_STATUS
+    return any(_is_passing(link) for link in chain)
+
+
+def _is_passing(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    return isinstance(error, OSError) and error.errno is not None and error.errno not in MENDED_BY_THE_USER
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it came from, each once; also what `from None` hides, as libraries do with an HTTP answer."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__

@@ -36,17 +36,20 @@ class CispoLoss(Settings):
 class GspoLoss(Settings):
     kind: Literal["gspo"] = "gspo"
     """Sequence-level ratio, clipped (paper section 3.2)."""
-    clip_low: Annotated[float, Field(ge=0)] = 3e-3
-    """Lower clip distance; 1e-4 is poor, 3e-3 fine (A.17.3)."""
+    clip_low: Annotated[float, Field(ge=0, lt=1)] = 3e-3
+    """Lower clip distance; 1e-4 is poor, 3e-3 fine (A.17.3). From 1 on it would clip nothing, a ratio being positive."""
     clip_high: Annotated[float, Field(ge=0)] = 4e-3
     """Upper clip distance (A.17.3)."""
+    length_normalised: bool = True
+    """The ratio to the power 1 / length, as in the GSPO paper (arXiv 2507.18071); the clip distances above presume it.
+    False is the form that the paper prints."""
 
 
 class DapoLoss(Settings):
     kind: Literal["dapo"] = "dapo"
     """Token ratio with asymmetric clip (Eq 8)."""
-    clip_low: Annotated[float, Field(ge=0)] = 0.2
-    """Lower clip distance (A.16)."""
+    clip_low: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """Lower clip distance (A.16). From 1 on it would clip nothing, a ratio being positive."""
     clip_high: Annotated[float, Field(ge=0)] = 0.26
     """Upper clip distance (A.16; the original DAPO uses 0.28)."""
 
@@ -54,24 +57,44 @@ class DapoLoss(Settings):
 class GrpoLoss(Settings):
     kind: Literal["grpo"] = "grpo"
     """Token ratio with symmetric clip (Eq 7)."""
-    clip: Annotated[float, Field(ge=0)] = 0.2
-    """Clip distance (A.16)."""
+    clip: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """Clip distance (A.16). From 1 on it would clip nothing below, a ratio being positive."""
 
 
-Loss = Annotated[CispoLoss | GspoLoss | DapoLoss | GrpoLoss, Field(discriminator="kind")]
+class BaseLoss(Settings):
+    kind: Literal["base"] = "base"
+    """What the paper's ablations start from (Eq 3), with aggregation `sample` and normalisation `prompt`. A token's term is
+    DAPO's; Eq 8 differs by its aggregation, which is a switch of its own here."""
+    clip_low: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """Lower clip distance (A.16). From 1 on it would clip nothing, a ratio being positive."""
+    clip_high: Annotated[float, Field(ge=0)] = 0.26
+    """Upper clip distance (A.16)."""
+
+
+class ReinforceLoss(Settings):
+    kind: Literal["reinforce"] = "reinforce"
+    """A log pi, without a ratio: for reference, with normalisation `leave_one_out` (arXiv 2402.14740). Not in the paper.
+    Nothing corrects for tokens of older weights, so the schedule must be on-policy: pipeline with max_staleness 0, or
+    ppo-off-policy with 1."""
+
+
+Loss = Annotated[CispoLoss | GspoLoss | DapoLoss | GrpoLoss | BaseLoss | ReinforceLoss, Field(discriminator="kind")]
 
 
 class Interruption(Settings):
     kind: Literal["interruption"] = "interruption"
     """Forced end of thinking: the phrase is appended when thinking is too long (A.10)."""
-    phrase: str = "Okay, time is up. Let me stop thinking and formulate a final answer now. </think>"
+    phrase: Annotated[str, Field(min_length=1)] = (
+        "Okay, time is up. Let me stop thinking and formulate a final answer now. </think>"
+    )
     """Appended as forced tokens (section 4's wording; the paper prints three). They carry no loss: NOT FOUND in the paper, our choice, since they were not sampled."""
-    end_of_thinking: str = "</think>"
+    end_of_thinking: Annotated[str, Field(min_length=1)] = "</think>"
     """The marker the model writes itself when it stops thinking in time."""
     position: tuple[int, int] = (10_000, 12_000)
     """Range of the completion position, in tokens, at which thinking is cut; drawn uniformly for each rollout (A.10)."""
     answer_tokens: Annotated[int, Field(ge=1)] = 2_048
-    """Budget of the answer after thinking (A.3)."""
+    """Budget of the answer after the phrase (A.3). A completion that ended its thinking itself, in time, is not held to
+    it: its answer may take what is left of max_completion_tokens."""
 
     @model_validator(mode="after")
     def _position_is_a_range(self) -> Interruption:
@@ -83,11 +106,21 @@ class Interruption(Settings):
 
 class LengthPenalty(Settings):
     kind: Literal["penalty"] = "penalty"
-    """Eq (9): R_len = clip((L_max - |y|) / L_cache - 1, -1, 0), added to correct answers only."""
+    """Eq (9): R_len = clip((L_max - |y|) / L_cache - 1, -1, 0), added to correct answers only. Rewards are 0 and 1 here, so
+    the longest correct answer counts as a wrong one; with the paper's -1 and 1 it counts half-way between."""
     max_tokens: Annotated[int, Field(ge=1)] = 14_000
-    """L_max (A.16)."""
+    """L_max, in completion tokens (Eq 9)."""
     cache_tokens: Annotated[int, Field(ge=1)] = 2_000
-    """L_cache (A.16)."""
+    """L_cache, in completion tokens: the penalty grows over so many (Eq 9)."""
+
+    @model_validator(mode="after")
+    def _short_answers_are_free(self) -> LengthPenalty:
+        if self.cache_tokens > self.max_tokens:
+            raise ValueError(
+                f"cache_tokens {self.cache_tokens} exceeds max_tokens {self.max_tokens}, which penalises every answer; "
+                "lower the first or raise the last"
+            )
+        return self
 
 
 class NoLengthControl(Settings):
@@ -98,12 +131,56 @@ class NoLengthControl(Settings):
 LengthControl = Annotated[Interruption | LengthPenalty | NoLengthControl, Field(discriminator="kind")]
 
 
+class FixedAllocation(Settings):
+    kind: Literal["fixed"] = "fixed"
+    """Every prompt is answered `rollouts_per_prompt` times (A.3)."""
+
+
+class DifficultyAllocation(Settings):
+    kind: Literal["difficulty"] = "difficulty"
+    """Tasks dispatched together share their `rollouts_per_prompt` each: more go to prompts whose pass rate in training so
+    far is near one half, where the variance p (1 - p) is largest. A new prompt has exactly its own, and so has a task that
+    is dispatched alone. Not in the paper."""
+    least: Annotated[int, Field(ge=2)] = 8
+    """Fewest completions of a prompt. Half of the base recipe's 16, so that no group becomes a coin toss."""
+    most: Annotated[int, Field(ge=2, le=4_096)] = 32
+    """Most completions of a prompt; generators keep so many slots free for each. Twice the base recipe's 16."""
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> DifficultyAllocation:
+        if self.least > self.most:
+            raise ValueError(f"least {self.least} must not exceed most {self.most}")
+        return self
+
+
+RolloutAllocation = Annotated[FixedAllocation | DifficultyAllocation, Field(discriminator="kind")]
+
+
+class KlPenalty(Settings):
+    """Pull towards a frozen reference policy: coefficient x k3 is taken off every token's objective.
+
+    k3 = r - 1 - log r with r = pi_ref / pi_train (Schulman, "Approximating KL Divergence"): never negative, and unbiased
+    for tokens that pi_train itself sampled; tokens of older weights bias it a little. Weighted and masked like the loss.
+    """
+
+    coefficient: Annotated[float, Field(gt=0)] = 1e-3
+    """Per nat. The paper trains without; 0.001 is what DeepSeek-R1's authors used with GRPO."""
+    reference: Annotated[str, Field(min_length=1)] | None = None
+    """Folder or hub name of the reference policy, with the same vocabulary. None = `model.path`, the model the run started
+    from. It is held in the model's dtype, sharded like the policy."""
+
+
 class Optimizer(Settings):
-    learning_rate: Annotated[float, Field(ge=0)] = 5e-7
-    """Constant after warm-up (A.3). 0 trains nothing: used to measure the log-prob drift."""
+    learning_rate: Annotated[float, Field(ge=0, le=0.01)] = 5e-7
+    """Constant after warm-up (A.3). 0 trains nothing: used to measure the log-prob drift. AdamW moves every weight by
+    about this much in an update, so that more than 0.01 destroys any model."""
+    scale_with_batch: bool = False
+    """Multiply the learning rate by sqrt(prompts_per_step x rollouts_per_prompt / 768), 768 being the base recipe's batch,
+    48 x 16: the gradient noise of a batch n times as large is sqrt(n) times as small, and AdamW divides by it. Not in the
+    paper, which gives 5e-7 for every batch."""
     warmup_steps: Annotated[int, Field(ge=0)] = 100
     """Linear warm-up, in optimizer steps (A.3)."""
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
     """NOT FOUND in the paper; the usual choice for language models."""
     epsilon: Annotated[float, Field(gt=0)] = 1e-15
     """AdamW epsilon (A.3)."""
@@ -121,15 +198,30 @@ class Recipe(Settings):
     loss: Loss = CispoLoss()
     """The objective; its numerator is the trainer's log-prob, its denominator the generator's (Eq 2)."""
     aggregation: Literal["prompt", "sample", "token"] = "prompt"
-    """How token terms are averaged (section 3.2): every prompt, every sample or every token equal."""
-    advantage_normalisation: Literal["batch", "prompt", "none"] = "batch"
-    """What the centred reward is divided by: std over the batch, over the prompt's group, or nothing."""
+    """How token terms are averaged (section 3.2): every prompt, every sample or every token equal. Where prompts have
+    unequally many rollouts, only `prompt` still counts each of them once."""
+    advantage_normalisation: Literal["batch", "prompt", "none", "leave_one_out"] = "batch"
+    """What the centred reward is divided by: std over the batch, over the prompt's group, or nothing. `leave_one_out`
+    takes the mean of the OTHER rollouts off and divides by nothing: the baseline of REINFORCE; not in the paper. Rewards
+    are 0 and 1 here, -1 and 1 in the paper (A.3): where nothing is divided by, advantages are half the paper's."""
+    kl: KlPenalty | None = None
+    """Penalty on the distance to a reference policy. None = off, at no cost: the paper trains without (A.3)."""
+    entropy_bonus: Annotated[float, Field(ge=0)] = 0.0
+    """Coefficient of the policy's entropy (nats per token, over the whole vocabulary) in the objective, weighted like the
+    loss. 0 = off, at no cost. Not in the paper."""
     lm_head: Literal["fp32", "model"] = "fp32"
     """Precision of the logits, in the trainer AND the generators; one side alone is refused (A.19)."""
     zero_variance_filter: bool = True
-    """Drop groups whose rewards are all equal from the effective batch; they are not refilled (section 3.2)."""
+    """Drop groups whose rewards are all equal from the effective batch (section 3.2)."""
+    refill_filtered: bool = False
+    """What the zero-variance filter drops does not count towards `prompts_per_step`: others are generated in its place, as
+    in DAPO. Costs generation and favours prompts of middling difficulty. False as in the paper: the batch is smaller."""
     no_positive_resampling: Annotated[float, Field(gt=0, le=1)] | None = 0.9
     """Prompts whose historical pass rate reaches this leave training for good. None = uniform sampling."""
+    unique_prompts: Annotated[int, Field(ge=1)] | None = None
+    """Train on so many prompts only, drawn by the seed, of every part of a mixture in proportion to its size; a smaller draw
+    is contained in a larger one. Fewer prompts make more epochs of the same compute: the axis of data reuse. None = all,
+    as in the paper."""
     length_control: LengthControl = Interruption()
     """What keeps completions within the budget."""
     exclude_truncated: bool = True
@@ -138,6 +230,8 @@ class Recipe(Settings):
     """P, groups per optimizer step (A.3)."""
     rollouts_per_prompt: Annotated[int, Field(ge=2)] = 16
     """G, completions per prompt (A.3)."""
+    rollout_allocation: RolloutAllocation = FixedAllocation()
+    """Whether every prompt has G completions, or G on average, by its difficulty."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Of sampling. NOT FOUND in the paper; 1 makes the sampled distribution the trained one. Other values divide the trainer's logits too."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] = 2_048
@@ -147,15 +241,58 @@ class Recipe(Settings):
     optimizer: Optimizer = Optimizer()
     """AdamW with the paper's values."""
 
+    @property
+    def most_rollouts_per_prompt(self) -> int:
+        """Completions that one training task may ask for."""
+        allocation = self.rollout_allocation
+        return allocation.most if isinstance(allocation, DifficultyAllocation) else self.rollouts_per_prompt
+
     @model_validator(mode="after")
-    def _interruption_fits_the_budget(self) -> Recipe:
-        control = self.length_control
-        if (
-            isinstance(control, Interruption)
-            and control.position[1] + control.answer_tokens > self.max_completion_tokens
+    def _switches_fit_together(self) -> Recipe:
+        if self.refill_filtered and not self.zero_variance_filter:
+            raise ValueError(
+                "refill_filtered refills what zero_variance_filter drops; set that to true or this to false"
+            )
+        if self.unique_prompts is not None and self.unique_prompts < self.prompts_per_step:
+            raise ValueError(
+                f"unique_prompts {self.unique_prompts} is less than prompts_per_step {self.prompts_per_step}, so a step "
+                "would hold a prompt twice; raise the first or lower the last"
+            )
+        on_policy = 0 if isinstance(self.schedule, PipelineSchedule) else 1
+        if isinstance(self.loss, ReinforceLoss) and self.schedule.max_staleness > on_policy:
+            raise ValueError(
+                f"loss reinforce has no ratio that corrects for older weights, and schedule {self.schedule.kind} with "
+                f"max_staleness {self.schedule.max_staleness} trains on them; set schedule.max_staleness to {on_policy} "
+                "or choose another loss"
+            )
+        allocation = self.rollout_allocation
+        if isinstance(allocation, DifficultyAllocation) and not (
+            allocation.least <= self.rollouts_per_prompt <= allocation.most
         ):
             raise ValueError(
-                f"length_control.position {control.position[1]} + answer_tokens {control.answer_tokens} exceeds "
-                f"max_completion_tokens {self.max_completion_tokens}; lower the first two or raise the last"
+                f"rollouts_per_prompt {self.rollouts_per_prompt} is outside rollout_allocation's "
+                f"{allocation.least} to {allocation.most}; widen that range or change it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _length_control_fits_the_budget(self) -> Recipe:
+        control = self.length_control
+        if isinstance(control, LengthPenalty) and (
+            control.max_tokens - control.cache_tokens >= self.max_completion_tokens
+        ):
+            raise ValueError(
+                f"length_control begins to penalise at max_tokens {control.max_tokens} - cache_tokens "
+                f"{control.cache_tokens}, and max_completion_tokens is {self.max_completion_tokens}: no completion is "
+                "that long; lower length_control.max_tokens"
+            )
+        if (
+            isinstance(control, Interruption)
+            and control.position[1] + control.answer_tokens >= self.max_completion_tokens
+        ):
+            raise ValueError(
+                f"length_control.position {control.position[1]} + answer_tokens {control.answer_tokens} leaves no room "
+                f"for the phrase in max_completion_tokens {self.max_completion_tokens}; lower the first two or raise "
+                "the last"
             )
         return self

@@ -9,11 +9,24 @@ from typing import Annotated, Any
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
 
+from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
-from rollcast.config.services import Budget, Forecaster, Generator, Http, Local, Redis, Rpc, StopWhen, Trainer, Weights
+from rollcast.config.services import (
+    Budget,
+    Forecaster,
+    Generator,
+    Grader,
+    Http,
+    Local,
+    Redis,
+    Rpc,
+    StopWhen,
+    Trainer,
+    Weights,
+)
 from rollcast.config.tasks import Tasks
 from rollcast.config.yaml_loader import load_yaml
 
@@ -27,8 +40,8 @@ _SHORT.maxstring = _SHORT.maxother = 200
 class RunConfig(Settings):
     run: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
     """Name of the run: label `run` of every metric and part of every Redis key. Lower case, digits, hyphens."""
-    seed: int = 0
-    """Of prompt order, sampling and initialisation."""
+    seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
+    """Of prompt order, sampling and initialisation. Wire 1 carries 32 bits."""
     folder: Path = Path("runs")
     """Checkpoints, evaluations, logs and the forecaster's history go to `folder`/`run`."""
     model: Model
@@ -47,7 +60,9 @@ class RunConfig(Settings):
     redis: Redis = Redis()
     rpc: Rpc = Rpc()
     http: Http = Http()
+    grader: Grader = Grader()
     forecaster: Forecaster = Forecaster()
+    autoscaler: Autoscaler = Autoscaler()
     local: Local = Local()
 
     @model_validator(mode="after")
@@ -60,6 +75,43 @@ class RunConfig(Settings):
                 "lower the first two or raise the last"
             )
         return self
+
+    @model_validator(mode="after")
+    def _groups_fit_a_generator(self) -> RunConfig:
+        groups = {
+            "recipe.rollouts_per_prompt": self.recipe.most_rollouts_per_prompt,
+            "tasks.evaluation.rollouts_per_prompt": self.tasks.evaluation.rollouts_per_prompt,
+            "tasks.downstream.rollouts_per_prompt": self.tasks.most_evaluation_rollouts,
+        }
+        for setting, rollouts in groups.items():
+            if rollouts > self.generator.slots:
+                raise ValueError(
+                    f"{setting} {rollouts}: the rollouts of one prompt stay together, and a generator has "
+                    f"generator.slots {self.generator.slots}; lower the first or raise the last"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _graders_have_time(self) -> RunConfig:
+        deadline, patience = self.tasks.grading.longest_seconds, self.grader.patience_seconds
+        if self.tasks.grading.sandbox == "remote" and patience <= deadline:
+            raise ValueError(
+                f"grader.patience_seconds {patience:g} must exceed tasks.grading.deadline_seconds {deadline:g}: a grading "
+                "may take that long once its turn has come; raise the first or lower the last"
+            )
+        return self
+
+    @property
+    def grader_rpc(self) -> Rpc:
+        """How the grader is reached and served: its own address and token, the certificates of rpc."""
+        grader = self.grader
+        return Rpc(host=grader.host, port=grader.port, bind=grader.bind, token=grader.token, tls=self.rpc.tls)
+
+    @property
+    def longest_grading_seconds(self) -> float:
+        """From a generator's taking up a completion to its verdict, or to the end of its patience."""
+        grading = self.tasks.grading
+        return self.grader.patience_seconds if grading.sandbox == "remote" else grading.longest_seconds
 
     @property
     def run_folder(self) -> Path:
@@ -96,6 +148,8 @@ def parse_run_config(data: dict[str, Any], *, source: str) -> RunConfig:
         updates["redis"] = config.redis.model_copy(update={"password": SecretStr(password)})
     if token := os.environ.get("ROLLCAST_RPC_TOKEN"):
         updates["rpc"] = config.rpc.model_copy(update={"token": SecretStr(token)})
+    if token := os.environ.get("ROLLCAST_GRADER_TOKEN"):
+        updates["grader"] = config.grader.model_copy(update={"token": SecretStr(token)})
     if token := os.environ.get("ROLLCAST_HTTP_TOKEN"):
         updates["http"] = config.http.model_copy(update={"token": SecretStr(token)})
     return config.model_copy(update=updates)

@@ -59,6 +59,29 @@ class Rpc(Settings):
     """None = plain TCP."""
 
 
+class Grader(Settings):
+    """The grading service, where tasks.grading.sandbox is remote. rpc.tls applies, with a token of its own."""
+
+    host: str = "127.0.0.1"
+    """Name or address of the grader, as generators reach it."""
+    port: Port = 7432
+    """gRPC port. In local mode 0 = start a grader on a free one."""
+    bind: str = "127.0.0.1"
+    """Address the grader listens on; 0.0.0.0 in a pod."""
+    token: Secret | None = None
+    """Shared secret that a generator presents. None = any peer is accepted. ROLLCAST_GRADER_TOKEN, where set, wins."""
+    http_port: Port = 0
+    """Of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
+    sandbox: Literal["strict", "gvisor"] = "strict"
+    """What the grader's own machine must have, as in tasks.grading.sandbox."""
+    processes: Annotated[int, Field(ge=1, le=256)] = 4
+    """Gradings at once of one grader. Each takes up to one core while it runs."""
+    queue: Annotated[int, Field(ge=0, le=256)] = 16
+    """Gradings that wait in one grader for their turn. One more is sent away, and its generator tries again later."""
+    patience_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
+    """How long a generator tries to have one completion graded, waiting included; then it counts as not graded."""
+
+
 class Http(Settings):
     """/healthz, /readyz and /metrics of every service, and the forecaster's page and API."""
 
@@ -131,7 +154,8 @@ class Trainer(Settings):
     http_port: Port = 0
     """Of /healthz, /readyz and /metrics of rank 0. 0 = a free one, written to the run folder."""
     drop_after_budgets: Annotated[float, Field(gt=0)] = 3.0
-    """A group is redone when it took this many times (token budget / slowest measured decode rate)."""
+    """A group is redone when it took this many times (token budget / slowest measured decode rate), and longer than all
+    slots of a generator may wait for verdicts of the sandbox."""
     threads: Annotated[int, Field(ge=1)] | None = None
     """CPU threads of a rank. None = torch's choice."""
     cpu: int | None = None
@@ -158,6 +182,8 @@ class CurveQueries(Settings):
     """Device-hours since the start when that was measured."""
     standard_error: str | None = None
     """Of the pass rate. None = unknown."""
+    truncation_ratio: str | None = None
+    """Share of the rollouts that the token budget cut off; the verdict heeds it. None = unknown."""
     step: str | None = None
     """Optimizer step of the evaluation, by which it is told from the next one. None = by a change of the pass rate."""
     look_back_hours: Annotated[float, Field(gt=0, le=8_760)] = 720.0
@@ -169,16 +195,55 @@ class PrometheusSource(Settings):
     """Read a Prometheus server's query API."""
     url: str
     """Of the server, as http://host:9090."""
-    every_seconds: Annotated[float, Field(gt=0)] = 15.0
-    """Interval of reading; the scrape interval is the least that makes sense."""
+    every_seconds: Annotated[float, Field(gt=0)] = 5.0
+    """Interval of reading. A third of the usual scrape interval, so that a forecast is refreshed within one; most looks find
+    nothing new and fit nothing."""
     token: Secret | None = None
     """Bearer token. None = none."""
     curves: tuple[CurveQueries, ...] = ()
     """Runs of other frameworks. Rollcast's own runs are found by their metrics' names."""
 
 
+class CurveFile(Settings):
+    """A run of any framework as a CSV or JSONL file that grows; each row with a pass rate is an evaluation."""
+
+    run: Annotated[str, Field(pattern=r"^[^/]{1,200}$")]
+    """Name under which the forecast is served."""
+    path: Path
+    """CSV with a header (commas, semicolons or tabs), or one JSON object a line. Rows are appended; what was read once is
+    not read again. Columns are found in upper and lower case alike."""
+    compute: str | None = None
+    """Column of the device-hours since the start. None = the first of compute_device_hours, compute, device_hours,
+    gpu_hours, gpu_hours_excl_eval that is there."""
+    pass_rate: str | None = None
+    """Column of the mean reward or accuracy on held-out prompts, in [0, 1]. None = pass_rate, accuracy, score, eval_acc,
+    eval_accuracy, eval_reward; in a CSV also reward, mean_reward."""
+    scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    """Times the pass rate and its standard error. 0.01 = the file holds per cent."""
+    standard_error: str | None = None
+    """Of the pass rate. None = standard_error, stderr; where neither is there it is unknown."""
+    truncation_ratio: str | None = None
+    """Share of the rollouts that the token budget cut off; the verdict heeds it. None = truncation_ratio, truncated."""
+    step: str | None = None
+    """Optimizer step, by which an evaluation is told from the others. None = step, global_step, training_step, or else
+    the number of the line."""
+    time: str | None = None
+    """Unix seconds of the evaluation. None = when its row was first seen."""
+    where: tuple[Annotated[str, Field(pattern=r"^[^=]+=")], ...] = ()
+    """COLUMN=VALUE that rows must meet, where the file holds several runs or measures."""
+
+
+class FileSource(Settings):
+    kind: Literal["files"] = "files"
+    """Read files: no service, no Prometheus needed."""
+    curves: Annotated[tuple[CurveFile, ...], Field(min_length=1, max_length=200)]
+    """One file for each run."""
+    every_seconds: Annotated[float, Field(gt=0)] = 2.0
+    """Interval of reading; only what was appended is read."""
+
+
 class Forecaster(Settings):
-    source: Annotated[DirectScrape | PrometheusSource, Field(discriminator="kind")] = DirectScrape()
+    source: Annotated[DirectScrape | PrometheusSource | FileSource, Field(discriminator="kind")] = DirectScrape()
     """Where evaluations are read from."""
     bind: str = "127.0.0.1"
     """Address of the page and the API; token and TLS are those of http (page, HTTP API) and rpc (gRPC API)."""
@@ -213,12 +278,12 @@ class Budget(Settings):
 class StopWhen(Settings):
     """Ends the run by itself when the rest of its budget is not worth it; judged at every evaluation.
 
-    Either condition has to hold on three evaluations in a row. A curve that has not bent yet, fell or jumped never ends a
-    run: its forecast is not to be trusted.
+    Either condition has to hold on three evaluations in a row.
     """
 
     least_gain: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """Pass rate. Stop when the rest of the budget gains less, at the upper end of the forecast's 90 % interval. 0 = never
-    for this reason. 0.01 is half of the margin within which the paper calls two runs equal."""
+    """Pass rate. Stop when the rest of the budget gains less, at the upper end of the forecast's 90 % interval, whatever the
+    verdict, once the curve has ten evaluations: a run that learns nothing ends as well. 0 = never for this reason. 0.01 is
+    half of the margin within which the paper calls two runs equal."""
     on_saturated: bool = True
     """Stop on the verdict saturated as well, whatever the budget: less than 0.02 is left below the asymptote."""

@@ -1,65 +1,140 @@
-"""Settings of prompts and their verifiers."""
+"""Settings of prompts, of the text around them, and of the evaluations."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
+from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rollcast.config.base import Settings
+from rollcast.config.datasets import ArithmeticDataset, Dataset, Mixture, Part
+
+MAX_REFERENCE_CHARACTERS = 16 << 20
+"""Of JSON text, on wire 1 and in a data set: the tests of one programming task may well be some megabytes."""
+LEAST_GRADING_SECONDS = 10.0
+MOST_GRADING_SECONDS = 50.0
+"""Less than a generator's patience with a grader of its own (`grader.patience_seconds`)."""
 
 
-class ArithmeticDataset(Settings):
-    kind: Literal["arithmetic"] = "arithmetic"
-    """Generated additions, answered with digit-wise worked steps."""
-    name: str = "arithmetic"
-    """Label of the data set in metrics."""
-    max_digits: Annotated[int, Field(ge=1, le=12)] = 4
-    """Largest number of digits of an operand; more digits are harder."""
-    size: Annotated[int, Field(ge=1)] = 4_000
-    """Number of distinct training prompts."""
-    seed: int = 1
-    """Of the draw of the prompts."""
+class PromptFormat(Settings):
+    """The text that the model reads around a prompt."""
 
+    layout: Literal["auto", "bare", "think"] = "auto"
+    """`auto`: the tokenizer's chat template, the bare text where it has none. `bare`: the bare text always. `think`: a
+    template of ours for models without one, which asks for `<think>...</think>` and then the answer."""
+    system: str | None = None
+    """System message. None = none; with layout `think` its own, which asks for the think block."""
+    enable_thinking: bool | None = None
+    """Handed to the chat template, where one knows it (Qwen3's does). None = the template's own default."""
+    open_thinking: bool = False
+    """Let the prompt end in `<think>`, so that every completion starts inside the think block."""
 
-class JsonlDataset(Settings):
-    kind: Literal["jsonl"] = "jsonl"
-    """One JSON object per line."""
-    name: str
-    """Label of the data set in metrics."""
-    path: Path
-    """The file."""
-    prompt_field: str = "prompt"
-    """Field that holds the prompt's text."""
-    answer_field: str = "answer"
-    """Field that holds the reference answer."""
-    verifier: str = "exact"
-    """Name of the verifier that grades completions: exact, arithmetic, math, or one added by an entry point."""
-    template: str = "{prompt}"
-    """Text put around the prompt; `{prompt}` marks its place."""
-
-
-Dataset = Annotated[ArithmeticDataset | JsonlDataset, Field(discriminator="kind")]
+    @model_validator(mode="after")
+    def _thinking_needs_a_layout(self) -> PromptFormat:
+        if self.layout == "bare" and (self.system is not None or self.enable_thinking is not None):
+            raise ValueError(
+                "layout bare takes neither system nor enable_thinking; remove them or choose another layout"
+            )
+        if self.open_thinking and self.enable_thinking is False:
+            raise ValueError("open_thinking contradicts enable_thinking: false; remove one of the two")
+        return self
 
 
 class Evaluation(Settings):
     """Held-out evaluation, mean@`rollouts_per_prompt` (paper section 2.1)."""
 
     num_prompts: Annotated[int, Field(ge=1)] = 1_000
-    """Held-out prompts, taken out of the data set before training; 1,000 in the paper."""
+    """Held-out prompts, taken out of the data set (of each part of a mixture) before training; 1,000 in the paper."""
     rollouts_per_prompt: Annotated[int, Field(ge=1)] = 16
     """Completions per held-out prompt."""
     every_steps: Annotated[int, Field(ge=1)] = 100
     """Optimizer steps between two evaluations; one is also made before the first step and after the last."""
     deadline_seconds: Annotated[float, Field(gt=0)] = 3_600.0
     """An evaluation that has not come back by then is closed with what it has and counted."""
+    seed: int = 0
+    """Draws the prompts that are held out, and those of a downstream set that is cut. Apart from the run's seed, so that
+    runs which differ in that one alone are measured on the same prompts, as in the paper."""
     max_slot_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of a generator's slots that evaluation may take while training prompts wait."""
 
 
+class Downstream(Settings):
+    """avg@`rollouts_per_prompt` on another data set: exported beside the curve, never part of it."""
+
+    dataset: Dataset
+    """The set. Training prompts with the same text leave training."""
+    rollouts_per_prompt: Annotated[int, Field(ge=1)] = 16
+    """k of avg@k. NOT FOUND in the paper; 16 as in its validation."""
+    num_prompts: Annotated[int, Field(ge=1)] | None = None
+    """Use so many of its prompts, chosen by `evaluation.seed`. None = all."""
+    every_steps: Annotated[int, Field(ge=1)] | None = None
+    """Optimizer steps between two; one is also made before the first step and after the last. None = at every checkpoint
+    (`trainer.checkpoint_every_steps`)."""
+
+
+class Grading(Settings):
+    """How completions are graded. Verifiers that run code of others work in processes of their own (docs/sandbox.md)."""
+
+    sandbox: Literal["strict", "gvisor", "unsafe", "remote"] = "strict"
+    """`strict`: programs that the model wrote are run only where the kernel can contain them (seccomp, Landlock).
+    `gvisor`: only where the kernel is gVisor's, whose Landlock is not asked for. `remote`: by the service that `grader`
+    names. `unsafe`: with what the kernel has, be it nothing; only where another wall stands around the pod."""
+    processes: Annotated[int, Field(ge=1, le=256)] = 4
+    """Gradings at once of one generator. Each takes up to one core while it runs."""
+    deadline_seconds: Annotated[float, Field(gt=0, le=3_600)] | None = None
+    """Of one grading, from the moment it starts; beyond it there is no verdict (`timeout`). None = 10, and for a program
+    with many tests `seconds_per_test` for each of them, at most 50."""
+    seconds_per_test: Annotated[float, Field(gt=0, le=3_600)] = 6.0
+    """Of one test of a program: a call, or a run with one input; beyond it there is no verdict. 6 as LiveCodeBench."""
+    memory_mib: Annotated[int, Field(ge=64)] = 1_024
+    """Address space that each process of a grading may take beyond what it starts with."""
+
+    def seconds_for(self, num_tests: float) -> float:
+        """Deadline of a grading that runs so many tests of a program: 0 where it runs none, infinity where nobody can
+        count them beforehand."""
+        if self.deadline_seconds is not None:
+            return self.deadline_seconds
+        return max(LEAST_GRADING_SECONDS, min(num_tests * self.seconds_per_test, MOST_GRADING_SECONDS))
+
+    @property
+    def longest_seconds(self) -> float:
+        """The most that any grading may take once it has started."""
+        return self.seconds_for(math.inf)
+
+
 class Tasks(Settings):
-    dataset: Dataset = ArithmeticDataset()
+    dataset: Annotated[Dataset | Mixture, Field(discriminator="kind")] = ArithmeticDataset()
     """What is trained on; the evaluation's prompts are held out from it."""
     evaluation: Evaluation = Evaluation()
     """How the curve is measured."""
+    downstream: Annotated[tuple[Downstream, ...], Field(max_length=64)] = ()
+    """Other sets that are evaluated now and then."""
+    prompt_format: PromptFormat = PromptFormat()
+    """The text around every prompt."""
+    grading: Grading = Grading()
+    """How completions are graded."""
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Tasks:
+        labels = Counter([self.dataset.name, *(item.dataset.name for item in self.downstream)])
+        if isinstance(self.dataset, Mixture):
+            labels.update(part.dataset.name for part in self.dataset.parts)
+        if repeated := [name for name, count in labels.items() if count > 1]:
+            raise ValueError(f"data set name {repeated[0]!r} is given more than once; each needs a name of its own")
+        return self
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What is trained on: the parts of the mixture, or the one data set."""
+        return self.dataset.parts if isinstance(self.dataset, Mixture) else (Part(dataset=self.dataset),)
+
+    def held_out_prompts(self, part: Part) -> int:
+        """How many prompts of `part` are held out."""
+        return self.evaluation.num_prompts if part.held_out is None else part.held_out
+
+    @property
+    def most_evaluation_rollouts(self) -> int:
+        """Completions of the evaluation prompt that gets most of them."""
+        return max(self.evaluation.rollouts_per_prompt, *(item.rollouts_per_prompt for item in self.downstream), 1)

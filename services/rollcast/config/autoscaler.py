@@ -1,0 +1,96 @@
+"""Settings of the autoscaler: how many generators, decided from what, and who is told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from rollcast.config.base import Settings
+from rollcast.config.services import Port, Secret
+
+_Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+
+
+class FleetScrape(Settings):
+    kind: Literal["scrape"] = "scrape"
+    """Read the metrics pages of trainer and generators: no Prometheus needed. http.token is presented to each."""
+    trainer: str | None = None
+    """Metrics page of trainer rank 0, as http://host:port/metrics. None = the one found in the run folder."""
+    generators: str | None = None
+    """host:port; every address that the name has is a generator, as a headless Service gives. None = those found in the
+    run folder."""
+
+
+class FleetPrometheus(Settings):
+    kind: Literal["prometheus"] = "prometheus"
+    """Read a Prometheus server's query API. It must scrape trainer and generators; deletion costs need the label `pod`."""
+    url: str
+    """Of the server, as http://host:9090."""
+    token: Secret | None = None
+    """Bearer token. None = none."""
+
+
+class Autoscaler(Settings):
+    mode: Literal["keda", "hpa", "controller"] = "keda"
+    """Who changes the Deployment: keda = a ScaledObject that asks the external scaler, hpa = an HPA that reads
+    rollcast_generators_desired, controller = the autoscaler itself."""
+    source: Annotated[FleetScrape | FleetPrometheus, Field(discriminator="kind")] = FleetScrape()
+    """Where the run is measured."""
+    every_seconds: Annotated[float, Field(gt=0)] = 15.0
+    """Interval of measuring and deciding; the HPA asks as often."""
+    bind: str = "127.0.0.1"
+    """Address of the external scaler, of the probes and of /metrics; 0.0.0.0 in a pod."""
+    http_port: Port = 8401
+    """Of /healthz, /readyz and /metrics. 0 = a free one."""
+    grpc_port: Port = 8402
+    """Of the external scaler, served in mode keda. rpc.tls applies; no token, because KEDA presents none. 0 = a free one."""
+    deployment: _Name | None = None
+    """The generators' Deployment. Needed in mode controller. In the others None = pods are not marked, so that Kubernetes
+    chooses which go."""
+    namespace: _Name | None = None
+    """Of the Deployment. None = the pod's own."""
+    trainer_jobs: Annotated[str, Field(min_length=1)] | None = None
+    """Label selector of the trainer's Jobs, in the same namespace. Once they are complete the number is 0: KEDA and mode
+    controller then let every generator go, an HPA all but its minReplicas. None = generators stay when the run has ended."""
+    least: Annotated[int, Field(ge=1)] = 1
+    """Generators at least. Not 0: without a generator nothing can be measured and training waits."""
+    most: Annotated[int, Field(ge=1)] = 64
+    """Generators at most. More than the groups that the staleness window can hold are never asked for."""
+    margin: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Relative surplus over what the trainer consumes. More costs devices; less lets chance starve the trainer."""
+    most_batch_wait: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    """Share of its time that the trainer may wait for a batch; above it, generators are added. Half of what a run may
+    idle, so that it is acted on in time."""
+    window_seconds: Annotated[float, Field(gt=0)] = 300.0
+    """Rates are measured over so long: several optimizer steps, or chance decides."""
+    start_up_seconds: Annotated[float, Field(ge=0)] = 180.0
+    """From asking for a pod until it samples: lengths are extrapolated so far ahead."""
+    stale_seconds: Annotated[float, Field(gt=0)] = 90.0
+    """Without a complete measurement for longer, the number is held."""
+    lower_after_seconds: Annotated[float, Field(ge=0)] = 600.0
+    """A smaller number must have been enough for so long before the first pod goes."""
+    lower_every_seconds: Annotated[float, Field(ge=0)] = 120.0
+    """Between one pod that goes and the next."""
+    probe_again_seconds: Annotated[float, Field(gt=0)] = 7_200.0
+    """So long after generators were last seen to be too few, one fewer than needed then is tried."""
+    hpa_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Relative change that the HPA ignores, 0.1 unless set otherwise. In modes keda and hpa a rise is asked for that is
+    just large enough to be obeyed. 0 where the HPA's behavior sets the tolerance 0 (Kubernetes 1.35)."""
+
+    @model_validator(mode="after")
+    def _bounds_and_deployment(self) -> Autoscaler:
+        if self.least > self.most:
+            raise ValueError(f"least = {self.least} exceeds most = {self.most}; lower the first or raise the second")
+        if self.mode == "controller" and self.deployment is None:
+            raise ValueError("mode controller needs deployment, the name of the generators' Deployment; set it")
+        if self.trainer_jobs is not None and self.deployment is None:
+            raise ValueError(
+                f"trainer_jobs = {self.trainer_jobs!r} needs deployment, whose generators are let go; set it"
+            )
+        return self
+
+    @property
+    def ignored_change(self) -> float:
+        """Relative change of the number that whoever changes the Deployment ignores."""
+        return 0.0 if self.mode == "controller" else self.hpa_tolerance

@@ -1,0 +1,149 @@
+"""Settings of data sets: where rows come from and how they become prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from rollcast.config.base import Settings
+
+DatasetName = Annotated[str, Field(pattern=r"^[^:/\x00-\x1f\x7f]{1,100}$")]
+"""Label of the data set in metrics, evaluations.jsonl and the forecaster's names; so it holds neither `:` nor `/`."""
+
+MappingName = Literal[
+    "plain",
+    "polaris-53k",
+    "deepcoder",
+    "gsm8k",
+    "math-500",
+    "aime-24",
+    "livecodebench",
+    "humaneval",
+    "mbpp-plus",
+    "knights-and-knaves",
+]
+
+
+class ArithmeticDataset(Settings):
+    kind: Literal["arithmetic"] = "arithmetic"
+    """Generated additions, answered with digit-wise worked steps."""
+    name: DatasetName = "arithmetic"
+    """Label of the data set in metrics."""
+    max_digits: Annotated[int, Field(ge=1, le=12)] = 4
+    """Largest number of digits of an operand; more digits are harder."""
+    size: Annotated[int, Field(ge=1)] = 4_000
+    """Number of distinct training prompts."""
+    seed: int = 1
+    """Of the draw of the prompts."""
+
+
+class CountdownDataset(Settings):
+    kind: Literal["countdown"] = "countdown"
+    """Generated: reach a target with some numbers, each used once. Every one has a solution."""
+    name: DatasetName = "countdown"
+    """Label of the data set in metrics."""
+    numbers: tuple[Annotated[int, Field(ge=2)], Annotated[int, Field(le=6)]] = (3, 4)
+    """Range of how many numbers are given; more are harder."""
+    max_number: Annotated[int, Field(ge=5, le=1_000)] = 99
+    """Largest given number; the smallest is 1."""
+    max_target: Annotated[int, Field(ge=10, le=100_000)] = 999
+    """Largest target; the smallest is 1."""
+    size: Annotated[int, Field(ge=1)] = 10_000
+    """Number of distinct training prompts."""
+    seed: int = 1
+    """Of the draw of the prompts."""
+
+    @model_validator(mode="after")
+    def _numbers_are_a_range(self) -> CountdownDataset:
+        if self.numbers[0] > self.numbers[1]:
+            raise ValueError(f"numbers {self.numbers} must be [low, high] with low <= high; swap them")
+        return self
+
+
+class _Rows(Settings):
+    """What every data set made of rows says."""
+
+    name: DatasetName
+    """Label of the data set in metrics."""
+    mapping: MappingName = "plain"
+    """How a row becomes a prompt: `plain` takes the two fields below, the others know the published set they name
+    (docs/data.md lists them)."""
+    prompt_field: str = "prompt"
+    """Of plain rows: the field that holds the prompt's text. `a.b` is field b of field a."""
+    answer_field: str = "answer"
+    """Of plain rows: the field that holds the reference answer."""
+    verifier: str | None = None
+    """What grades completions: a built-in verifier, or one added by an entry point. None = the mapping's; `exact` for
+    plain rows."""
+    template: str | None = None
+    """Text put around the prompt; `{prompt}` marks its place. None = the mapping's; nothing around plain rows."""
+
+    @model_validator(mode="after")
+    def _fields_belong_to_plain_rows(self) -> _Rows:
+        named = sorted({"prompt_field", "answer_field"} & self.model_fields_set)
+        if self.mapping != "plain" and named:
+            raise ValueError(f"mapping {self.mapping} knows its fields itself; remove {' and '.join(named)}")
+        return self
+
+
+class JsonlDataset(_Rows):
+    kind: Literal["jsonl"] = "jsonl"
+    """One JSON object per line."""
+    path: Path
+    """The file; one that ends in .gz is decompressed while it is read."""
+
+
+class ParquetDataset(_Rows):
+    kind: Literal["parquet"] = "parquet"
+    """A Parquet file."""
+    path: Path
+    """The file."""
+
+
+class HuggingfaceDataset(_Rows):
+    kind: Literal["huggingface"] = "huggingface"
+    """A data set of the Hugging Face hub, downloaded once into its cache."""
+    path: str | None = None
+    """Its name on the hub, such as openai/gsm8k. None = where the mapping's set is published."""
+    config: str | None = None
+    """Configuration (subset) of the data set. None = the mapping's, or the set's default."""
+    split: str | None = None
+    """Which split. None = the mapping's, or `train`."""
+    revision: str | None = None
+    """Commit or tag on the hub; naming one keeps a run repeatable. None = the newest."""
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> HuggingfaceDataset:
+        if self.path is None and self.mapping == "plain":
+            raise ValueError("path is missing: give the data set's name on the hub, such as openai/gsm8k")
+        return self
+
+
+RowsDataset = JsonlDataset | ParquetDataset | HuggingfaceDataset
+Dataset = Annotated[
+    ArithmeticDataset | CountdownDataset | JsonlDataset | ParquetDataset | HuggingfaceDataset,
+    Field(discriminator="kind"),
+]
+
+
+class Part(Settings):
+    """One task of a mixture."""
+
+    dataset: Dataset
+    """Its data."""
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    """Its share of the prompts drawn, and of the mixture's pass rate, is weight / the sum of all weights. The paper's ratio
+    of math to code is NOT FOUND; equal parts here."""
+    held_out: Annotated[int, Field(ge=1)] | None = None
+    """Held-out prompts of this part. None = `evaluation.num_prompts`."""
+
+
+class Mixture(Settings):
+    kind: Literal["mixture"] = "mixture"
+    """Several tasks at once, each with a curve of its own; the mixture's curve is their weighted mean."""
+    name: DatasetName = "mixture"
+    """Label of the whole mixture's curve in metrics."""
+    parts: Annotated[tuple[Part, ...], Field(min_length=2, max_length=64)]
+    """The tasks. Prompts are drawn in proportion to their weights in every stretch of the run."""
