@@ -18,18 +18,23 @@ from rollcast.connections.http import in_url, listen
 
 MAX_MESSAGE_BYTES = 64 << 20
 """A manifest of a large mixture-of-experts model names some 100,000 tensors: a few MiB."""
+MAX_GRADING_BYTES = 24 << 20
+"""A completion of at most 2**20 characters of four bytes, a reference of at most 16 MiB, and some."""
 
-_OPTIONS = [
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.so_reuseport", 0),
-]
 _AUTHORIZATION = "authorization"
+
+
+def _options(max_message_bytes: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.so_reuseport", 0),
+    ]
 
 
 def open_channel_async(settings: Rpc) -> grpc.aio.Channel:
@@ -39,8 +44,17 @@ def open_channel_async(settings: Rpc) -> grpc.aio.Channel:
     """
     target = f"{in_url(settings.host)}:{settings.port}"
     if settings.tls is None:
-        return grpc.aio.insecure_channel(target, options=_OPTIONS)
-    return grpc.aio.secure_channel(target, _channel_credentials(settings.tls), options=_OPTIONS)
+        return grpc.aio.insecure_channel(target, options=_options(MAX_MESSAGE_BYTES))
+    return grpc.aio.secure_channel(target, _channel_credentials(settings.tls), options=_options(MAX_MESSAGE_BYTES))
+
+
+def open_channel(settings: Rpc, *, max_message_bytes: int = MAX_MESSAGE_BYTES) -> grpc.Channel:
+    """The same for threads; each channel has a connection of its own, shared with no other channel."""
+    target = f"{in_url(settings.host)}:{settings.port}"
+    options = [*_options(max_message_bytes), ("grpc.use_local_subchannel_pool", 1)]
+    if settings.tls is None:
+        return grpc.insecure_channel(target, options=options)
+    return grpc.secure_channel(target, _channel_credentials(settings.tls), options=options)
 
 
 def call_metadata(settings: Rpc) -> list[tuple[str, str]]:
@@ -49,7 +63,12 @@ def call_metadata(settings: Rpc) -> list[tuple[str, str]]:
 
 
 def start_server(
-    settings: Rpc, register: Callable[[grpc.Server], None], *, setting: str, max_calls: int = 256
+    settings: Rpc,
+    register: Callable[[grpc.Server], None],
+    *,
+    setting: str,
+    max_calls: int = 256,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> tuple[Any, int]:
     """Start a threaded server; returns it and the port it listens on.
 
@@ -59,7 +78,9 @@ def start_server(
         [_TokenInterceptor(settings.token.get_secret_value())] if settings.token else []
     )
     server = grpc.server(
-        ThreadPoolExecutor(max_workers=max_calls, thread_name_prefix="rpc"), options=_OPTIONS, interceptors=interceptors
+        ThreadPoolExecutor(max_workers=max_calls, thread_name_prefix="rpc"),
+        options=_options(max_message_bytes),
+        interceptors=interceptors,
     )
     register(server)
     address = f"{in_url(settings.bind)}:{settings.port}"
@@ -107,7 +128,7 @@ class _TokenInterceptor(grpc.ServerInterceptor):
         self._expected = f"Bearer {token}".encode()
 
         def refuse(_: Any, context: grpc.ServicerContext) -> None:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token; set rpc.token to the trainer's")
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token; set the one of this service")
 
         self._refusals: dict[tuple[bool, bool], Any] = {
             (False, False): grpc.unary_unary_rpc_method_handler(refuse),
