@@ -1,4 +1,4 @@
-"""A tiny random Qwen3 model with a character tokenizer, made on the spot."""
+"""Tiny random models with a character tokenizer, made on the spot."""
 
 from __future__ import annotations
 
@@ -6,25 +6,19 @@ from pathlib import Path
 from typing import Any
 
 CHARACTERS = "0123456789+-*/=() \n<>|abcdefghijklmnopqrstuvwxyz.,?!:;"
+VOCABULARY = 64
+ARCHITECTURES = ("qwen3", "qwen3_moe", "llama", "gemma2")
 
 
 def make_tiny_model(folder: Path, *, seed: int = 0, hidden: int = 64, layers: int = 2, max_length: int = 512) -> None:
-    """Write config, float32 weights and tokenizer; about 0.15 million parameters by default."""
+    """Write config, float32 weights and tokenizer of a Qwen3; about 0.15 million parameters by default."""
     import torch
-    from tokenizers import Tokenizer, decoders, models
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+    from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    vocabulary = {"<pad>": 0, "<bos>": 1, "<eos>": 2}
-    for character in CHARACTERS:
-        vocabulary[character] = len(vocabulary)
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.decoder = decoders.Fuse()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>"
-    ).save_pretrained(folder)
+    write_tokenizer(folder)
     torch.manual_seed(seed)
     config = Qwen3Config(
-        vocab_size=64,
+        vocab_size=VOCABULARY,
         hidden_size=hidden,
         intermediate_size=3 * hidden,
         num_hidden_layers=layers,
@@ -44,6 +38,70 @@ def make_tiny_model(folder: Path, *, seed: int = 0, hidden: int = 64, layers: in
         model.lm_head.weight.mul_(4.0)
         model.lm_head.weight[config.eos_token_id] = 0.0
     model.save_pretrained(folder)
+
+
+def make_architecture(folder: Path, architecture: str, *, seed: int = 0, max_length: int = 256) -> None:
+    """Write a random model of one of ARCHITECTURES with what is peculiar to it switched on, so small that it bites."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    write_tokenizer(folder)
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(_architecture_config(architecture, max_length), dtype=torch.float32)
+    with torch.no_grad():
+        # Layers that say more than the embeddings they are added to, which else would repeat the last token.
+        for parameter in model.model.layers.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(3.0)
+        if not model.config.tie_word_embeddings:
+            model.lm_head.weight.mul_(4.0)
+    model.save_pretrained(folder)
+
+
+def _architecture_config(architecture: str, max_length: int) -> Any:
+    from transformers import Gemma2Config, LlamaConfig, Qwen3Config, Qwen3MoeConfig
+
+    common: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "max_position_embeddings": max_length,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        "initializer_range": 0.08,
+    }
+    if architecture == "qwen3":
+        return Qwen3Config(**common, tie_word_embeddings=True)
+    if architecture == "qwen3_moe":  # a dense layer among them; experts narrower than the CPU kernel's blocks
+        experts = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": True}
+        return Qwen3MoeConfig(**common | {"num_hidden_layers": 3}, **experts, mlp_only_layers=[1])
+    if architecture == "llama":  # long-context rope: frequencies are rescaled
+        rope = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 4.0, "low_freq_factor": 1.0}
+        rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": max_length // 4}
+        return LlamaConfig(**common, rope_parameters=rope, tie_word_embeddings=False)
+    assert architecture == "gemma2"  # tied, scaled embeddings; caps on scores and logits; a window in every other layer
+    caps = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 4.0}
+    return Gemma2Config(**common, **caps, query_pre_attn_scalar=32, sliding_window=32)
+
+
+def write_tokenizer(folder: Path) -> None:
+    """Write a tokenizer of one token per character."""
+    from tokenizers import Tokenizer, decoders, models
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {"<pad>": 0, "<bos>": 1, "<eos>": 2}
+    for character in CHARACTERS:
+        vocabulary[character] = len(vocabulary)
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.decoder = decoders.Fuse()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>"
+    ).save_pretrained(folder)
 
 
 def perturbed(weights: dict[str, Any], seed: int, scale: float = 0.3) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from rollcast.config.errors import UserError
+from rollcast.config.tasks import Grading
 from rollcast.generator import claims as claims_module
 from rollcast.generator.claims import ClaimLoop, Slots
 from rollcast.generator.engine import EngineRequest
@@ -102,7 +103,7 @@ async def generator(
 ) -> AsyncIterator[Run]:
     broker = broker or MemoryBroker()
     exporter = Exporter("test")
-    grader = grader or Grader(engine.decode, exporter)
+    grader = grader or Grader(engine.decode, Grading(), exporter)
     claims = ClaimLoop(
         engine=engine,  # type: ignore[arg-type]
         grader=grader,
@@ -228,7 +229,7 @@ class StuckGrader(Grader):
     """Its verifier does not return before it is released, as one that hangs in a sandbox."""
 
     def __init__(self, engine: ScriptedEngine, exporter: Exporter) -> None:
-        super().__init__(engine.decode, exporter)
+        super().__init__(engine.decode, Grading(), exporter)
         self.released = asyncio.Event()
         self.num_asked = 0
 
@@ -484,7 +485,7 @@ async def test_an_unknown_verifier_is_a_failure_and_not_a_wrong_answer() -> None
         async with asyncio.timeout(10):
             while 1 not in run.trainer.outstanding().dead:
                 await run.engine.advance(1)
-        assert "no such verifier" in run.trainer.outstanding().dead[1].reason
+        assert "neither built in nor installed" in run.trainer.outstanding().dead[1].reason
         assert run.count(names.GRADINGS, status="wrong") == 0
 
 

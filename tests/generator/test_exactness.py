@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rollcast.generator.sampling import RolloutSampler
+from rollcast.recipe.length_control import interruption_position
 from rollcast.rollouts.records import LegKind, LengthBudget, StopReason
 from tests.generator.conftest import Versions, make_task, random_prompt, sample_all
 
@@ -36,10 +37,11 @@ async def test_two_legs_with_a_forced_phrase(versions: Versions) -> None:
     assert cut
     for rollout in rollouts:
         assert versions.largest_gap(rollout, task) < TOLERANCE
+        position = interruption_position(seed=3, sequence=2, rollout=rollout.index, low=90, high=110)
+        assert rollout.legs[0].end == position if rollout.interrupted else rollout.num_tokens <= position
     for rollout in cut:
         thinking, phrase, answer = rollout.legs
         assert (thinking.kind, phrase.kind, answer.kind) == (LegKind.THINKING, LegKind.PHRASE, LegKind.ANSWER)
-        assert 90 <= thinking.end <= 110
         assert tuple(rollout.token_ids[phrase.start : phrase.end]) == PHRASE
         assert rollout.loss_masked == ((phrase.start, phrase.end),)
         assert (rollout.logprobs[phrase.start : phrase.end] == 0).all()

@@ -38,7 +38,7 @@ def run_generator(
 @pytest.mark.parametrize(
     ("generator", "sentence"),
     [
-        ({"slots": 3}, "generator.slots = 3: fewer than the 4 rollouts of one prompt; raise it to at least that"),
+        ({"slots": 3}, "the rollouts of one prompt stay together, and a generator has generator.slots 3"),
         ({"slots": 8, "cpu": 100_000}, "generator.cpu = 100000: this process may run on"),
         ({"slots": 0}, "generator.slots"),
     ],

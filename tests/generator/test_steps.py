@@ -64,6 +64,23 @@ def test_a_prompt_in_chunks_decodes_only_after_the_last() -> None:
     assert observer.take_rebuilds() == []
 
 
+def test_sampled_tokens_are_counted_and_those_of_unfinished_requests_kept_apart() -> None:
+    observer = StepObserver()
+    observer.observe(scheduled({"a": 10, "b": 32}, new={"a": (10, 0), "b": (40, 0)}))
+    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (1, 1), "b is in its prompt"
+    observer.observe(scheduled({"a": 1, "b": 8}, cached={"a": (10, 1), "b": (32, 0)}))
+    observer.observe(scheduled({"a": 1, "b": 1}, cached={"a": (11, 2), "b": (40, 1)}))
+    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (5, 5)
+    observer.observe(scheduled({"b": 1}, cached={"b": (41, 2)}, finished={"a"}))
+    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (6, 3)
+    observer.observe(scheduled({}, preempted={"b"}))
+    assert observer.num_inflight_tokens == 3, "what it sampled is kept, only its KV entries are not"
+    observer.observe(scheduled({"b": 43}, cached={"b": (0, 3)}, resumed={"b"}))
+    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (7, 4)
+    observer.observe(scheduled({}, finished={"b"}))
+    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (7, 0)
+
+
 def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
     observer = StepObserver()
     observer.observe(scheduled({"a": 10, "b": 10}, new={"a": (10, 0), "b": (10, 0)}))

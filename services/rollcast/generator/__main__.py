@@ -8,7 +8,7 @@ import socket
 import sys
 from pathlib import Path
 
-from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.config.errors import UserError
 from rollcast.config.run import load_run_config
 
 
@@ -31,7 +31,7 @@ def main() -> int:
         return asyncio.run(serve(config, arguments.name, arguments.index))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        return EXIT_USER_ERROR
+        return error.exit_code
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ Everything is a function of the task and the tokens so far, so that a partial ro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -26,10 +27,15 @@ class NextLeg(NamedTuple):
     """The phrase comes first, forced."""
 
 
+Decode = Callable[[list[int]], str]
+"""Token ids to text, special tokens included."""
+
+
 class Completion:
     """Tokens of one rollout so far."""
 
-    def __init__(self, task: PromptTask, index: int, start: Rollout | None = None) -> None:
+    def __init__(self, task: PromptTask, index: int, decode: Decode, start: Rollout | None = None) -> None:
+        self._decode = decode
         self.task = task
         self.index = index
         self.token_ids: list[int] = []
@@ -141,12 +147,10 @@ class Completion:
         )
 
     def _ended_thinking(self) -> bool:
-        """The model wrote the end-of-thinking marker before the cut."""
-        marker = list(self.task.length.end_of_thinking)
-        thinking = self.token_ids[: self._cut]
-        return bool(marker) and any(
-            thinking[start : start + len(marker)] == marker for start in range(len(thinking) - len(marker) + 1)
-        )
+        """The model wrote the end-of-thinking marker before the cut, whatever tokens it wrote it in: `>` and the line
+        break behind it, say, are one token in many vocabularies."""
+        marker = self.task.length.end_of_thinking
+        return bool(marker) and self._decode(list(marker)) in self._decode(self.token_ids[: self._cut])
 
     def _extend_span(self, version: PolicyVersion, start: int, end: int) -> None:
         if self.version_spans and self.version_spans[-1].version == version:

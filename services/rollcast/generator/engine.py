@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import tempfile
 import time
 import zlib
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from rollcast.wire.version import PolicyVersion
 
 Finish = Literal["stop", "length", "abort"]
 WORKER_EXTENSION = "rollcast.generator.worker.GeneratorWorker"
+WARM_UP_SECONDS = 600.0
+"""For the compiler, on a machine that has many things to do."""
 
 
 class BadRequestError(ValueError):
@@ -63,8 +66,9 @@ class Sampled:
 class Engine:
     """One vLLM engine in a child process."""
 
-    def __init__(self, llm: Any, deadline_seconds: float) -> None:
+    def __init__(self, llm: Any, deadline_seconds: float, sockets: tempfile.TemporaryDirectory[str]) -> None:
         self._llm = llm
+        self._sockets = sockets
         self._deadline_seconds = deadline_seconds
         self._version: PolicyVersion | None = None
         self._applied: list[PolicyVersion] = []
@@ -84,8 +88,15 @@ class Engine:
         `name` gives each generator of a run random numbers of its own.
         """
         await asyncio.to_thread(_import_vllm)
-        llm = await asyncio.to_thread(_start_llm, config, name)
-        engine = cls(llm, config.weights.acknowledge_timeout_seconds)
+        sockets = tempfile.TemporaryDirectory(prefix="rollcast-engine-")  # vLLM leaves them where they are
+        os.environ["VLLM_RPC_BASE_PATH"] = sockets.name
+        try:
+            llm = await asyncio.to_thread(_start_llm, config, name)
+        except BaseException:
+            sockets.cleanup()
+            raise
+        engine = cls(llm, config.weights.acknowledge_timeout_seconds, sockets)
+        await engine._warm_up()
         await engine.call("prepare_for_rollcast", config.generator.cpu)
         return engine
 
@@ -205,6 +216,26 @@ class Engine:
         """End the child process. Nothing may be called afterwards."""
         self._llm.shutdown(timeout=2.0)
         self._llm = None
+        self._sockets.cleanup()
+
+    async def _warm_up(self) -> None:
+        """Sample two tokens from the skeleton: from one request, then from two at once.
+
+        vLLM compiles its sampler at the first request, and again for any number of them at the second: on a fresh
+        machine many seconds in which the engine answers nobody, and a member that is silent so long is fenced. What is
+        computed goes with its cache salt, and is not counted. Raises TimeoutError.
+        """
+        skeleton = PolicyVersion(0, 0)
+        async with asyncio.timeout(WARM_UP_SECONDS):
+            for num_requests in (1, 2):
+                requests = [
+                    EngineRequest([0], max_tokens=2, sampling=Sampling(), seed=None, salt=lambda version: "warm-up")
+                    for _ in range(num_requests)
+                ]
+                outputs = [await self._submit(request, skeleton) for request in requests]
+                for request, output in zip(requests, outputs, strict=True):
+                    await output.get()
+                    del self._live[request.request_id]
 
     async def _submit(self, request: EngineRequest, version: PolicyVersion) -> Any:
         from vllm import SamplingParams
@@ -288,6 +319,8 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
     else:
         arguments["tensor_parallel_size"] = generator.tensor_parallel
         arguments["gpu_memory_utilization"] = generator.gpu_memory_utilization
+        # The other kernels reorder the weights of experts: a new version could not be loaded in place.
+        arguments["moe_backend"] = "triton"
     return arguments
 
 

@@ -37,13 +37,13 @@ class RolloutSampler:
         self._restart = False
         self._salt: str | None = None
         self._requests: list[tuple[str, int]] = []
-        self.completion = Completion(task, index, start)
+        self.completion = Completion(task, index, engine.decode, start)
 
     async def run(self) -> None:
         """Sample until the completion has ended or `stop` was called. Raises what the engine raises."""
         while not self._stopped:
             if self._restart:
-                self.completion = Completion(self._task, self._index)
+                self.completion = Completion(self._task, self._index, self._engine.decode)
                 self._requests, self._salt, self._restart = [], None, False
             if self.finished:
                 return

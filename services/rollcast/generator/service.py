@@ -16,10 +16,13 @@ from rollcast.config.run import RunConfig
 from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
 from rollcast.generator.claims import ClaimLoop, Slots
 from rollcast.generator.engine import Engine, set_environment
-from rollcast.generator.grading import Grader
+from rollcast.generator.grading import Grader, check_grading
+from rollcast.generator.remote_sandbox import RemoteSandbox
 from rollcast.generator.weight_engine import GeneratorWeights, new_owner
 from rollcast.rollouts.base import GeneratorQueue
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue
+from rollcast.tasks.prompts import verifier_names
+from rollcast.tasks.verifiers import find_verifier
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.member import WeightMember
@@ -45,10 +48,13 @@ async def serve(config: RunConfig, name: str, index: int) -> int:
         loop.add_signal_handler(number, stopping.set)
     slots = Slots(
         total=config.generator.slots,
-        train_rollouts=config.recipe.rollouts_per_prompt,
-        eval_rollouts=config.tasks.evaluation.rollouts_per_prompt,
+        train_rollouts=config.recipe.most_rollouts_per_prompt,
+        eval_rollouts=config.tasks.most_evaluation_rollouts,
         max_eval_share=config.tasks.evaluation.max_slot_share,
     )
+    check_grading(config.tasks)
+    exporter = Exporter(config.run)
+    remote = await reach_grader(config, exporter)
     listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
     set_environment(config)
     service: GeneratorService | None = None
@@ -56,19 +62,31 @@ async def serve(config: RunConfig, name: str, index: int) -> int:
     def ready() -> tuple[bool, str]:
         return service.ready() if service else (False, "engine is starting")
 
-    exporter = Exporter(config.run)
     http = HttpServer(service_routes(exporter.render, ready), listener, config.http)
     http.start()
     try:
         engine = await Engine.start(config, name)
         try:
             publish_port(config.run_folder, name, http.port)
-            service = GeneratorService(config, name, engine, slots, exporter)
+            service = GeneratorService(config, name, engine, slots, exporter, remote)
             return await service.run(stopping)
         finally:
             engine.shutdown()
     finally:
         http.stop()
+
+
+async def reach_grader(config: RunConfig, exporter: Exporter) -> RemoteSandbox | None:
+    """The grader of the run file, asked whether it will grade this run; None where gradings stay on this machine.
+
+    Raises UserError where it refuses; one that is away is waited for when there is something to grade.
+    """
+    if config.tasks.grading.sandbox != "remote":
+        return None
+    remote = RemoteSandbox(config.grader_rpc, config.grader.patience_seconds, config.tasks.grading, exporter)
+    if verifiers := [name for name in sorted(verifier_names(config.tasks)) if find_verifier(name).sandboxed]:
+        await asyncio.to_thread(remote.check, verifiers)
+    return remote
 
 
 def on_own_core(config: RunConfig, index: int) -> RunConfig:
@@ -83,10 +101,18 @@ def on_own_core(config: RunConfig, index: int) -> RunConfig:
 class GeneratorService:
     """What runs beside the engine: claims, grading and the weight member."""
 
-    def __init__(self, config: RunConfig, name: str, engine: Engine, slots: Slots, exporter: Exporter) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        name: str,
+        engine: Engine,
+        slots: Slots,
+        exporter: Exporter,
+        remote: RemoteSandbox | None,
+    ) -> None:
         self._config = config
         self._engine = engine
-        self._grader = Grader(engine.decode, exporter)
+        self._grader = Grader(engine.decode, config.tasks.grading, exporter, remote)
 
         def open_queue(owner: str) -> GeneratorQueue:
             return RedisGeneratorQueue(config.redis, config.run, owner)
@@ -113,14 +139,14 @@ class GeneratorService:
         )
 
     def ready(self) -> tuple[bool, str]:
-        """For /readyz: holds weights of the trainer and takes work."""
+        """For /readyz: takes work, and holds weights of the trainer that are not older than a trained token may be."""
         if self._engine.failed:
             return False, "engine is dead"
         if self._claims.draining:
             return False, "draining"
-        if self._engine.version is None or not self._member.ready:
+        if self._engine.version is None:
             return False, "waiting for weights of the trainer"
-        return True, f"holds version {self._engine.version}"
+        return self._member.readiness(self._config.recipe.schedule.max_staleness)
 
     async def run(self, stopping: asyncio.Event) -> int:
         """Until `stopping`, or until a part ends that should not. Returns the exit code."""

@@ -20,6 +20,9 @@ class EngineCounts(NamedTuple):
     preemptions: int = 0
     decode_steps: int = 0
     decode_seconds: float = 0.0
+    sampled_tokens: int = 0
+    inflight_tokens: int = 0
+    """Sampled so far by the requests that are not finished."""
 
 
 class StepObserver:
@@ -36,12 +39,14 @@ class StepObserver:
         """Steps in which a request went on that was decoding already: each gained it one token."""
         self.decode_seconds = 0.0
         """From the end of the step before to the end of each of those."""
+        self.num_sampled_tokens = 0
         self.last_step_at = 0.0
         """When the model last ran, in monotonic seconds."""
         self._decodes = False
         self._num_prompt_tokens: dict[str, int] = {}
         self._prefilling: dict[str, int] = {}
         self._decoding: set[str] = set()
+        self._sampled: dict[str, int] = {}
         self._rebuilds: list[KvRebuild] = []
 
     def observe(self, scheduled: Any) -> None:
@@ -51,6 +56,7 @@ class StepObserver:
             self._num_prompt_tokens.pop(request_id, None)
             self._prefilling.pop(request_id, None)
             self._decoding.discard(request_id)
+            self._sampled.pop(request_id, None)
         for request_id in scheduled.preempted_req_ids or ():
             self.num_preemptions += 1
             self._prefilling.pop(request_id, None)
@@ -64,6 +70,12 @@ class StepObserver:
             if num_tokens > num_prompt_tokens:
                 self._rebuilds.append(KvRebuild(new.req_id, num_tokens - num_prompt_tokens, new.num_computed_tokens))
             self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
+        self._observe_cached(scheduled)
+        for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
+            self._sampled[request_id] = self._sampled.get(request_id, 0) + 1
+            self.num_sampled_tokens += 1
+
+    def _observe_cached(self, scheduled: Any) -> None:
         cached = scheduled.scheduled_cached_reqs
         if not cached.resumed_req_ids and not self._prefilling:
             return
@@ -82,6 +94,11 @@ class StepObserver:
             self.num_decode_steps += 1
             self.decode_seconds += now - self.last_step_at
         self.last_step_at = now
+
+    @property
+    def num_inflight_tokens(self) -> int:
+        """Tokens that the unfinished requests have sampled."""
+        return sum(self._sampled.values())
 
     def decoding(self) -> list[str]:
         """Requests whose KV is complete: they sampled a token in their last step."""

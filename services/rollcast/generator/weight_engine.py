@@ -58,6 +58,7 @@ class GeneratorWeights:
         self._claims = claims
         self._exporter = exporter
         self._preemptions = 0
+        self._sampled_tokens = 0
         self._decode_rate = DecodeRate()
 
     async def begin_join(self, join: bytes) -> None:
@@ -87,6 +88,9 @@ class GeneratorWeights:
         counts = self._engine.counts
         self._exporter.add(names.PREEMPTIONS, counts.preemptions - self._preemptions)
         self._preemptions = counts.preemptions
+        self._exporter.add(names.SAMPLED_TOKENS, counts.sampled_tokens - self._sampled_tokens)
+        self._sampled_tokens = counts.sampled_tokens
+        self._exporter.set(names.INFLIGHT_TOKENS, counts.inflight_tokens)
         return EngineHeartbeat(
             engine_steps=counts.steps,
             running_rollouts=self._engine.num_running,

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from rollcast.generator import plugin
+from rollcast.generator.expert_packing import pack_again
 from rollcast.generator.steps import EngineCounts, KvRebuild, StepObserver
 from rollcast.weights.receive_state import ReceiveState
 from rollcast.weights.receiver import Receiver
@@ -56,7 +57,12 @@ class GeneratorWorker:
         """Counts since the start, KV rebuilds since the last call."""
         observer = self.step_observer
         counts = EngineCounts(
-            observer.num_steps, observer.num_preemptions, observer.num_decode_steps, observer.decode_seconds
+            observer.num_steps,
+            observer.num_preemptions,
+            observer.num_decode_steps,
+            observer.decode_seconds,
+            observer.num_sampled_tokens,
+            observer.num_inflight_tokens,
         )
         return counts, observer.take_rebuilds()
 
@@ -88,6 +94,7 @@ class GeneratorWorker:
     def _load_complete(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         model = self.model_runner.model
         loaded = model.load_weights(tensors)
+        pack_again(model)
         missing = {name for name, _ in model.named_parameters()} - set(loaded)
         if missing:
             raise RuntimeError(f"the trainer's version lacks weights of this model: {', '.join(sorted(missing)[:5])}")

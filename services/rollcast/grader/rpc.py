@@ -1,0 +1,92 @@
+"""The gRPC service Grading: Check, Grade."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NoReturn
+
+import grpc
+
+from rollcast.config.errors import UserError
+from rollcast.config.tasks import Grading
+from rollcast.grader.turns import NoTurn, Turns
+from rollcast.tasks.sandbox.client import Sandbox
+from rollcast.tasks.sandbox.limits import Limits
+from rollcast.tasks.verifiers import find_verifier
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.wire import grading_pb2, grading_pb2_grpc
+
+_STATUS = {"full": grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
+class GradingService(grading_pb2_grpc.GradingServicer):
+    """Grades in the sandbox; a request that it cannot grade is INVALID_ARGUMENT with one sentence."""
+
+    def __init__(self, sandbox: Sandbox, turns: Turns, most: Grading, exporter: Exporter) -> None:
+        """`most`: limits beyond which a request is refused."""
+        self._sandbox = sandbox
+        self._turns = turns
+        self._most = most
+        self._exporter = exporter
+
+    def Check(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+        """Whether requests of these verifiers with these limits would be graded."""
+        self._limits(request.limits, context)
+        for verifier in request.verifiers:
+            self._check(verifier, context)
+        return grading_pb2.CheckReply()
+
+    def Grade(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+        """The clock of a grading starts when its turn has come."""
+        limits = self._limits(request.limits, context)
+        self._check(request.verifier, context)
+        try:
+            completion, reference = (_text(data) for data in (request.completion, request.reference))
+        except UnicodeDecodeError:
+            self._refuse_request(context, "completion, reference: not UTF-8")
+        try:
+            with self._turns.turn(context.is_active):
+                began = time.perf_counter()
+                grade = self._sandbox.grade(request.verifier, completion, reference, limits=limits)
+        except NoTurn as none:
+            status = _STATUS.get(none.reason, grpc.StatusCode.UNAVAILABLE)
+            self._refuse(context, status, none.reason, f"no turn: {none.reason}; try again")
+        self._exporter.add(names.GRADER_GRADINGS, status=grade.status)
+        self._exporter.observe(names.GRADER_SECONDS, time.perf_counter() - began)
+        return grading_pb2.GradeReply(reward=grade.reward, status=grade.status, reason=grade.reason)
+
+    def _limits(self, given: Any, context: grpc.ServicerContext) -> Limits:
+        allowed = {
+            "deadline_seconds": self._most.longest_seconds,
+            "seconds_per_test": self._most.seconds_per_test,
+            "memory_mib": self._most.memory_mib,
+        }
+        for setting, most in allowed.items():
+            value = getattr(given, setting)
+            if not 0 < value <= most:
+                self._refuse_request(
+                    context,
+                    f"tasks.grading.{setting} = {value:g}: this grader allows more than 0 and at most {most:g}; lower "
+                    "it, or raise it in the grader's run file",
+                )
+        return Limits(given.deadline_seconds, given.seconds_per_test, given.memory_mib << 20)
+
+    def _check(self, verifier: str, context: grpc.ServicerContext) -> None:
+        try:
+            sandboxed = find_verifier(verifier[:200]).sandboxed
+        except UserError as error:
+            self._refuse_request(context, f"{error}, or install it in the grader as well")
+        if not sandboxed:
+            self._refuse_request(context, f"verifier {verifier}: it needs no sandbox; generators grade it themselves")
+
+    def _refuse_request(self, context: grpc.ServicerContext, message: str) -> NoReturn:
+        self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "request", message)
+
+    def _refuse(self, context: grpc.ServicerContext, status: grpc.StatusCode, reason: str, message: str) -> NoReturn:
+        self._exporter.add(names.GRADER_REFUSED, reason=reason)
+        context.abort(status, message)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

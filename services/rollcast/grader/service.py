@@ -1,0 +1,132 @@
+"""The grader's process.
+
+start: no credential of others is held, or it refuses; the sandbox proves that it grades and contains, or it refuses
+serve: gRPC for generators, probes and metrics over HTTP
+stop:  at SIGTERM or SIGINT nobody gets a turn any more and who waits is sent away; what runs is finished
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from typing import Any
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
+from rollcast.connections.grpc import MAX_GRADING_BYTES, start_server
+from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
+from rollcast.grader.rpc import GradingService
+from rollcast.grader.turns import Turns
+from rollcast.tasks.prompts import verifier_names
+from rollcast.tasks.sandbox.client import GRACE_SECONDS, Sandbox
+from rollcast.tasks.sandbox.limits import Limits
+from rollcast.tasks.verifiers import CODE, find_verifier
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.wire.grading_pb2_grpc import add_GradingServicer_to_server
+
+CALLS_TO_REFUSE = 16
+"""Threads beside those that grade and wait, so that one more caller hears at once that there is no place."""
+STOP_SECONDS = 5.0
+"""Beyond a grading's longest time, for connections to close."""
+PROOF_LIMITS = Limits(deadline_seconds=60.0, seconds_per_test=60.0, memory_bytes=1 << 30)
+"""Wide: a machine that is slow at its start is no reason to refuse."""
+_PROOF = """```python
+import os, socket
+
+def escapes():
+    found = []
+    for name, attempt in {
+        "socket": socket.socket,
+        "process": os.fork,
+        "file": lambda: open("/tmp/escaped", "w"),
+        "signal": lambda: os.kill(os.getppid(), 0),
+    }.items():
+        try:
+            attempt()
+        except OSError:
+            continue
+        found.append(name)
+    return found
+```"""
+_CONTAINED = json.dumps({"kind": "calls", "entry_point": "escapes", "cases": [{"arguments": [], "output": []}]})
+
+log = get_logger()
+
+
+def serve(config: RunConfig) -> int:
+    """Run until a signal; returns the exit code.
+
+    Raises UserError where it holds credentials, a port cannot be had, or this machine cannot contain programs.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    refuse_credentials(config)
+    settings = config.grader
+    exporter = Exporter(config.run)
+    sandbox = Sandbox(config.tasks.grading.model_copy(update={"sandbox": settings.sandbox}))
+    turns = Turns(running=settings.processes, waiting=settings.queue, exporter=exporter)
+    server: Any = None
+
+    def ready() -> tuple[bool, str]:
+        if stop.is_set():
+            return False, "stopping"
+        return (True, "grades") if server is not None else (False, "the sandbox is starting")
+
+    listener = listen(config.http.bind, settings.http_port, setting="grader.http_port")
+    http = HttpServer(service_routes(exporter.render, ready), listener, config.http)
+    http.start()
+    try:
+        prove(sandbox, settings.sandbox)
+        for verifier in sorted(verifier_names(config.tasks)):
+            if find_verifier(verifier).sandboxed:
+                sandbox.start(verifier)
+        service = GradingService(sandbox, turns, config.tasks.grading, exporter)
+        server, port = start_server(
+            config.grader_rpc,
+            lambda made: add_GradingServicer_to_server(service, made),  # type: ignore[no-untyped-call]
+            setting="grader.port",
+            max_calls=settings.processes + settings.queue + CALLS_TO_REFUSE,
+            max_message_bytes=MAX_GRADING_BYTES,
+        )
+        publish_port(config.run_folder, "grader", http.port)
+        publish_port(config.run_folder, "grader-grpc", port)
+        log.info("grader serves", grpc=port, http=http.port, sandbox=settings.sandbox)
+        stop.wait()
+        log.info("stopping")
+        return 0
+    finally:
+        turns.close()
+        if server is not None:
+            grace = config.tasks.grading.longest_seconds + GRACE_SECONDS
+            server.stop(grace).wait(grace + STOP_SECONDS)
+        sandbox.close()
+        http.stop()
+
+
+def refuse_credentials(config: RunConfig) -> None:
+    """Raises UserError where the process was given a secret that it has no use for, and a program could be after."""
+    for setting, variable, secret in (
+        ("redis.password", "ROLLCAST_REDIS_PASSWORD", config.redis.password),
+        ("rpc.token", "ROLLCAST_RPC_TOKEN", config.rpc.token),
+    ):
+        if secret is not None:
+            raise UserError(
+                f"{setting} (not shown): the grader must not hold it; take it out of the grader's run file and "
+                f"environment, and give it to the others as {variable}"
+            )
+
+
+def prove(sandbox: Sandbox, kind: str) -> None:
+    """Grades a program that tries to get out. Raises UserError where it did, or where no program runs at all."""
+    sandbox.check(CODE)
+    grade = sandbox.grade(CODE, _PROOF, _CONTAINED, limits=PROOF_LIMITS)
+    if grade.status == "wrong":
+        raise UserError(f"grader.sandbox = {kind!r}: a program that was tried here got out; use another runtime")
+    if grade.status != "ok":
+        raise UserError(
+            f"grader.sandbox = {kind!r}: no program can be run here (status {grade.status}); use another runtime, or "
+            "give the grader more processor time and memory"
+        )

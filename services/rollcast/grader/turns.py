@@ -1,0 +1,76 @@
+"""Who may grade now, who waits, who is sent away."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+
+LOOK_SECONDS = 0.5
+"""How soon one that waits notices that its caller went away."""
+
+
+class NoTurn(Exception):  # noqa: N818  (a state that the caller waits out)
+    """`reason`: full, stopping or abandoned."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Turns:
+    """`running` at once and `waiting` more. Thread-safe."""
+
+    def __init__(self, *, running: int, waiting: int, exporter: Exporter) -> None:
+        self._most_running = running
+        self._most_waiting = waiting
+        self._exporter = exporter
+        self._running = self._waiting = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._show()
+
+    @contextlib.contextmanager
+    def turn(self, wanted: Callable[[], bool]) -> Iterator[None]:
+        """Waits for a turn as long as it is `wanted`. Raises NoTurn."""
+        with self._changed:
+            self._wait(wanted)
+            self._running += 1
+            self._show()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._show()
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Nobody gets a turn any more; who waits is sent away."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _wait(self, wanted: Callable[[], bool]) -> None:
+        if self._running + self._waiting >= self._most_running + self._most_waiting:
+            raise NoTurn("full")
+        self._waiting += 1
+        self._show()
+        try:
+            while not self._closed and self._running >= self._most_running and wanted():
+                self._changed.wait(LOOK_SECONDS)
+        finally:
+            self._waiting -= 1
+            self._show()
+        if self._closed:
+            raise NoTurn("stopping")
+        if not wanted():
+            self._changed.notify()  # the turn that this one was woken for goes to the next
+            raise NoTurn("abandoned")
+
+    def _show(self) -> None:
+        self._exporter.set(names.GRADER_RUNNING, self._running)
+        self._exporter.set(names.GRADER_WAITING, self._waiting)

@@ -1,0 +1,92 @@
+"""Grading off the event loop: what is counted, and when a grading's clock starts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rollcast.config.datasets import JsonlDataset
+from rollcast.config.errors import UserError
+from rollcast.config.tasks import Grading, Tasks
+from rollcast.generator.grading import Grader, check_grading
+from rollcast.rollouts.records import GradingStatus, LengthBudget, PromptTask, Purpose, Sampling
+from rollcast.tasks.sandbox import protections
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+
+SLOW = "```python\nimport time\ndef f(x):\n    time.sleep(0.5)\n    return x\n```"
+LOOP = "```python\ndef f(x):\n    while True: pass\n```"
+TEXTS = [SLOW, LOOP]
+NEEDS_PROTECTIONS = pytest.mark.skipif(
+    bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}"
+)
+
+
+def make_task(verifier: str) -> PromptTask:
+    return PromptTask(
+        sequence=1,
+        incarnation=1,
+        purpose=Purpose.TRAIN,
+        dataset="test",
+        prompt_id="1",
+        prompt_token_ids=np.asarray([7], dtype=np.int32),
+        num_rollouts=1,
+        sampling=Sampling(),
+        length=LengthBudget(max_tokens=20),
+        verifier=verifier,
+        reference=json.dumps({"kind": "tests", "tests": "assert f(1) == 1"}),
+    )
+
+
+@pytest.fixture
+async def grader() -> AsyncIterator[Grader]:
+    """A token's id is the number of the text it stands for."""
+
+    def decode(ids: list[int]) -> str:
+        return "".join(TEXTS[number] for number in ids if number < len(TEXTS))
+
+    made = Grader(decode, Grading(processes=1, deadline_seconds=3.0), Exporter("test"))
+    yield made
+    await asyncio.to_thread(made.close)
+
+
+def count(grader: Grader, metric: names.Metric, **labels: str) -> float:
+    return grader._exporter.registry.get_sample_value(metric.name, {"run": "test", **labels}) or 0.0
+
+
+@NEEDS_PROTECTIONS
+async def test_gradings_that_wait_for_their_turn_do_not_time_out(grader: Grader) -> None:
+    """Eight of half a second each, one at a time, with a deadline of three seconds each."""
+    graded = await asyncio.gather(*(grader.grade(make_task("code"), [0]) for _ in range(8)))
+    assert [item.status for item in graded] == [GradingStatus.OK] * 8
+    assert count(grader, names.GRADINGS, status="ok") == 8
+
+
+@NEEDS_PROTECTIONS
+async def test_a_timeout_is_counted_apart_with_what_was_stopped(grader: Grader) -> None:
+    graded = await grader.grade(make_task("code"), [1])
+    assert (graded.status, graded.reward, graded.contained) == (GradingStatus.TIMEOUT, 0.0, "time")
+    assert count(grader, names.GRADINGS, status="timeout") == 1
+    assert count(grader, names.GRADINGS, status="wrong") == 0
+    assert count(grader, names.CONTAINED, reason="time") == 1
+    assert count(grader, names.GRADING_TIMEOUTS, dataset="test") == 1
+
+
+def test_a_verifier_that_is_not_installed_stops_the_generator_at_its_start() -> None:
+    rows = JsonlDataset(name="d", path=Path("d.jsonl"), verifier="mathh")
+    with pytest.raises(UserError, match=r"verifier = 'mathh': neither built in nor installed here; choose"):
+        check_grading(Tasks(dataset=rows))
+
+
+async def test_a_verifier_that_cannot_be_contained_is_refused_and_not_graded_wrong(
+    grader: Grader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protections, "has_seccomp", lambda: False)
+    with pytest.raises(UserError, match="lacks seccomp"):
+        await grader.grade(make_task("code"), [0])
+    assert count(grader, names.GRADINGS, status="wrong") == 0

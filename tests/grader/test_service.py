@@ -1,0 +1,284 @@
+"""A generator's end against real graders: verdicts, refusals, graders that are full, killed, stopped or away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from pydantic import SecretStr
+
+from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.config.run import parse_run_config
+from rollcast.config.services import Grader
+from rollcast.config.tasks import Grading
+from rollcast.connections.grpc import MAX_GRADING_BYTES
+from rollcast.tasks.sandbox import protections
+from rollcast.tasks.sandbox.client import Sandbox
+from rollcast.tasks.verifiers import Grade
+from rollcast.telemetry import names
+from tests.connections.certificates import make_certificates
+from tests.grader.processes import Client, GraderProcess, door
+
+pytestmark = [
+    pytest.mark.skipif(bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}"),
+    pytest.mark.timeout(300),
+]
+TOKEN = "a-token-of-the-grader-alone"
+RIGHT = "```python\ndef f(x): return x + 1\n```"
+WRONG = "```python\ndef f(x): return x\n```"
+LOOP = "```python\ndef f(x):\n    while True: pass\n```"
+SLOW = "```python\nimport time\ndef f(x):\n    time.sleep(1)\n    return x + 1\n```"
+SLOWER = SLOW.replace("sleep(1)", "sleep(4)")
+ADDS = json.dumps({"kind": "tests", "tests": "assert f(1) == 2"})
+LIMITS = {"deadline_seconds": 8.0, "seconds_per_test": 6.0, "memory_mib": 256}
+
+
+@pytest.fixture(scope="module")
+def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraderProcess]:
+    folder = tmp_path_factory.mktemp("grader")
+    with GraderProcess(folder, grader={"token": TOKEN}, grading=LIMITS) as made:
+        yield made
+
+
+@pytest.fixture
+def client(grader: GraderProcess) -> Iterator[Client]:
+    made = grader.client()
+    yield made
+    made.close()
+
+
+def test_verdicts_are_those_of_the_sandbox_at_home(client: Client) -> None:
+    here = Sandbox(Grading(**LIMITS))
+    cases = [
+        ("code", RIGHT, ADDS),
+        ("code", WRONG, ADDS),
+        ("code", "no program", ADDS),
+        ("code", "```python\nimport os\ndef f(x): os._exit(0)\n```", ADDS),
+        ("code", "```python\ndef f(x): return 'x' * 10**10\n```", ADDS),
+        ("code", "```python\ndef f(x): return '\\ud800' and 2 # é \ud800\n```", ADDS),
+        ("code", RIGHT, "no reference"),
+    ]
+    try:
+        for case in cases:
+            at_home, away = (place.grade(*case, deadline_seconds=8.0) for place in (here, client))
+            assert (away, away.reason) == (at_home, at_home.reason), case
+    finally:
+        here.close()
+    assert [client.grade(*case).status for case in cases[:2]] == ["ok", "wrong"]
+
+
+def test_every_verifier_of_the_sandbox_works_there(client: Client) -> None:
+    answers = {r"so \boxed{\frac{1}{2}}": "ok", r"so \boxed{3}": "wrong"}
+    for answer, status in answers.items():
+        assert client.grade("math", answer, '"0.5"', deadline_seconds=8.0).status == status
+
+
+def test_a_timeout_is_no_wrong_answer(client: Client) -> None:
+    began = time.monotonic()
+    grade = client.grade("code", LOOP, ADDS, deadline_seconds=1.0)
+    assert (grade, grade.reason) == (Grade(0.0, "timeout"), "time")
+    assert time.monotonic() - began < 6.0
+    assert client.count(names.GRADER_FAILURES) == 0
+
+
+def test_a_hostile_program_gets_nothing_and_the_grader_goes_on(client: Client, grader: GraderProcess) -> None:
+    """What is worth having there: the token, the run file, the requests of others."""
+    assert grader.process is not None
+    token = json.dumps({"kind": "tests", "tests": f"assert f(1) == {TOKEN!r}"})
+    for body in (
+        f"open('/proc/{grader.process.pid}/environ').read()",
+        f"__import__('json').load(open({str(grader.folder / 'run.json')!r}))['grader']['token']",
+        f"__import__('socket').create_connection(('127.0.0.1', {grader.port}))",
+        "[__import__('os').fork() for _ in range(100)]",
+        "[__import__('os').kill(p, 9) for p in (__import__('os').getppid(), -1)]",
+        "bytearray(1 << 40)",
+    ):
+        program = f"```python\ndef f(x):\n    try: return {body}\n    except Exception: return 2\n```"
+        assert client.grade("code", program, token).status == "wrong", body
+        assert client.grade("code", program, ADDS).status == "ok", body
+    assert grader.process.poll() is None
+
+
+def test_what_it_did_is_on_its_metrics_page(client: Client, grader: GraderProcess) -> None:
+    before = grader.metric(names.GRADER_GRADINGS, status="ok")
+    for _ in range(3):
+        assert client.grade("code", RIGHT, ADDS).status == "ok"
+    assert grader.metric(names.GRADER_GRADINGS, status="ok") == before + 3
+    page = {sample.name: sample for sample in grader.metrics()}
+    assert page[f"{names.GRADER_SECONDS.name}_count"].value >= 3
+    assert page[names.GRADER_RUNNING.name].value == page[names.GRADER_WAITING.name].value == 0
+    assert (grader.page("/healthz").status_code, grader.page("/readyz").status_code) == (200, 200)
+    assert TOKEN not in grader.said()
+
+
+@pytest.mark.parametrize("token", [None, SecretStr("another")])
+def test_a_wrong_token_is_told_at_the_start_and_grades_nothing(grader: GraderProcess, token: SecretStr | None) -> None:
+    before = grader.metric(names.GRADER_GRADINGS)
+    client = grader.client(token=token)
+    with pytest.raises(UserError, match=r"grader\.token \(not shown\): .*refuses it") as refused:
+        client.check(["code"])
+    assert "another" not in str(refused.value)
+    began = time.monotonic()
+    assert client.grade("code", RIGHT, ADDS) == Grade(0.0, "error")
+    assert time.monotonic() - began < 10.0, "asking again would change nothing"
+    assert grader.metric(names.GRADER_GRADINGS) == before
+    assert client.count(names.GRADER_FAILURES, code="unauthenticated") == 2
+
+
+def test_what_it_would_not_grade_is_told_at_the_start(grader: GraderProcess, client: Client) -> None:
+    client.check(["code", "math"])
+    with pytest.raises(UserError, match="'palindrome': neither built in nor installed"):
+        client.check(["palindrome"])
+    with pytest.raises(UserError, match="arithmetic: it needs no sandbox"):
+        client.check(["arithmetic"])
+    for setting, value in (("deadline_seconds", 9.0), ("seconds_per_test", 7.0), ("memory_mib", 257)):
+        tasks = grader.config.tasks
+        wider = tasks.model_copy(update={"grading": tasks.grading.model_copy(update={setting: value})})
+        other = Client(grader.config.model_copy(update={"tasks": wider, "grader": client_settings(grader)}), 10.0)
+        with pytest.raises(UserError, match=rf"tasks\.grading\.{setting} = {value:g}: this grader allows .* at most"):
+            other.check(["code"])
+        assert other.grade("code", RIGHT, ADDS) == Grade(0.0, "error")
+
+
+def client_settings(grader: GraderProcess) -> Grader:
+    return grader.config.grader.model_copy(update={"port": grader.port})
+
+
+def test_a_request_beyond_the_bound_is_not_sent(client: Client) -> None:
+    assert client.grade("code", RIGHT, json.dumps("x" * MAX_GRADING_BYTES)) == Grade(0.0, "error")
+    assert client.count(names.GRADER_FAILURES, code="oversize") == 1
+    assert client.grade("code", RIGHT, ADDS).status == "ok"
+
+
+def test_a_grader_that_is_away_costs_its_patience_and_no_wrong_answer(grader: GraderProcess) -> None:
+    with door() as nowhere:
+        client = grader.client(port=nowhere.port, patience_seconds=3.0)
+        began = time.monotonic()
+        assert client.grade("code", RIGHT, ADDS) == Grade(0.0, "error")
+        assert 1.0 < time.monotonic() - began < 5.0
+        assert client.count(names.GRADER_FAILURES, code="unavailable") == nowhere.connections > 2
+        client.check(["code"])  # logged, and the run goes on
+
+
+def test_a_grader_killed_in_the_middle_is_replaced_by_the_next_behind_the_name(tmp_path: Path) -> None:
+    with (
+        GraderProcess(tmp_path / "a") as first,
+        GraderProcess(tmp_path / "b") as second,
+        door(first.port, second.port) as entry,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        client = first.client(port=entry.port)
+        assert client.grade("code", RIGHT, ADDS).status == "ok"
+        gradings = [threads.submit(client.grade, "code", SLOWER, ADDS) for _ in range(4)]
+        wait_until(lambda: first.metric(names.GRADER_RUNNING) == 2)
+        first.kill()
+        assert [grading.result(60.0) for grading in gradings] == [Grade(1.0, "ok")] * 4
+        assert second.metric(names.GRADER_GRADINGS, status="ok") == 4
+        assert client.count(names.GRADER_FAILURES, code="unavailable") >= 4
+        client.close()
+
+
+def test_one_that_comes_back_in_time_grades_what_waited_for_it(tmp_path: Path) -> None:
+    grader = GraderProcess(tmp_path)
+    with grader, ThreadPoolExecutor(1) as threads, door(grader.port) as entry:
+        client = grader.client(port=entry.port)
+        grading = threads.submit(client.grade, "code", SLOWER, ADDS)
+        assert grader.process is not None
+        process = psutil.Process(grader.process.pid)
+        wait_until(lambda: len(process.children(recursive=True)) == 3)  # fork server, judge, program
+        children = process.children(recursive=True)
+        grader.kill()
+        _, alive = psutil.wait_procs(children, timeout=10)
+        assert alive == [], "they die with their grader"
+        with grader:
+            entry.ports = [grader.port]
+            assert grading.result(60.0) == Grade(1.0, "ok")
+        client.close()
+
+
+def test_a_full_grader_sends_away_and_no_clock_runs_for_who_waits(tmp_path: Path) -> None:
+    """Ten of a second each, one at a time, with a deadline of four: some wait in the queue, some come again."""
+    with GraderProcess(tmp_path, grader={"processes": 1, "queue": 2}, grading={"deadline_seconds": 4.0}) as grader:
+        client = grader.client()
+        with ThreadPoolExecutor(10) as threads:
+            gradings = [threads.submit(client.grade, "code", SLOW, ADDS) for _ in range(10)]
+            assert [grading.result(90.0) for grading in gradings] == [Grade(1.0, "ok")] * 10
+        refused = grader.metric(names.GRADER_REFUSED, reason="full")
+        assert refused == client.count(names.GRADER_FAILURES, code="resource_exhausted") > 0
+        assert grader.metric(names.GRADER_GRADINGS) == 10
+
+        # And when it is asked to stop, what runs is finished and what waits goes elsewhere.
+        hasty = grader.client(patience_seconds=4.5)
+        with ThreadPoolExecutor(2) as threads:
+            runs = threads.submit(client.grade, "code", SLOW, ADDS)
+            wait_until(lambda: grader.metric(names.GRADER_RUNNING) == 1)
+            waits = threads.submit(hasty.grade, "code", SLOW, ADDS)
+            wait_until(lambda: grader.metric(names.GRADER_WAITING) == 1)
+            assert grader.process is not None
+            os.kill(grader.process.pid, signal.SIGTERM)
+            assert runs.result(30.0) == Grade(1.0, "ok")
+            assert waits.result(30.0) == Grade(0.0, "error")
+        assert hasty.count(names.GRADER_FAILURES, code="unavailable") > 0
+        assert grader.process.wait(30.0) == 0
+        client.close()
+
+
+def test_certificates_of_rpc_count_on_both_sides(tmp_path: Path) -> None:
+    ours, theirs = make_certificates(tmp_path / "ours"), make_certificates(tmp_path / "theirs")
+    tls = ours.model_dump(mode="json")
+    with GraderProcess(tmp_path / "grader", rpc={"tls": tls}) as grader:
+        trusted = grader.client()
+        trusted.check(["code"])
+        assert trusted.grade("code", RIGHT, ADDS).status == "ok"
+        trusted.close()
+        for other in (None, theirs):
+            rpc = grader.config.rpc.model_copy(update={"tls": other})
+            config = grader.config.model_copy(update={"rpc": rpc, "grader": client_settings(grader)})
+            assert Client(config, 2.0).grade("code", RIGHT, ADDS) == Grade(0.0, "error")
+        assert grader.metric(names.GRADER_GRADINGS) == 1
+
+
+@pytest.mark.parametrize(
+    ("sections", "environment", "message"),
+    [
+        ({"redis": {"password": "hunter2"}}, {}, "error: redis.password (not shown): the grader must not hold it"),
+        ({}, {"ROLLCAST_RPC_TOKEN": "hunter2"}, "error: rpc.token (not shown): the grader must not hold it"),
+        ({"grader": {"sandbox": "gvisor"}}, {}, "error: sandbox = 'gvisor': the kernel here is not gVisor's"),
+    ],
+    ids=["redis", "rpc", "gvisor"],
+)
+def test_it_refuses_to_start_with_one_sentence(
+    tmp_path: Path, sections: dict[str, object], environment: dict[str, str], message: str
+) -> None:
+    refused = GraderProcess(tmp_path, **sections)  # type: ignore[arg-type]
+    assert refused.launch(**environment).wait(60.0) == EXIT_USER_ERROR
+    assert refused.said().splitlines()[-1].startswith(message)
+    assert "hunter2" not in refused.said()
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with door() as taken:
+        refused = GraderProcess(tmp_path, grader={"port": taken.port})
+        assert refused.launch().wait(60.0) == EXIT_USER_ERROR
+        assert f"grader.port = {taken.port}: 127.0.0.1 cannot listen on it" in refused.said()
+
+
+def test_a_patience_shorter_than_a_grading_is_refused() -> None:
+    settings = {"run": "a", "model": {"path": "m"}, "tasks": {"grading": {"sandbox": "remote"}}}
+    with pytest.raises(UserError, match=r"grader\.patience_seconds 5 must exceed tasks\.grading\.deadline_seconds 50"):
+        parse_run_config(settings | {"grader": {"patience_seconds": 5}}, source="run.yaml")
+    assert parse_run_config(settings, source="run.yaml").longest_grading_seconds == 60.0
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
