@@ -122,3 +122,5 @@ def test_defects_are_named() -> None:
     assert "at most" in str(found(token_ids=np.zeros(200, np.int32), logprobs=np.zeros(200, np.float32)))
     empty = dataclasses.replace(make_groups(0)[0], prompt_token_ids=np.zeros(0, np.int32))
     assert "prompt is empty" in str(defect(empty, vocab_size=VOCAB, max_length=128))
+    hollow = dataclasses.replace(make_groups(0)[0], rollouts=[])
+    assert "no rollout" in str(defect(hollow, vocab_size=VOCAB, max_length=128))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import PassingError, UserError
 from rollcast.trainer.checkpoint import checkpoint_version, latest_checkpoint
 from rollcast.trainer.group import LearnerGroup
 from rollcast.trainer.ranks import Ranks
@@ -104,7 +104,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(ranks: Ranks, untied_mod
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(UserError, match=r"^checkpoint folder .* cannot be written \(.*\); free space"):
+        with pytest.raises(PassingError, match=r"^checkpoint folder .* cannot be written \(.*\); free space"):
             group.save(PolicyVersion(1, 2), {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -115,8 +115,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(ranks: Ranks, untied_mod
 def test_a_folder_that_cannot_be_made_is_one_sentence(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     (tmp_path / "test").write_text("a file is in the way")
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="cannot be written") as error:
         group.save(PolicyVersion(1, 1), {})
+    assert error.value.exit_code == 2
 
 
 def test_another_models_checkpoint_is_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:

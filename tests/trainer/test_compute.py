@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import PassingError, UserError
 from rollcast.trainer.compute import GENERATOR, TRAINER, ComputeLedger
 
 
@@ -144,7 +144,12 @@ def test_a_disk_that_refuses_is_one_sentence_and_the_old_file_stays(tmp_path: Pa
     ledger.save()
     before = path.read_bytes()
     (tmp_path / "compute.tmp").mkdir()
-    with pytest.raises(UserError, match=rf"folder: {path} cannot be written \(Is a directory\)"):
+    with pytest.raises(UserError, match=rf"folder: {path} cannot be written \(Is a directory\)") as error:
+        ledger.save(stopped=True)
+    assert error.value.exit_code == 2
+    (tmp_path / "compute.tmp").rmdir()
+    (tmp_path / "compute.tmp").symlink_to("/dev/full")
+    with pytest.raises(PassingError, match=rf"folder: {path} cannot be written \(No space left on device\)"):
         ledger.save(stopped=True)
     assert path.read_bytes() == before
     path.unlink()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,17 +19,22 @@ import torch
 from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import StopWhen
+from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from rollcast.rollouts.records import GradingStatus, Purpose, Rollout, RolloutGroup, StopReason, VersionSpan
 from rollcast.tasks.prompts import Prompt
+from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.controller import Books, Controller, Ending
+from rollcast.telemetry.prometheus_reader import parse_page
+from rollcast.trainer.controller import Books, Controller
+from rollcast.trainer.ending import Ending
 from rollcast.trainer.learner import UpdateStats
 from rollcast.trainer.progress import Progress
 from rollcast.trainer.prompt_book import PromptBook
 from rollcast.weights.manifest import TensorSpec
 from rollcast.wire.version import PolicyVersion
+from tests.rollouts.examples import VERSION, make_group, make_task
 from tests.system.audit import check_every_task_once
 
 
@@ -228,6 +235,11 @@ def test_a_run_ends_at_its_budget_with_balanced_books(tmp_path: Path) -> None:
     assert outcomes["used"] + outcomes["filtered"] >= 40
     assert max(int(age) for line in lines(config, "steps.jsonl") for age in line["staleness_tokens"]) <= 3
     assert list(learners.saved)[-1] == "1.10"
+    samples = parse_page(controller._exporter.render().decode())
+    told = {(sample.name, sample.labels.get("role")): sample.value for sample in samples}
+    generated = told[names.TOKENS.name, "generator"]
+    waiting = sum(delivery.group.num_tokens for delivery in controller._intake.ready.values())
+    assert told[names.CONSUMED_TOKENS.name, None] == generated - waiting > 0, "what came was consumed or lies ready"
 
 
 def test_outages_cost_no_step_no_evaluation_and_no_task(tmp_path: Path) -> None:
@@ -248,6 +260,71 @@ def test_a_run_whose_prompts_are_all_solved_ends(tmp_path: Path) -> None:
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
     assert run(controller, answers) is Ending.FINISHED
     assert set(check_every_task_once(lines(config, "tasks.jsonl"))) <= {"filtered", "open"}
+
+
+class TwoOfThree:
+    """Every group has two right rollouts of three."""
+
+    def __init__(self) -> None:
+        self._values = itertools.cycle([0.0, 0.0, 1.0])
+
+    def random(self) -> float:
+        return next(self._values)
+
+
+class SteadyQueue(AnsweringQueue):
+    """Redis never away."""
+
+    def _maybe_away(self) -> None:
+        pass
+
+
+def test_no_batch_is_left_behind_while_weights_are_waited_for(tmp_path: Path) -> None:
+    """Every prompt leaves training after its first group, and each step's acknowledgement comes some turns late."""
+    config, broker = make_config(tmp_path), MemoryBroker()
+    recipe = config.recipe.model_copy(update={"no_positive_resampling": 0.5})
+    config = config.model_copy(update={"recipe": recipe})
+    answers = Answers(0.5, PolicyVersion(1, 0), TwoOfThree())  # type: ignore[arg-type]
+    controller = make_controller(config, SteadyQueue(broker, answers), answers, QuickLearners())
+    asked: Counter[int] = Counter()
+
+    def acknowledged() -> int:
+        step = controller.version.step
+        asked[step] += 1
+        return step if asked[step] > 6 else step - 2
+
+    controller._publisher.lowest_step = acknowledged  # type: ignore[method-assign]
+    assert run(controller, answers) is Ending.FINISHED
+    assert controller._dispatcher.is_exhausted
+    assert len(controller._intake.ready) < recipe.prompts_per_step
+    assert controller.version.step >= 22 // recipe.prompts_per_step
+    check_every_task_once(lines(config, "tasks.jsonl"))
+
+
+def test_a_few_right_answers_among_timeouts_remove_no_prompt(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path), MemoryBroker()
+    answers = Answers(0.5, PolicyVersion(1, 0), random.Random(0))
+    controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
+    tasks = [make_task(number, prompt_id=f"p{number}", num_rollouts=8) for number in (1, 2)]
+    easy, stalling = (make_group(Claimed(task, "1-0", VERSION), "g") for task in tasks)
+    for rollout in stalling.rollouts[3:]:
+        rollout.reward, rollout.grading_status = 0.0, GradingStatus.TIMEOUT
+    controller._dispatcher.observe([stalling])
+    assert controller._curriculum.num_removed == 0
+    controller._dispatcher.observe([easy])
+    assert controller._curriculum.num_removed == 1
+
+
+def test_an_owed_prompt_that_is_the_last_one_is_trained_on(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path), MemoryBroker()
+    answers = Answers(0.5, PolicyVersion(1, 0), random.Random(0))
+    controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
+    for number in range(22):
+        controller._curriculum.observe(f"p{number}", correct=3, graded=3, sampled=3)
+    controller._ledger.owed = ["p3"]
+    controller._turn()
+    assert list(controller._ledger.outstanding.values()) == ["p3"]
+    assert not controller._budget_reached(), "it was dispatched a moment ago"
 
 
 def test_a_restart_from_a_checkpoint_settles_every_task_once(tmp_path: Path) -> None:

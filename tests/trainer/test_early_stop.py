@@ -23,6 +23,7 @@ def evaluation(step: int, pass_rate: float, device_hours: float) -> Evaluation:
         samples=0,
         num_prompts=0,
         generated_tokens=0,
+        timed_out=0,
         ungraded=0,
         missing_prompts=0,
         version_min="",
@@ -61,6 +62,13 @@ def test_a_saturated_run_is_ended_without_any_budget() -> None:
 
 def test_a_run_that_still_climbs_goes_on() -> None:
     assert stopped_at(StopWhen(least_gain=0.05), Budget(steps=4000), midpoint=400) == (None, "")
+
+
+def test_a_run_that_learns_nothing_is_ended_and_the_reason_says_so() -> None:
+    step, reason = stopped_at(StopWhen(), Budget(steps=400), midpoint=100_000)
+    assert step is not None
+    assert 100 <= step < 400
+    assert "the curve is flat" in reason
 
 
 def test_a_restart_decides_as_if_there_had_been_none() -> None:

@@ -1,10 +1,16 @@
-"""The curve's points against plain arithmetic and repeated sampling."""
+"""The curves' points against plain arithmetic and repeated sampling; when each is asked for."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rollcast.config.run import parse_run_config
 from rollcast.rollouts.records import (
     GradingStatus,
     LengthBudget,
@@ -16,11 +22,23 @@ from rollcast.rollouts.records import (
     StopReason,
     VersionSpan,
 )
-from rollcast.trainer.evaluation import Evaluation, Evaluator, sampling_standard_error
+from rollcast.telemetry.exporter import Exporter
+from rollcast.trainer.evaluation import (
+    Evaluation,
+    EvaluationPlan,
+    Evaluator,
+    evaluation_plans,
+    sampling_standard_error,
+)
+from rollcast.trainer.telemetry import EvaluationSeries
 from rollcast.wire.version import PolicyVersion
 
+PLAN = EvaluationPlan("d", 10, 2)
 
-def make_group(sequence: int, rewards: list[float], status: GradingStatus | None = None) -> RolloutGroup:
+
+def make_group(
+    sequence: int, rewards: list[float], status: GradingStatus | None = None, dataset: str = "d"
+) -> RolloutGroup:
     version = PolicyVersion(1, sequence)
     rollouts = [
         Rollout(
@@ -39,7 +57,7 @@ def make_group(sequence: int, rewards: list[float], status: GradingStatus | None
         attempt=0,
         incarnation=1,
         purpose=Purpose.EVAL,
-        dataset="d",
+        dataset=dataset,
         prompt_id=f"p{sequence}",
         prompt_token_ids=np.zeros(2, np.int32),
         sampling=Sampling(),
@@ -50,13 +68,14 @@ def make_group(sequence: int, rewards: list[float], status: GradingStatus | None
     )
 
 
-def ask(evaluator: Evaluator, sequences: range) -> None:
+def ask(evaluator: Evaluator, sequences: range, plan: EvaluationPlan = PLAN, datasets: str = "d") -> None:
+    """`datasets`: one letter for each task, repeated."""
     tasks = [
         PromptTask(
             sequence=sequence,
             incarnation=1,
             purpose=Purpose.EVAL,
-            dataset="d",
+            dataset=datasets[place % len(datasets)],
             prompt_id=f"p{sequence}",
             prompt_token_ids=np.zeros(2, np.int32),
             num_rollouts=2,
@@ -65,9 +84,9 @@ def ask(evaluator: Evaluator, sequences: range) -> None:
             verifier="exact",
             reference='""',
         )
-        for sequence in sequences
+        for place, sequence in enumerate(sequences)
     ]
-    evaluator.ask(step=7, incarnation=1, compute=2.5, trained_tokens=99, tasks=tasks)
+    evaluator.ask(plan, step=7, incarnation=1, compute=2.5, trained_tokens=99, tasks=tasks)
 
 
 def points(evaluator: Evaluator) -> list[Evaluation]:
@@ -76,7 +95,7 @@ def points(evaluator: Evaluator) -> list[Evaluation]:
 
 def test_time_without_a_generator_does_not_count_and_an_empty_evaluation_is_told() -> None:
     now = [0.0]
-    evaluator = Evaluator("run", "d", deadline_seconds=10, clock=lambda: now[0])
+    evaluator = Evaluator("run", deadline_seconds=10, clock=lambda: now[0])
     ask(evaluator, range(3))
     now[0] = 1_000.0
     assert evaluator.close_finished(generators=False) == []
@@ -88,7 +107,7 @@ def test_time_without_a_generator_does_not_count_and_an_empty_evaluation_is_told
 
 
 def test_mean_of_prompt_means_and_version_span() -> None:
-    evaluator = Evaluator("run", "d", deadline_seconds=60)
+    evaluator = Evaluator("run", deadline_seconds=60)
     ask(evaluator, range(2))
     assert evaluator.add(make_group(0, [1, 1, 0, 0]))
     assert evaluator.close_finished(generators=True) == []
@@ -103,18 +122,32 @@ def test_mean_of_prompt_means_and_version_span() -> None:
 
 
 def test_grader_failures_are_neither_right_nor_wrong() -> None:
-    evaluator = Evaluator("run", "d", deadline_seconds=60)
+    evaluator = Evaluator("run", deadline_seconds=60)
     ask(evaluator, range(2))
     evaluator.add(make_group(0, [1, 0]))
-    evaluator.add(make_group(1, [0, 0], GradingStatus.TIMEOUT))
+    evaluator.add(make_group(1, [0, 0], GradingStatus.ERROR))
     (point,) = points(evaluator)
     assert point.pass_rate == pytest.approx(0.5)
-    assert (point.samples, point.ungraded) == (2, 2)
+    assert (point.samples, point.timed_out, point.ungraded) == (2, 0, 2)
+
+
+def test_a_program_that_never_ends_has_not_passed() -> None:
+    """One right answer and fifteen endless loops are one of sixteen; a prompt of loops alone is no missing prompt."""
+    evaluator = Evaluator("run", deadline_seconds=60)
+    ask(evaluator, range(2))
+    group = make_group(0, [1] + [0] * 15)
+    for rollout in group.rollouts[1:]:
+        rollout.grading_status = GradingStatus.TIMEOUT
+    evaluator.add(group)
+    evaluator.add(make_group(1, [0, 0], GradingStatus.TIMEOUT))
+    (point,) = points(evaluator)
+    assert point.pass_rate == pytest.approx((1 / 16 + 0) / 2)
+    assert (point.samples, point.num_prompts, point.timed_out, point.ungraded) == (18, 2, 17, 0)
 
 
 def test_deadline_closes_with_what_came() -> None:
     now = [0.0]
-    evaluator = Evaluator("run", "d", deadline_seconds=10, clock=lambda: now[0])
+    evaluator = Evaluator("run", deadline_seconds=10, clock=lambda: now[0])
     ask(evaluator, range(3))
     evaluator.add(make_group(0, [1, 0]))
     now[0] = 11.0
@@ -123,7 +156,7 @@ def test_deadline_closes_with_what_came() -> None:
 
 
 def test_dead_tasks_are_not_waited_for() -> None:
-    evaluator = Evaluator("run", "d", deadline_seconds=1e9)
+    evaluator = Evaluator("run", deadline_seconds=1e9)
     ask(evaluator, range(2))
     evaluator.add(make_group(0, [1, 0]))
     evaluator.give_up([1])
@@ -141,3 +174,108 @@ def test_standard_error_is_the_spread_of_repeated_samplings() -> None:
     means = [np.mean([values.mean() for values in sample()]) for _ in range(4_000)]
     claimed = np.sqrt(np.mean([sampling_standard_error(sample()) ** 2 for _ in range(400)]))
     assert claimed == pytest.approx(np.std(means), rel=0.05)
+
+
+MIXED = EvaluationPlan("both", 10, 2, {"a": 3.0, "b": 1.0})
+
+
+def test_the_whole_of_a_mixture_is_the_weighted_mean_of_its_parts() -> None:
+    """Part b has more prompts and less weight: their plain mean would be another number."""
+    evaluator = Evaluator("run", deadline_seconds=60)
+    ask(evaluator, range(4), MIXED, datasets="abbb")
+    for sequence, rewards in enumerate([[1, 1, 1, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 0, 0]]):
+        evaluator.add(make_group(sequence, rewards, dataset="ab"[sequence > 0]))
+    (closed,) = evaluator.close_finished(generators=True)
+    whole = closed.evaluation
+    assert whole is not None
+    of_a, of_b = closed.parts
+    assert (of_a.dataset, of_b.dataset, whole.dataset, closed.dataset) == ("part:a", "part:b", "both", "both")
+    assert (of_a.pass_rate, of_b.pass_rate) == (pytest.approx(3 / 4), pytest.approx(1 / 4))
+    assert whole.pass_rate == pytest.approx(0.75 * 3 / 4 + 0.25 * 1 / 4)
+    expected = np.hypot(0.75 * of_a.standard_error, 0.25 * of_b.standard_error)
+    assert whole.standard_error == pytest.approx(expected)
+    for field in ("samples", "num_prompts", "generated_tokens", "missing_prompts", "timed_out", "ungraded"):
+        assert getattr(whole, field) == getattr(of_a, field) + getattr(of_b, field)
+    assert (of_a.num_prompts, of_b.num_prompts) == (1, 3)
+
+
+def test_the_standard_error_of_a_mixture_is_the_spread_of_repeated_samplings() -> None:
+    rng = np.random.default_rng(0)
+    rates = {"a": rng.beta(1.0, 1.0, size=10), "b": rng.beta(2.0, 1.0, size=30)}
+    values, errors = [], []
+    for _ in range(300):
+        evaluator = Evaluator("run", deadline_seconds=60)
+        ask(evaluator, range(40), MIXED, datasets="a" * 10 + "b" * 30)
+        for sequence, rate in enumerate([*rates["a"], *rates["b"]]):
+            evaluator.add(make_group(sequence, (rng.random(4) < rate).astype(float).tolist()))
+        (closed,) = evaluator.close_finished(generators=True)
+        assert closed.evaluation is not None
+        values.append(closed.evaluation.pass_rate)
+        errors.append(closed.evaluation.standard_error)
+    assert np.mean(values) == pytest.approx(0.75 * rates["a"].mean() + 0.25 * rates["b"].mean(), abs=0.01)
+    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.15)
+
+
+def test_without_a_verdict_on_one_part_the_whole_has_no_point_and_the_other_part_has() -> None:
+    now = [0.0]
+    evaluator = Evaluator("run", deadline_seconds=10, clock=lambda: now[0])
+    ask(evaluator, range(2), MIXED, datasets="ab")
+    evaluator.add(make_group(1, [1, 0]))
+    now[0] = 11.0
+    (closed,) = evaluator.close_finished(generators=True)
+    assert closed.evaluation is None
+    assert [(part.dataset, part.pass_rate) for part in closed.parts] == [("part:b", 0.5)]
+    assert closed.unanswered == [0]
+
+
+def test_downstream_sets_are_asked_for_at_checkpoints_or_as_often_as_they_say() -> None:
+    sets = [{"dataset": {"kind": "countdown", "name": name, "size": 20}} for name in ("aime", "lcb")]
+    sets[1] |= {"every_steps": 7, "rollouts_per_prompt": 32}
+    config = parse_run_config(
+        {"run": "r", "model": {"path": "m"}, "tasks": {"downstream": sets}, "trainer": {"checkpoint_every_steps": 50}},
+        source="test",
+    )
+    curve, *downstream = evaluation_plans(config)
+    assert (curve.dataset, curve.every_steps, curve.rollouts_per_prompt) == ("arithmetic", 100, 16)
+    assert [(plan.dataset, plan.every_steps, plan.rollouts_per_prompt) for plan in downstream] == [
+        ("downstream:aime", 50, 16),
+        ("downstream:lcb", 7, 32),
+    ]
+
+
+@given(every=st.integers(1, 9), last=st.integers(0, 40), killed=st.integers(0, 40), lost=st.booleans())
+def test_every_nth_step_is_evaluated_once_also_over_a_restart(every: int, last: int, killed: int, lost: bool) -> None:
+    """`lost`: the answers to the last evaluation before the kill never came."""
+    plan = EvaluationPlan("d", every, 2)
+    asked: list[int] = []
+    evaluated = -1
+    for step in range(killed + 1):
+        if plan.is_due(step, at_start=step == 0, asked=max(asked, default=-1), evaluated=evaluated):
+            asked.append(step)
+            evaluated = step
+    assert asked == list(range(0, killed + 1, every))
+    if lost:
+        evaluated = asked[-2] if len(asked) > 1 else -1
+    again: list[int] = []
+    for step in range(killed, killed + last + 1):
+        if plan.is_due(step, at_start=step == killed, asked=max(again, default=-1), evaluated=evaluated):
+            again.append(step)
+            evaluated = step
+    wanted = [step for step in range(killed + 1, killed + last + 1) if step % every == 0]
+    assert again == ([killed] if lost else []) + wanted
+
+
+def test_sixteen_evaluations_of_every_data_set_stay_exposed() -> None:
+    exporter = Exporter("run")
+    series = EvaluationSeries(exporter)
+    evaluator = Evaluator("run", deadline_seconds=60)
+    ask(evaluator, range(1))
+    evaluator.add(make_group(0, [1, 0]))
+    (point,) = points(evaluator)
+    for step in range(40):
+        series.show(replace(point, step=step))
+        if step % 2 == 0:
+            series.show(replace(point, dataset="downstream:e", step=step))
+    found = re.findall(r'rollcast_eval_pass_rate\{dataset="([^"]+)",.*step="(\d+)"', exporter.render().decode())
+    assert sorted(int(step) for dataset, step in found if dataset == "d") == list(range(24, 40))
+    assert sorted(int(step) for dataset, step in found if dataset == "downstream:e") == list(range(8, 40, 2))

@@ -4,12 +4,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rollcast.trainer.head import Head
+from rollcast.trainer.head import Head, LogitShape
+
+PLAIN = LogitShape()
 
 
-def full_logits(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def full_logits(
+    hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, shape: LogitShape = PLAIN
+) -> tuple[Tensor, Tensor]:
     """The obvious way, with the whole [T, V] tensor."""
-    logprobs = torch.log_softmax(hidden @ weight.t() / temperature, dim=1)
+    logits = hidden @ weight.t()
+    if shape.cap is not None:
+        logits = shape.cap * torch.tanh(logits / shape.cap)
+    logprobs = torch.log_softmax(shape.scale * logits / temperature, dim=1)
     return logprobs.gather(1, targets[:, None])[:, 0], -(logprobs.exp() * logprobs).sum(1)
 
 
@@ -25,15 +32,18 @@ def example(num_tokens: int, dtype: torch.dtype) -> tuple[Tensor, nn.Parameter, 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
 @pytest.mark.parametrize(("num_tokens", "chunk_tokens"), [(1, 8), (16, 8), (23, 8), (23, 100)])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize(
+    "shape", [PLAIN, LogitShape(cap=2.0), LogitShape(scale=0.3), LogitShape(cap=3.0, scale=1.7)], ids=str
+)
 def test_equals_full_logits(
-    dtype: torch.dtype, tolerance: float, num_tokens: int, chunk_tokens: int, temperature: float
+    dtype: torch.dtype, tolerance: float, num_tokens: int, chunk_tokens: int, temperature: float, shape: LogitShape
 ) -> None:
     hidden, weight, targets, upstream = example(num_tokens, dtype)
     wide_hidden, wide_weight = (t.detach().double().requires_grad_() for t in (hidden, weight))
-    expected, expected_entropy = full_logits(wide_hidden, wide_weight, targets, temperature)
+    expected, expected_entropy = full_logits(wide_hidden, wide_weight, targets, temperature, shape)
     expected.backward(upstream)
 
-    head = Head(weight, precision="fp32", temperature=temperature, chunk_tokens=chunk_tokens)
+    head = Head(weight, precision="fp32", shape=shape, temperature=temperature, chunk_tokens=chunk_tokens)
     logprobs, entropy = head(hidden, targets)
     logprobs.backward(upstream.to(logprobs.dtype))
 

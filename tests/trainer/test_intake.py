@@ -23,7 +23,7 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.evaluation import Evaluator
+from rollcast.trainer.evaluation import EvaluationPlan, Evaluator
 from rollcast.trainer.history import SurvivingHistory
 from rollcast.trainer.intake import Intake
 from rollcast.trainer.ledger import Ledger
@@ -64,14 +64,15 @@ class Desk:
         self.generator = MemoryGeneratorQueue(broker, "g")
         self.queue = FlakyQueue(MemoryTrainerQueue(broker))
         self.ledger = Ledger()
-        self.evaluator = Evaluator("r", "d", 60.0)
+        self.evaluator = Evaluator("r", 60.0)
         self.outcomes: Counter[str] = Counter()
+        self.exporter = Exporter("r")
         self.intake = Intake(
             self.queue,  # type: ignore[arg-type]
             self.ledger,
             SurvivingHistory(((1, 5),), 2),
             self.evaluator,
-            Exporter("r"),
+            self.exporter,
             make_task=self.make_task,
             count_outcome=lambda outcome, sequence, prompt_id: self.outcomes.update([outcome]),
             find_defect=lambda group: "too long" if group.prompt_id == "bad" else None,
@@ -93,11 +94,11 @@ class Desk:
         )
 
     def dispatch(self, *prompt_ids: str) -> None:
-        self.queue.dispatch([self.make_task(self.ledger.dispatch(prompt_id), prompt_id) for prompt_id in prompt_ids])
+        self.queue.dispatch([self.make_task(self.ledger.dispatch(prompt_id, 2), prompt_id) for prompt_id in prompt_ids])
 
     def ask(self, *prompt_ids: str) -> None:
         tasks = [self.make_task(self.ledger.take_sequence(), prompt_id, Purpose.EVAL) for prompt_id in prompt_ids]
-        self.evaluator.ask(step=1, incarnation=2, compute=0.0, trained_tokens=0, tasks=tasks)
+        self.evaluator.ask(EvaluationPlan("d", 1, 2), step=1, incarnation=2, compute=0.0, trained_tokens=0, tasks=tasks)
         self.queue.dispatch(tasks)
 
     async def answer(self, version: PolicyVersion) -> None:
@@ -204,3 +205,17 @@ async def test_given_up_groups_come_off_the_queue() -> None:
     desk.turn()
     assert list(desk.ledger.outstanding.values()) == ["a"]
     assert desk.queue.depth().groups == 1
+
+
+async def test_a_defective_answer_to_an_evaluation_is_given_up_and_counted() -> None:
+    desk = Desk()
+    desk.ask("e", "bad")
+    await desk.answer(PolicyVersion(2, 6))
+    desk.turn()
+    desk.turn()
+    assert desk.evaluator.unanswered() == {}, "it is not asked again"
+    (closed,) = desk.evaluator.close_finished(generators=True)
+    assert closed.evaluation is not None
+    assert (closed.evaluation.num_prompts, closed.evaluation.samples) == (1, 2)
+    assert 'rollcast_groups_total{outcome="dead",run="r"} 1.0' in desk.exporter.render().decode()
+    assert desk.queue.depth().groups == 0

@@ -19,6 +19,8 @@ from rollcast.trainer.ranks import Ranks
 from tests.trainer.tiny_models import make_config, make_groups, make_sequences
 
 CLIP_MAX, EPSILON = 5.0, 1e-6
+ROUNDING = 3e-6
+"""Of float32 gradients whose matrix products have other shapes: up to 1.3e-6 was seen, by processor."""
 
 
 def cispo_with_prompt_aggregation(model: torch.nn.Module, groups: list[RolloutGroup]) -> Tensor:
@@ -124,14 +126,15 @@ def test_micro_batches_do_not_change_the_gradient(ranks: Ranks, untied_model: Pa
     ]
     for cut in cuts:
         found, _ = gradients(ranks, untied_model, tmp_path, cut)
-        assert (found - whole).norm() / whole.norm() < 1e-6
+        assert (found - whole).norm() / whole.norm() < ROUNDING
 
 
-@pytest.mark.parametrize("kind", ["cispo", "gspo", "dapo", "grpo"])
+@pytest.mark.parametrize("kind", ["cispo", "gspo", "dapo", "grpo", "base", "reinforce"])
 def test_every_loss_trains_also_with_empty_micro_batches(
     ranks: Ranks, untied_model: Path, tmp_path: Path, kind: str
 ) -> None:
-    group = LearnerGroup.build(make_config(untied_model, tmp_path, recipe={"loss": {"kind": kind}}), ranks)
+    recipe = {"loss": {"kind": kind}, "schedule": {"kind": "pipeline", "max_staleness": 0}}
+    group = LearnerGroup.build(make_config(untied_model, tmp_path, recipe=recipe), ranks)
     before = [weight.full_tensor().clone() for weight in group.learner.weights]
     sequences = make_sequences(5)
     stats = group.learner.update([tuple(sequences), ()], denominator(sequences))

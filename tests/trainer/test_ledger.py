@@ -14,7 +14,7 @@ from rollcast.trainer.ledger import Ledger
 def test_what_is_outstanding_is_what_was_dispatched_less_what_was_settled(settle_some: list[bool]) -> None:
     ledger, expected = Ledger(), {}
     for number, settle in enumerate(settle_some):
-        sequence = ledger.dispatch(f"p{number}")
+        sequence = ledger.dispatch(f"p{number}", 8)
         assert sequence not in expected
         expected[sequence] = f"p{number}"
         if settle:
@@ -28,10 +28,10 @@ def test_what_is_outstanding_is_what_was_dispatched_less_what_was_settled(settle
 def test_sequences_never_go_back_after_a_restart() -> None:
     ledger = Ledger()
     for number in range(5):
-        ledger.dispatch(f"p{number}")
+        ledger.dispatch(f"p{number}", 8)
     checkpoint = json.loads(json.dumps(ledger.state()))
     for number in range(5, 9):
-        ledger.dispatch(f"p{number}")
+        ledger.dispatch(f"p{number}", 8)
     restored = Ledger.restore(checkpoint, at_least=ledger.next_sequence)
     assert restored.outstanding == {number: f"p{number}" for number in range(5)}
-    assert restored.dispatch("x") == 9
+    assert restored.dispatch("x", 8) == 9

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
+from transformers import AutoModelForCausalLM
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
@@ -16,6 +16,7 @@ from rollcast.trainer.group import LearnerGroup
 from rollcast.trainer.learner import pad_micro_batch
 from rollcast.trainer.model import read_causal_lm
 from rollcast.trainer.ranks import Ranks
+from rollcast.weights.snapshot import Snapshot
 from tests.trainer.tiny_models import VOCAB, make_config, make_sequences
 
 
@@ -124,18 +125,51 @@ def test_a_model_that_cannot_be_trained_is_one_sentence(untied_model: Path, tmp_
     assert "\n" not in str(error.value)
 
 
-def test_fused_experts_are_refused(tmp_path: Path) -> None:
-    config = Qwen3MoeConfig(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=16,
-        moe_intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        num_experts=2,
-        num_experts_per_tok=1,
-    )
-    Qwen3MoeForCausalLM(config).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="fused experts"):
-        read_causal_lm(Model(path=str(tmp_path)))
+def test_updates_below_the_resolution_of_bfloat16_are_kept(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+    """Weights of 3.0, to which bfloat16 adds no less than 1/64, move by 3e-4 an update."""
+    optimizer = {"learning_rate": 3e-4, "warmup_steps": 0, "weight_decay": 0.0}
+    config = make_config(untied_model, tmp_path, model={"dtype": "bfloat16"}, recipe={"optimizer": optimizer})
+    group = LearnerGroup.build(config, ranks)
+    norms = [weight for name, weight in group.learner.policy.named_weights() if name.endswith("norm.weight")]
+    start = torch.cat([weight.full_tensor().detach().clone() for weight in norms])
+    rounded = start.bfloat16()
+    batch = make_sequences(0)
+    group.update(batch)
+    after_one = torch.cat([weight.full_tensor() for weight in norms])
+    moved = after_one - start
+    assert (moved.abs() > 1e-4).float().mean() > 0.9
+    assert torch.equal(after_one.bfloat16(), rounded), "one update is too small to be seen in bfloat16"
+    for _ in range(59):
+        group.update(batch)
+    after_all = torch.cat([weight.full_tensor() for weight in norms])
+    steady = (after_all - start).abs() > 0.01
+    assert steady.float().mean() > 0.2
+    assert (after_all.bfloat16() != rounded)[steady].all()
+    snapshot = Snapshot(group.buckets, ranks.device)
+    group.gather(snapshot)
+    published = torch.cat([value for name, value in snapshot.views() if name.endswith("norm.weight")])
+    assert torch.equal(published, after_all.bfloat16())
+
+
+def test_the_heads_precision_is_what_the_recipe_says(ranks: Ranks, model: Path, tmp_path: Path) -> None:
+    """A bfloat16 model's own hidden states and weights, multiplied by hand."""
+    sequence = make_sequences(2)[0]
+    ids = torch.tensor([[*sequence.prompt_token_ids, *sequence.token_ids]]).long()
+    plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16).eval()
+    with torch.no_grad():
+        hidden = plain.model(input_ids=ids).last_hidden_state[0]
+    weight = plain.get_output_embeddings().weight.detach()
+    positions, targets = torch.arange(ids.shape[1] - 1), ids[0, 1:]
+    found = {}
+    for precision in ("fp32", "model"):
+        config = make_config(model, tmp_path, model={"dtype": "bfloat16"}, recipe={"lm_head": precision})
+        policy = LearnerGroup.build(config, ranks).learner.policy
+        found[precision] = policy(ids, positions, targets)[0].detach()
+
+    def by_hand(logits: Tensor) -> Tensor:
+        return torch.log_softmax(logits[:-1].float(), dim=1).gather(1, targets[:, None])[:, 0]
+
+    wide, narrow = by_hand(hidden.float() @ weight.float().t()), by_hand(hidden @ weight.t())
+    assert (wide - narrow).abs().max() > 1e-3
+    torch.testing.assert_close(found["fp32"], wide, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found["model"], narrow, rtol=0, atol=1e-5)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from rollcast.config.run import parse_run_config
 from rollcast.rollouts.base import Claimed
-from rollcast.rollouts.records import Claim, Purpose
+from rollcast.rollouts.records import Claim, Purpose, RolloutGroup
+from rollcast.tasks.time_limits import grading_seconds as deadline
 from rollcast.trainer.hand_over import Outlook
-from rollcast.trainer.pacing import Pacing
+from rollcast.trainer.pacing import Pacing, grading_seconds
 from rollcast.wire.version import PolicyVersion
 from tests.rollouts.examples import make_group, make_task
 
 
-def make_pacing(token_budget: int) -> Pacing:
-    return Pacing(lag=8, groups_per_step=4, token_budget=token_budget, drop_after_budgets=3.0)
+def make_pacing(token_budget: int, grading_seconds: float = 0.0) -> Pacing:
+    return Pacing(
+        lag=8,
+        groups_per_step=4,
+        token_budget=token_budget,
+        drop_after_budgets=3.0,
+        grading_seconds=grading_seconds,
+    )
 
 
 def claim(at: float) -> Claim:
@@ -36,6 +46,52 @@ def test_a_small_budget_has_a_minute() -> None:
     assert pacing.overdue({1: claim(0.0)}, now=61.0, redis_back_at=0.0) == [1]
 
 
+def test_a_group_that_waits_for_graders_is_not_overdue() -> None:
+    pacing = make_pacing(1_000, grading_seconds=640.0)
+    pacing.observe_rates([10.0])
+    assert pacing.overdue({1: claim(0.0)}, now=939.0, redis_back_at=0.0) == []
+    assert pacing.overdue({1: claim(0.0)}, now=941.0, redis_back_at=0.0) == [1]
+
+
+@pytest.mark.parametrize(
+    ("verifier", "seconds"),
+    [("exact", 0.0), ("math", 12 * 7.5), ("code", 12 * 7.5)],  # 100 slots for 9 at a time are 12 rounds
+)
+def test_what_works_in_the_sandbox_may_wait_until_every_slot_before_it_is_graded(verifier: str, seconds: float) -> None:
+    config = parse_run_config(
+        {
+            "run": "r",
+            "model": {"path": "none"},
+            "tasks": {
+                "dataset": {"kind": "jsonl", "name": "d", "path": "d.jsonl", "verifier": verifier},
+                "grading": {"processes": 9, "deadline_seconds": 7.5},
+            },
+            "generator": {"slots": 100},
+        },
+        source="test",
+    )
+    assert grading_seconds(config) == seconds
+
+
+def test_the_wait_for_graders_is_bounded_by_the_longest_grading_and_needs_no_verifier_installed_here() -> None:
+    config = parse_run_config(
+        {
+            "run": "r",
+            "model": {"path": "none"},
+            "tasks": {
+                "dataset": {"kind": "jsonl", "name": "d", "path": "d.jsonl", "verifier": "of-another-image"},
+                "grading": {"processes": 4},
+            },
+            "generator": {"slots": 64},
+        },
+        source="test",
+    )
+    many = json.dumps({"kind": "stdin", "cases": [{"input": "", "output": ""}] * 512})
+    longest = deadline(config.tasks.grading, "code", many)
+    assert grading_seconds(config) == 16 * longest
+    assert longest < config.grader.patience_seconds
+
+
 def test_nothing_is_narrowed_before_the_first_step() -> None:
     pacing = make_pacing(10)
     assert pacing.enough() is None
@@ -49,12 +105,30 @@ def test_the_time_without_redis_makes_nothing_overdue() -> None:
     assert pacing.overdue({1: claim(0.0)}, now=161.0, redis_back_at=100.0) == [1]
 
 
+def made(seconds: float, lengths: list[int], *, lifetime: float = 1.0) -> tuple[float, list[RolloutGroup]]:
+    """A step of `seconds` that took groups with rollouts of these lengths."""
+    claimed = Claimed(make_task(1), "1-0", PolicyVersion(1, 0))
+    groups = [make_group(claimed, "g", length=length) for length in lengths]
+    for group in groups:
+        group.started_at, group.finished_at = 100.0, 100.0 + lifetime
+    return seconds, groups
+
+
 def test_the_outlook_is_the_median_step_and_the_longest_recent_rollout() -> None:
     pacing = make_pacing(100)
     assert pacing.outlook(waiting=2) is None
-    claimed = Claimed(make_task(1), "1-0", PolicyVersion(1, 0))
     for seconds, length in ((2.0, 30), (9.0, 70), (3.0, 10)):
-        pacing.step_made(seconds, [make_group(claimed, "g", length=length)])
+        pacing.step_made(*made(seconds, [1, length, 2, 3]))
     assert pacing.outlook(waiting=2) == Outlook(
         step_seconds=3.0, longest_tokens=70, token_budget=100, queue_seconds=1.5
     )
+
+
+def test_groups_that_were_filtered_and_replaced_count_among_those_that_keep_the_trainer_fed() -> None:
+    pacing = make_pacing(100)
+    for taken in (4, 12):  # of 4 trained on each
+        pacing.step_made(*made(2.0, [5] * taken, lifetime=6.0))
+    assert pacing.enough() == 2 * 4 + 3 * 8, "two batches of 4, and 8 a step that live for 3 steps"
+    outlook = pacing.outlook(waiting=4)
+    assert outlook is not None
+    assert outlook.queue_seconds == pytest.approx(1.0), "8 are claimed in 2 s"

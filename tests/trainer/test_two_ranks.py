@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from rollcast.trainer.group import LearnerGroup
 from rollcast.trainer.ranks import Ranks
 from tests.trainer.tiny_models import make_config, make_sequences
-from tests.trainer.two_ranks import UPDATES, whole_weights
+from tests.trainer.two_ranks import RECIPE, UPDATES, whole_weights
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +61,11 @@ def test_gathered_weights_are_the_models_bit_for_bit(model: Path, two_ranks: dic
 
 
 def test_two_ranks_train_like_one(ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]) -> None:
-    group = LearnerGroup.build(make_config(model, tmp_path), ranks)
+    group = LearnerGroup.build(make_config(model, tmp_path, recipe=RECIPE), ranks)
     stats = [group.update(make_sequences(step)) for step in range(UPDATES)]
-    assert two_ranks["loss"] == pytest.approx([s.loss for s in stats], rel=1e-5)
+    # A loss is a sum that nearly cancels.
+    assert two_ranks["loss"] == pytest.approx([s.loss for s in stats], rel=1e-5, abs=1e-6)
+    assert two_ranks["kl"] == pytest.approx([s.kl for s in stats], rel=1e-4, abs=1e-9)
     assert two_ranks["grad_norm"] == pytest.approx([s.grad_norm for s in stats], rel=1e-5)
     assert two_ranks["tokens"] == [s.tokens for s in stats]
     for found, expected in zip(two_ranks["gap"], stats, strict=True):
@@ -78,9 +80,9 @@ def test_the_gradient_is_the_same_to_1e5(ranks: Ranks, model: Path, tmp_path: Pa
         moments = group.learner.optimizer.state
         return {name: moments[weight]["exp_avg"].full_tensor() for name, weight in group.learner.policy.named_weights()}
 
-    one = LearnerGroup.build(make_config(model, tmp_path), ranks)
+    one = LearnerGroup.build(make_config(model, tmp_path, recipe=RECIPE), ranks)
     one.update(make_sequences(0))
-    two = LearnerGroup.build(make_config(model, tmp_path), ranks)
+    two = LearnerGroup.build(make_config(model, tmp_path, recipe=RECIPE), ranks)
     two.restore(Path(two_ranks["first_checkpoint"]))
     assert distance(first_moment(two), first_moment(one)) < 1e-5
 
@@ -98,7 +100,7 @@ def test_a_restored_group_repeats_itself_bit_for_bit(two_ranks: dict[str, Any]) 
 def test_one_rank_continues_the_checkpoint_of_two(
     ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]
 ) -> None:
-    group = LearnerGroup.build(make_config(model, tmp_path), ranks)
+    group = LearnerGroup.build(make_config(model, tmp_path, recipe=RECIPE), ranks)
     assert group.restore(Path(two_ranks["checkpoint"])) == {"step": UPDATES}
     assert distance(whole_weights(group), two_ranks["weights"]) == 0.0
     stats = group.update(make_sequences(7, num_groups=1)[:1])

@@ -19,11 +19,11 @@ VOCAB = 61
 """Prime, so that no sharding is even."""
 
 
-def write_model(folder: Path, *, tied: bool = False, seed: int = 0, hidden: int = 32) -> Path:
+def write_model(folder: Path, *, tied: bool = False, seed: int = 0, hidden: int = 32, vocab: int = VOCAB) -> Path:
     """Write a 2-layer Qwen3 with random weights and a character tokenizer."""
     torch.manual_seed(seed)
     config = Qwen3Config(
-        vocab_size=VOCAB,
+        vocab_size=vocab,
         hidden_size=hidden,
         intermediate_size=48,
         num_hidden_layers=2,

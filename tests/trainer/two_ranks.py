@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from rollcast.trainer.ending import Ending
 from rollcast.trainer.group import LearnerGroup
 from rollcast.trainer.ranks import join_ranks
 from rollcast.weights.snapshot import Snapshot
@@ -17,6 +18,8 @@ from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences
 
 UPDATES = 3
+RECIPE: dict[str, object] = {"kl": {"coefficient": 0.5}, "entropy_bonus": 0.02}
+"""Regularised, so that the reference policy is sharded and gathered beside the trained one."""
 
 
 def whole_weights(group: LearnerGroup) -> dict[str, torch.Tensor]:
@@ -27,9 +30,9 @@ def whole_weights(group: LearnerGroup) -> dict[str, torch.Tensor]:
 
 def main(model: str, run_folder: str, results: str) -> None:
     ranks = join_ranks(timeout_seconds=30, threads=1)
-    group = LearnerGroup.build(make_config(Path(model), Path(run_folder)), ranks)
+    group = LearnerGroup.build(make_config(Path(model), Path(run_folder), recipe=RECIPE), ranks)
     if ranks.rank > 0:
-        group.follow()
+        assert group.follow() is Ending.FINISHED
     else:
         initial = whole_weights(group)
         stats = [group.update(make_sequences(0))]
@@ -43,12 +46,13 @@ def main(model: str, run_folder: str, results: str) -> None:
         again = group.update(make_sequences(7, num_groups=1)[:1])
         resumed = whole_weights(group)
         group.export(Path(results).with_name("export"))
-        group.stop()
+        group.stop(Ending.FINISHED)
         torch.save(
             {
                 "initial": initial,
                 "first_checkpoint": str(first_checkpoint),
                 "loss": [s.loss for s in stats],
+                "kl": [s.kl for s in stats],
                 "grad_norm": [s.grad_norm for s in stats],
                 "gap": [(s.logprob_gap_mean, s.logprob_gap_max, s.entropy) for s in stats],
                 "tokens": [s.tokens for s in stats],

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.config.errors import UserError
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
         return serve(config, resume=arguments.resume)
     except UserError as error:
         print(error, file=sys.stderr)
-        return EXIT_USER_ERROR
+        return error.exit_code
 
 
 if __name__ == "__main__":

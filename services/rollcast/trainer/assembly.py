@@ -14,6 +14,8 @@ from rollcast.rollouts.records import GradingStatus, Rollout, RolloutGroup
 from rollcast.trainer.batch import TrainingSequence, loss_mask, training_sequences
 
 _VERDICTS = (GradingStatus.OK, GradingStatus.WRONG)
+REWARD_GAP = 0.5
+"""Between right and wrong here, 1, over the paper's, 2 (A.3: +1 and -1): what Eq 9 takes off is scaled with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,12 @@ def is_excluded(rollout: Rollout, recipe: Recipe) -> bool:
 
 
 def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
-    """The verifier's reward, with the length penalty (Eq 9) on correct answers where the recipe has one."""
+    """The verifier's reward, with the length penalty (Eq 9) on correct answers where the recipe has one.
+
+    The longest correct answer keeps half of its lead over a wrong one, as in the paper.
+    """
     control = recipe.length_control
     if isinstance(control, LengthPenalty) and rollout.reward > 0:
-        return rollout.reward + length_penalty(
-            rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens
-        )
+        penalty = length_penalty(rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens)
+        return rollout.reward + REWARD_GAP * penalty
     return rollout.reward

@@ -70,6 +70,8 @@ def defect(group: RolloutGroup, *, vocab_size: int, max_length: int) -> str | No
     prompt = group.prompt_token_ids
     if not len(prompt):
         return "the prompt is empty"
+    if not group.rollouts:
+        return "it holds no rollout"
     for rollout in group.rollouts:
         ids = rollout.token_ids
         if len(rollout.logprobs) != len(ids):

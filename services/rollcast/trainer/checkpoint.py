@@ -29,7 +29,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.trainer.learner import Learner
 from rollcast.wire.version import PolicyVersion
 
@@ -58,8 +58,7 @@ def save_checkpoint(
     try:
         save(state, storage_writer=FileSystemWriter(partial))
     except CheckpointException as error:  # raised on every rank if it failed on one
-        failures = [failure for failure, _ in error.failures.values()]
-        problem = next((failure for failure in failures if isinstance(failure, OSError)), None)
+        problem = _disk_failure(error)
         if problem is None:
             raise
     if problem is not None:
@@ -87,7 +86,8 @@ def load_checkpoint(path: Path, learner: Learner) -> dict[str, Any]:
             name: tuple(entry.size) for name, entry in entries.items() if isinstance(entry, TensorStorageMetadata)
         }
     except (OSError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
-        raise UserError(f"checkpoint {path} cannot be read ({error}); remove it to resume from an older one") from error
+        sentence = f"checkpoint {path} cannot be read ({error}); remove it to resume from an older one"
+        raise refused_by_the_world(error, sentence) from error
     for name, tensor in state.items():
         found, needed = shapes.get(name), tuple(tensor.shape)
         if not name.startswith(RNG) and found != needed:
@@ -100,7 +100,8 @@ def load_checkpoint(path: Path, learner: Learner) -> dict[str, Any]:
     try:
         load(wanted, storage_reader=FileSystemReader(path))
     except CheckpointException as error:
-        raise UserError(f"checkpoint {path} is damaged; remove it to resume from an older one") from error
+        sentence = f"checkpoint {path} is damaged; remove it to resume from an older one"
+        raise refused_by_the_world(_disk_failure(error) or error, sentence) from error
     learner.updates = updates
     for weight in learner.weights:
         learner.optimizer.state[weight]["step"].fill_(updates)
@@ -208,6 +209,12 @@ def _at_rank_0(learner: Learner, folder: Path, action: Callable[[], None]) -> No
 
 
 def _disk_error(folder: Path, number: int) -> UserError:
-    return UserError(
-        f"checkpoint folder {folder} cannot be written ({os.strerror(number)}); free space there or change `folder`"
+    return refused_by_the_world(
+        OSError(number, os.strerror(number)),
+        f"checkpoint folder {folder} cannot be written ({os.strerror(number)}); free space there or change `folder`",
     )
+
+
+def _disk_failure(error: CheckpointException) -> OSError | None:
+    """What the file system refused on any rank; None where it is to blame for nothing."""
+    return next((failure for failure, _ in error.failures.values() if isinstance(failure, OSError)), None)

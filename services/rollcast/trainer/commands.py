@@ -3,7 +3,8 @@
     rank 0                              rank r                        keys, n = 0, 1, 2, ...
     send(kind, bodies) -- chunks, then header -->  receive()          r/n/0 .. r/n/c-1   chunks of the body
       own part of the collective         <-->      its part           r/n                kind, chunks, bytes
-    send(...)                                      receive()          deleted by their reader
+    send(...)                                      receive()          deleted by their reader, r/n last
+    stop_asked()                       <--         ask_to_stop()      stop-asked
 
 A rank waits for its next command on the store, a few seconds at a time and for as long as it takes: rank 0 may wait for
 rollouts for hours, and a collective must not. If rank 0's store is gone the wait raises and the process ends.
@@ -12,7 +13,8 @@ rollouts for hours, and a collective must not. If rank 0's store is gone the wai
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
@@ -22,6 +24,8 @@ from torch.distributed import DistStoreError, Store  # type: ignore[attr-defined
 CHUNK_BYTES = 4 << 20
 """Stays below the largest value that the store accepts (8 MiB)."""
 WAIT = timedelta(seconds=2)
+POLL_SECONDS = 0.05
+STOP_ASKED = "stop-asked"
 HEADER = struct.Struct("<BIQ")
 
 
@@ -57,6 +61,20 @@ class CommandSender:
             self.store.set(f"{rank}/{self.sent}", HEADER.pack(kind, len(chunks), len(data)))  # type: ignore[arg-type]
         self.sent += 1
 
+    def wait_received(self, seconds: float) -> bool:
+        """Wait until every other rank holds the last command; False = one did not take it in time."""
+        deadline = time.monotonic() + seconds
+        waiting = [f"{rank}/{self.sent - 1}" for rank in self.followers]
+        while waiting := [key for key in waiting if self.store.check([key])]:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
+
+    def stop_asked(self) -> bool:
+        """Whether another rank called `ask_to_stop`."""
+        return bool(self.followers) and self.store.check([STOP_ASKED])
+
 
 class CommandReceiver:
     """The end of one other rank."""
@@ -66,16 +84,25 @@ class CommandReceiver:
         self.rank = rank
         self.received = 0
 
-    def receive(self) -> Command:
-        """Wait for the next command, without deadline. Raises what torch raises when the store is gone."""
+    def receive(self, meanwhile: Callable[[], None] = lambda: None) -> Command:
+        """Wait for the next command, without deadline; `meanwhile` is called before, and every two seconds.
+
+        Raises DistNetworkError when the store is gone.
+        """
         key = f"{self.rank}/{self.received}"
+        meanwhile()
         while not self._arrived(key):
-            pass
-        kind, num_chunks, num_bytes = HEADER.unpack(self._take(key))
+            meanwhile()
+        kind, num_chunks, num_bytes = HEADER.unpack(bytes(self.store.get(key)))
         body = b"".join(self._take(f"{key}/{index}") for index in range(num_chunks))
         assert len(body) == num_bytes
+        self.store.delete_key(key)
         self.received += 1
         return Command(CommandKind(kind), body)
+
+    def ask_to_stop(self) -> None:
+        """Tell rank 0 that this process was asked to stop."""
+        self.store.set(STOP_ASKED, b"1")  # type: ignore[arg-type]
 
     def _arrived(self, key: str) -> bool:
         try:

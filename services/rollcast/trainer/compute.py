@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.trainer.run_files import replace_json
 
 GENERATOR, TRAINER = "generator", "trainer"
@@ -112,7 +112,8 @@ def _read(path: Path) -> _Spent | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UserError(f"folder: {path} cannot be read ({error.strerror}); mend the permissions") from error
+        sentence = f"folder: {path} cannot be read ({error.strerror}); mend the permissions"
+        raise refused_by_the_world(error, sentence) from error
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise _not_ours(path) from error
     if not all(math.isfinite(value) and value >= 0 for value in (*earlier.spent.values(), earlier.at)):

@@ -14,56 +14,45 @@ The main thread does all of it. The publisher has threads of its own; it calls `
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 
 import psutil
 
 from rollcast.config.run import RunConfig
-from rollcast.recipe.curriculum import Curriculum
-from rollcast.recipe.schedule import Batch, State, Wait, make_schedule
-from rollcast.rollouts.base import TrainerQueue
+from rollcast.recipe.data_reuse import reduced
+from rollcast.recipe.mixture import make_curriculum
+from rollcast.recipe.schedule import Batch, State, Wait, WaitReason, make_schedule
+from rollcast.rollouts.base import Delivery, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
+from rollcast.rollouts.records import RolloutGroup
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.assembly import assemble
 from rollcast.trainer.batch import defect
 from rollcast.trainer.compute import ComputeLedger
-from rollcast.trainer.early_stop import EarlyStop
-from rollcast.trainer.evaluation import Closed, Evaluator
+from rollcast.trainer.dispatch import NEXT_SEQUENCE, Dispatcher
+from rollcast.trainer.ending import Ending
+from rollcast.trainer.evaluation import evaluation_plans
+from rollcast.trainer.examiner import Examiner
+from rollcast.trainer.fleet import AWAY_RETRY_SECONDS, Fleet
 from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.hand_over import HandOvers, groups_to_move
 from rollcast.trainer.history import SurvivingHistory
 from rollcast.trainer.intake import Intake
 from rollcast.trainer.ledger import Ledger
-from rollcast.trainer.pacing import Pacing
+from rollcast.trainer.pacing import Pacing, grading_seconds
 from rollcast.trainer.progress import Progress
-from rollcast.trainer.prompt_book import PromptBook, TaskMaker
+from rollcast.trainer.prompt_book import PromptBook, TaskMaker, shares
 from rollcast.trainer.ranks import Ranks
 from rollcast.trainer.reporting import Reporter
 from rollcast.weights.publisher import Publisher
-from rollcast.weights.roster import Member
 from rollcast.wire.version import PolicyVersion
 
 POLL_SECONDS = 0.05
-AWAY_RETRY_SECONDS = 0.5
 FINAL_ACKNOWLEDGE_SECONDS = 60.0
-SWEEP_SECONDS = 5.0
-SILENT_HEARTBEATS = 3.0
-"""Claims not renewed for so many heartbeat timeouts have no owner any more."""
-NEXT_SEQUENCE = "next_sequence"
 log = get_logger()
-
-
-class Ending(StrEnum):
-    """Why the loop ended."""
-
-    FINISHED = "finished"
-    INTERRUPTED = "interrupted"
 
 
 @dataclass(slots=True)
@@ -72,6 +61,13 @@ class Books:
 
     train: PromptBook
     held_out: PromptBook
+    downstream: dict[str, PromptBook] = field(default_factory=dict)
+    """By the label of their evaluations."""
+
+    @property
+    def skipped_too_long(self) -> int:
+        """Prompts left out of any of them because they are longer than the recipe allows, or empty."""
+        return sum(book.skipped_too_long for book in (self.train, self.held_out, *self.downstream.values()))
 
 
 class Controller:
@@ -98,7 +94,6 @@ class Controller:
         self._allocated_since = psutil.Process().create_time()
         self._turned_at = time.monotonic()
         self._queue = queue
-        self._books = books
         self._exporter = exporter
         self._stop_requested = stop_requested
         recipe = config.recipe
@@ -114,34 +109,60 @@ class Controller:
         self._steps_since_start = 0
         self._is_out_of_prompts = False
         self._is_serving = False
-        self._curriculum = Curriculum(books.train.ids, seed=config.seed, remove_at=recipe.no_positive_resampling)
+        parts = shares(books.train, evaluation_plans(config)[0].weights)
+        self._curriculum = make_curriculum(
+            reduced(parts, recipe.unique_prompts, seed=config.seed),
+            seed=config.seed,
+            remove_at=recipe.no_positive_resampling,
+        )
         if self._progress.curriculum is not None:
             self._curriculum.restore(self._progress.curriculum)
-        self._maker = TaskMaker(config, encode, incarnation)
-        self._evaluator = Evaluator(config.run, config.tasks.dataset.name, config.tasks.evaluation.deadline_seconds)
-        self._early_stop = (
-            EarlyStop(config.stop_when, config.budget, self._progress.curve) if config.stop_when else None
-        )
         self._compute = ComputeLedger(config.run_folder / "compute.json")
-        self._counted_generators: set[str] = set()
         self._pacing = Pacing(
             lag=self._schedule.lag,
             groups_per_step=recipe.prompts_per_step,
             token_budget=recipe.max_completion_tokens,
             drop_after_budgets=config.trainer.drop_after_budgets,
+            grading_seconds=grading_seconds(config),
         )
         self._reporter = Reporter(config, exporter, books.train, self._curriculum)
         self._ledger = self._restore_ledger()
+        maker = TaskMaker(config, encode, incarnation)
+        self._dispatcher = Dispatcher(
+            config,
+            curriculum=self._curriculum,
+            prompts=books.train,
+            maker=maker,
+            ledger=self._ledger,
+            queue=queue,
+            reporter=self._reporter,
+        )
+        self._examiner = Examiner(
+            config,
+            incarnation=incarnation,
+            held_out=books.held_out,
+            downstream=books.downstream,
+            maker=maker,
+            ledger=self._ledger,
+            queue=queue,
+            compute=self._compute,
+            progress=self._progress,
+            reporter=self._reporter,
+            send=self._dispatcher.send,
+        )
         self._intake = Intake(
             queue,
             self._ledger,
             self._history,
-            self._evaluator,
+            self._examiner.evaluator,
             exporter,
-            make_task=lambda sequence, prompt_id: self._maker.train(sequence, books.train[prompt_id]),
+            make_task=self._dispatcher.train_task,
             count_outcome=self._reporter.count_group,
             find_defect=lambda group: defect(group, vocab_size=learners.vocab_size, max_length=config.model.max_length),
+            is_filtered=(lambda group: not assemble([group], recipe).sequences) if recipe.refill_filtered else None,
         )
+        self._refilled: list[RolloutGroup] = []
+        """Filtered on arrival since the last batch: others take their place."""
         self._publisher = Publisher(
             weights=config.weights,
             rpc=config.rpc,
@@ -151,14 +172,21 @@ class Controller:
             specs=learners.specs,
             device=ranks.device,
             exporter=exporter,
-            on_removed=self.fence,
+            on_removed=lambda generator, reason: self._fleet.fence(generator, reason),
         )
-        self._hand_overs = HandOvers(self._publisher.hand_over)
+        self._fleet = Fleet(
+            config,
+            queue=queue,
+            ledger=self._ledger,
+            intake=self._intake,
+            pacing=self._pacing,
+            compute=self._compute,
+            reporter=self._reporter,
+            ask_hand_over=self._publisher.hand_over,
+            stop_requested=lambda: self._stop_requested(),
+        )
         self._straggler_seconds = 0.0
         self._published_step = self._progress.step
-        self._swept_at = time.monotonic()
-        self._away_seconds = queue.away_seconds
-        self._redis_back_at = time.time()
         self._last_step_at = time.monotonic()
 
     # Start
@@ -207,20 +235,22 @@ class Controller:
 
     def _turn(self) -> None:
         self._turned_at = time.monotonic()
-        self._intake.collect(0.0)
+        self._collect(0.0)
         self._serve()
-        self._ask_evaluation_if_due()
+        self._examiner.ask_if_due(at_start=self._steps_since_start == 0)
         state = self._state()
         while unusable := self._schedule.unusable(state):
             self._ledger.owed.extend(self._intake.give_up(unusable))
             state = self._state()
-        self._dispatch(self._schedule.dispatch(state))
+        self._dispatcher.dispatch(self._schedule.dispatch(state), self._intake)
         decision = self._schedule.next_batch(state)
-        self._hand_over(state, waited_for=decision.groups if isinstance(decision, Wait) else ())
+        waited_for = decision.groups if isinstance(decision, Wait) else ()
+        self._fleet.hand_over(self._publisher.members(), self._schedule, state, waited_for)
         match decision:
             case Wait(reason=reason):
-                self._is_out_of_prompts = self._no_prompt_left() and all(group.ready for group in state.groups)
-                self._wait(str(reason))
+                if reason is WaitReason.BATCH:  # a wait for weights does not say that no batch lies ready
+                    self._is_out_of_prompts = self._dispatcher.is_exhausted and self._intake.all_ready
+                self._wait(reason)
             case Batch(sequences=sequences):
                 self._step(sequences)
 
@@ -236,30 +266,16 @@ class Controller:
             enough=self._pacing.enough(),
         )
 
-    def _hand_over(self, state: State, waited_for: Collection[int]) -> None:
-        """Let slow generators hand over what they would finish too late."""
-        members = [member for member in self._publisher.members() if member.joined and not member.draining]
-        snapshot = self._intake.snapshot.of(Purpose.TRAIN)
-        outlook = self._pacing.outlook(waiting=len(snapshot.waiting))
-        if len(members) < 2 or outlook is None:
-            return
-        moves = groups_to_move(
-            state.groups,
-            snapshot.claims,
-            {member.name: member.decode_tokens_per_second for member in members},
-            outlook,
-            step=state.step,
-            floor=self._schedule.floor(state.step),
-            lag=self._schedule.lag,
-            waited_for=waited_for,
-            now=time.time(),
-        )
-        for generator, sequences in self._hand_overs.request(moves, self._ledger.outstanding).items():
-            log.info("a slow generator hands groups over", generator=generator, tasks=len(sequences))
-            self._reporter.mark("handed_over", generator=generator, tasks=sequences)
-
-    def _no_prompt_left(self) -> bool:
-        return self._curriculum.num_removed == len(self._books.train) and not self._ledger.owed
+    def _collect(self, block_seconds: float) -> None:
+        """Read what came; where filtered groups do not count towards a batch, return their credit at once."""
+        self._intake.collect(block_seconds)
+        filtered = self._intake.take_filtered()
+        if filtered:
+            groups = [delivery.group for delivery in filtered]
+            self._dispatcher.observe(groups)
+            self._settle(filtered, kept=frozenset())
+            self._refilled += groups
+            self._reporter.refilled(len(self._refilled))
 
     @property
     def turned_at(self) -> float:
@@ -268,116 +284,50 @@ class Controller:
 
     def _serve(self) -> None:
         """What has to go on whether or not a step can be made."""
-        away_seconds = self._note_outage()
         members = self._publisher.members()
-        if not any(member.joined for member in members):
-            self._reporter.no_generator()
-        self._tick_compute(members)
-        self._pacing.observe_rates(member.decode_tokens_per_second for member in members)
+        away_seconds = self._fleet.watch(members)
         joined = any(member.joined for member in members)
-        for closed in self._evaluator.close_finished(generators=joined, away_seconds=away_seconds):
-            self._close_evaluation(closed)
-        overdue = self._pacing.overdue(self._intake.snapshot.claims, time.time(), redis_back_at=self._redis_back_at)
-        if overdue:
-            log.warning("groups took longer than any working generator needs", tasks=overdue)
-            self._count_redone(self._queue.redo(overdue, "overdue").redone)
-        if time.monotonic() - self._swept_at > SWEEP_SECONDS:
-            self._swept_at = time.monotonic()
-            self._sweep()
+        self._examiner.close_finished(generators=joined, away_seconds=away_seconds)
         self._reporter.serve(self._compute, self._ledger, self._intake, self._queue)
 
-    def _note_outage(self) -> float:
-        """Seconds for which Redis was away since the last call."""
-        away_seconds = self._queue.away_seconds - self._away_seconds
-        self._away_seconds += away_seconds
-        if away_seconds > 0:
-            self._redis_back_at = time.time()
-        return away_seconds
-
-    def _sweep(self) -> None:
-        """Tasks of owners that renew nothing: generators that died without being members of the weight group.
-
-        Nobody could renew while Redis was away, or be heard before this trainer looked.
-        """
-        silent = SILENT_HEARTBEATS * self._config.weights.heartbeat_timeout_seconds
-        if time.time() - self._redis_back_at > silent:
-            self._count_redone(self._queue.sweep(silent).redone)
-
-    def _tick_compute(self, members: Sequence[Member]) -> None:
-        """Every generator that has announced itself is allocated, joined or not, and was while its engine started."""
-        each, now = self._config.generator.tensor_parallel, time.monotonic()
-        new = [member for member in members if member.name not in self._counted_generators]
-        self._counted_generators.update(member.name for member in new)
-        new_devices = [now - member.allocated_since for member in new for _ in range(each)]
-        self._compute.tick(len(members) * each, new_devices)
-
-    def _wait(self, reason: str) -> None:
+    def _wait(self, reason: WaitReason) -> None:
         started, away = time.monotonic(), self._queue.away_seconds
-        self._intake.collect(POLL_SECONDS)
+        self._collect(POLL_SECONDS)
         seconds = max(0.0, time.monotonic() - started - (self._queue.away_seconds - away))
-        if reason == "straggler":
+        if reason is WaitReason.STRAGGLER:
             self._straggler_seconds += seconds
-        self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": reason})
+        self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": str(reason)})
 
     def _redis_away(self, error: QueueAway) -> None:
         """The queue waited for half a minute already; a stop is looked for, then it is asked again."""
         log.warning("Redis stays away; training waits for it", error=str(error))
         time.sleep(AWAY_RETRY_SECONDS)
 
-    def _dispatch(self, count: int) -> None:
-        """Dispatch up to `count` prompts, owed ones first; one batch always may, however full the queue is.
-
-        So may all while nothing is under way: only a step empties the queue then, and the schedule may wait for these.
-        """
-        queued, limit = self._intake.queued_bytes(), self._config.redis.max_bytes
-        outstanding = len(self._ledger.outstanding)
-        under_way = outstanding > max(len(self._intake.ready), self._config.recipe.prompts_per_step - 1)
-        if count and queued > limit and under_way:
-            self._reporter.back_pressure(queued, limit)
-            return
-        owed = self._ledger.take_owed(count)
-        drawn = (self._curriculum.draw() for _ in range(count - len(owed)))
-        self._dispatch_prompts([*owed, *(prompt_id for prompt_id in drawn if prompt_id is not None)])
-
-    def _dispatch_prompts(self, prompt_ids: Sequence[str]) -> None:
-        tasks = [
-            self._maker.train(self._ledger.dispatch(prompt_id), self._books.train[prompt_id])
-            for prompt_id in prompt_ids
-        ]
-        self._reporter.count_dispatched(tasks)
-        self._send(tasks)
-
-    def _send(self, tasks: Sequence[PromptTask]) -> None:
-        """What an outage keeps from being sent is missing at the next reconciliation, and sent then."""
-        if tasks:
-            with suppress(QueueAway):
-                self._queue.set_state(NEXT_SEQUENCE, str(self._ledger.next_sequence).encode())
-                self._queue.dispatch(tasks)
-
     def _step(self, sequences: tuple[int, ...]) -> None:
         """One batch: t becomes t + 1, unless every group is filtered."""
         deliveries = self._intake.take(sequences)
         groups = [delivery.group for delivery in deliveries]
-        self._reporter.batch(groups, self._progress.step, self._schedule.lag)
-        self._observe(groups)
+        taken, self._refilled = [*self._refilled, *groups], []
+        self._reporter.batch(groups, taken, self._progress.step, self._schedule.lag)
+        self._dispatcher.observe(groups)
         batch = assemble(groups, self._config.recipe)
-        stream_ids = {delivery.group.sequence: delivery.stream_id for delivery in deliveries}
         self._wait_for_broadcast()
         stats = self._learners.update(batch.sequences, self._meanwhile()) if batch.sequences else None
         if stats is None or not stats.applied:
             if stats is not None:
                 self._reporter.update_skipped()
-            self._settle(groups, stream_ids, kept=frozenset())
+            self._settle(deliveries, kept=frozenset())
             return
         self._progress.step += 1
         self._steps_since_start += 1
         self._progress.trained_tokens += stats.tokens
-        self._tick_compute(self._publisher.members())
-        if self._schedule.publishes(self._progress.step):
+        self._fleet.count_compute(self._publisher.members())
+        # Inside a round of ppo-off-policy nothing is generated: publishing there serves evaluation alone.
+        if self._schedule.publishes(self._progress.step) or self._examiner.is_due(at_start=False):
             self._publish()
-        self._settle(groups, stream_ids, kept=batch.kept_groups)
+        self._settle(deliveries, kept=batch.kept_groups)
         now = time.monotonic()
-        self._pacing.step_made(now - self._last_step_at - self._straggler_seconds, groups)
+        self._pacing.step_made(now - self._last_step_at - self._straggler_seconds, taken)
         self._last_step_at, self._straggler_seconds = now, 0.0
         self._reporter.step(self._progress, stats, self._pacing.longest_ratio())
         if self._progress.step % self._config.trainer.checkpoint_every_steps == 0:
@@ -405,31 +355,26 @@ class Controller:
             if is_away:
                 return
             try:
-                self._intake.collect(0.0)
-                self._dispatch(self._schedule.dispatch(self._state()))
+                self._collect(0.0)
+                self._dispatcher.dispatch(self._schedule.dispatch(self._state()), self._intake)
             except QueueAway:
                 is_away = True
 
         return meanwhile
 
-    def _observe(self, groups: list[RolloutGroup]) -> None:
-        for group in groups:
-            graded = [r for r in group.rollouts if r.grading_status in ("ok", "wrong")]
-            correct = sum(rollout.reward > 0 for rollout in graded)
-            self._curriculum.observe(group.prompt_id, correct=correct, graded=len(graded))
-
-    def _settle(self, groups: list[RolloutGroup], stream_ids: dict[int, str], kept: frozenset[int]) -> None:
-        """Return the batch's credit. What a restart could still use stays on the queue until the next checkpoint."""
-        for group in groups:
+    def _settle(self, deliveries: Sequence[Delivery], kept: frozenset[int]) -> None:
+        """Return the groups' credit. What a restart could still use stays on the queue until the next checkpoint."""
+        for delivery in deliveries:
+            group = delivery.group
             prompt_id = self._ledger.settle(group.sequence)
             used = group.sequence in kept
             if used:
                 self._progress.uses[prompt_id] = self._progress.uses.get(prompt_id, 0) + 1
             self._reporter.settled("used" if used else "filtered", group)
             if all(self._in_checkpoint(version) for version in group.versions):
-                self._ledger.held[group.sequence] = stream_ids[group.sequence]
+                self._ledger.held[group.sequence] = delivery.stream_id
             else:
-                self._intake.done_with([stream_ids[group.sequence]])
+                self._intake.done_with([delivery.stream_id])
 
     def _in_checkpoint(self, version: PolicyVersion) -> bool:
         """Whether the newest checkpoint's weights descend from `version`."""
@@ -443,57 +388,6 @@ class Controller:
         self._learners.gather(snapshot)
         self._publisher.publish(snapshot, self.version)
         self._published_step = self._progress.step
-
-    def fence(self, generator: str, reason: str) -> None:
-        """A generator was removed: its tasks go on elsewhere at once. Called from the publisher's control thread."""
-        while not self._stop_requested():
-            try:
-                taken = self._queue.fence(generator, reason)
-            except QueueAway:
-                time.sleep(AWAY_RETRY_SECONDS)
-                continue
-            log.warning("generator removed", generator=generator, reason=reason, redone=len(taken.redone))
-            self._count_redone(taken.redone)
-            return
-
-    def _count_redone(self, sequences: Iterable[int]) -> None:
-        for sequence in sequences:
-            if prompt_id := self._ledger.outstanding.get(sequence):
-                self._reporter.count_group("redone", sequence, prompt_id)
-
-    # Evaluation
-
-    def _ask_evaluation_if_due(self) -> None:
-        """At every N-th step; at the start also where a restart lost the answers to the last one."""
-        step, every = self._progress.step, self._config.tasks.evaluation.every_steps
-        lost = self._steps_since_start == 0 and self._progress.evaluated_step < step - step % every
-        if (step % every == 0 or lost) and max(self._evaluator.asked_step, self._progress.evaluated_step) < step:
-            self._ask_evaluation()
-
-    def _ask_evaluation(self) -> None:
-        step, held_out = self._progress.step, self._books.held_out
-        tasks = [
-            self._maker.evaluation(self._ledger.take_sequence(), held_out[prompt_id], step)
-            for prompt_id in held_out.ids
-        ]
-        self._evaluator.ask(
-            step=step,
-            incarnation=self._history.incarnation,
-            compute=self._compute.total_state,
-            trained_tokens=self._progress.trained_tokens,
-            tasks=tasks,
-        )
-        self._send(tasks)
-
-    def _close_evaluation(self, closed: Closed) -> None:
-        self._progress.evaluated_step = max(self._progress.evaluated_step, closed.step)
-        if closed.evaluation is None:
-            self._reporter.evaluation_lost(closed.step)
-        else:
-            self._reporter.evaluation(closed.evaluation)
-            if self._early_stop is not None:
-                self._early_stop.observe(closed.evaluation)
-        self._queue.retire(closed.unanswered)
 
     # Checkpoint and end
 
@@ -518,23 +412,21 @@ class Controller:
             return True
         if budget.device_hours is not None and self._compute.total_state >= budget.device_hours:
             return True
-        return self._is_out_of_prompts or self._stops_early()
-
-    def _stops_early(self) -> bool:
-        return self._early_stop is not None and self._early_stop.reason is not None
+        return self._is_out_of_prompts or self._examiner.stop_reason is not None
 
     def _finish(self) -> Ending:
         """Evaluate the final weights, write them down, export them."""
-        if self._early_stop is not None and self._early_stop.reason is not None:
-            self._reporter.stopped_early(self._progress.step, self._early_stop.reason)
+        if self._examiner.stop_reason is not None:
+            self._reporter.stopped_early(self._progress.step, self._examiner.stop_reason)
         log.info("training ends", step=self._progress.step, device_hours=round(self._compute.total_state, 4))
+        if self._published_step < self._progress.step:  # the budget ended inside a round
+            self._publish()
         self._publisher.wait_acknowledged(self._progress.step, FINAL_ACKNOWLEDGE_SECONDS)
         self._queue.retire(list(self._ledger.outstanding))  # nobody will use them: the evaluation gets every slot
-        if self._progress.evaluated_step < self._progress.step and self._evaluator.asked_step < self._progress.step:
-            self._ask_evaluation()
-        while self._evaluator.pending and not self._stop_requested():
+        self._examiner.ask_last()
+        while self._examiner.pending and not self._stop_requested():
             self._turned_at = time.monotonic()
-            self._intake.collect(POLL_SECONDS)
+            self._collect(POLL_SECONDS)
             self._intake.reconcile_evaluation()
             self._serve()
         self._checkpoint()

@@ -1,21 +1,66 @@
-"""Held-out evaluation: mean@G over prompts that training never sees (arXiv 2510.13786, section 2.1).
+"""Evaluations on the generators: the held-out prompts (arXiv 2510.13786, section 2.1), and downstream sets.
 
-    due(step) -> ask: one task per held-out prompt --> generators, preferred --> add(group) ... -> close -> Evaluation
+    plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close -> Evaluation(s)
 
 An evaluation is closed when every group came back, or at its deadline with what came; the time without any generator or
-without Redis does not count. Several may be open at once.
+without Redis does not count. Several may be open at once. One of a mixture ends in a point of the whole, which is the
+weighted mean of its parts, and a point of each part.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from rollcast.config.run import RunConfig
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
+from rollcast.telemetry.names import DOWNSTREAM_PREFIX, PART_PREFIX
+
+_GRADED = (GradingStatus.OK, GradingStatus.WRONG, GradingStatus.TIMEOUT)
+"""What counts in a pass rate. One right answer beside fifteen endless loops is one of sixteen. In training a timeout
+is left out instead, for it must not teach that the answer was wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPlan:
+    """What is evaluated together, and when."""
+
+    dataset: str
+    """Label of the whole."""
+    every_steps: int
+    rollouts_per_prompt: int
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Of the parts of a mixture by their names; empty = one data set."""
+
+    def is_due(self, step: int, *, at_start: bool, asked: int, evaluated: int) -> bool:
+        """At every N-th step; at the start also where a restart lost the answers to the last one.
+
+        `asked`, `evaluated`: steps of the newest evaluation that was asked for and that was closed; -1 = none.
+        """
+        lost = at_start and evaluated < step - step % self.every_steps
+        return (step % self.every_steps == 0 or lost) and max(asked, evaluated) < step
+
+
+def evaluation_plans(config: RunConfig) -> tuple[EvaluationPlan, ...]:
+    """The curve's first, then those of the downstream sets."""
+    tasks = config.tasks
+    weights = {part.dataset.name: part.weight for part in tasks.parts} if len(tasks.parts) > 1 else {}
+    curve = EvaluationPlan(
+        tasks.dataset.name, tasks.evaluation.every_steps, tasks.evaluation.rollouts_per_prompt, weights
+    )
+    return curve, *(
+        EvaluationPlan(
+            DOWNSTREAM_PREFIX + item.dataset.name,
+            item.every_steps or config.trainer.checkpoint_every_steps,
+            item.rollouts_per_prompt,
+        )
+        for item in tasks.downstream
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +78,13 @@ class Evaluation:
     compute_device_hours: float
     trained_tokens: int
     samples: int
-    """Completions with a verdict."""
+    """Completions that were graded: those with a verdict, and those that were stopped at a time limit."""
     num_prompts: int
     generated_tokens: int
+    timed_out: int
+    """Of the samples, those that were stopped at a time limit of their grading: they did not pass."""
     ungraded: int
-    """Completions whose grader failed or ran out of time: they count as neither right nor wrong."""
+    """Completions whose grading was never done, because the grader failed: they are left out of the pass rate."""
     missing_prompts: int
     """Prompts that had not come back at the deadline."""
     version_min: str
@@ -53,6 +100,7 @@ class Evaluation:
 class OpenEvaluation:
     """An evaluation that is being answered."""
 
+    plan: EvaluationPlan
     step: int
     incarnation: int
     compute_device_hours: float
@@ -68,27 +116,31 @@ class OpenEvaluation:
 class Closed:
     """An evaluation that is over."""
 
+    dataset: str
+    """Label of the whole."""
     step: int
     evaluation: Evaluation | None
-    """None where not one completion with a verdict came back."""
+    """Of the whole. None where not one completion with a verdict came back, of some part of a mixture."""
+    parts: tuple[Evaluation, ...]
+    """Of the parts of a mixture that have verdicts."""
     unanswered: list[int]
     """Tasks that nobody waits for any more."""
 
 
 class Evaluator:
-    """Collects the answers to the held-out prompts."""
+    """Collects the answers to evaluation prompts."""
 
-    def __init__(
-        self, run: str, dataset: str, deadline_seconds: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, run: str, deadline_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run
-        self._dataset = dataset
         self._deadline_seconds = deadline_seconds
         self._clock = clock
         self._open: list[OpenEvaluation] = []
         self._looked_at = clock()
-        self.asked_step = -1
+        self._asked: dict[str, int] = {}
+
+    def asked_step(self, plan: EvaluationPlan) -> int:
         """Step of the newest evaluation asked for; -1 = none yet."""
+        return self._asked.get(plan.dataset, -1)
 
     def unanswered(self) -> dict[int, PromptTask]:
         """Tasks whose answers are still wanted, by sequence."""
@@ -104,12 +156,20 @@ class Evaluator:
         return bool(self._open)
 
     def ask(
-        self, *, step: int, incarnation: int, compute: float, trained_tokens: int, tasks: Sequence[PromptTask]
+        self,
+        plan: EvaluationPlan,
+        *,
+        step: int,
+        incarnation: int,
+        compute: float,
+        trained_tokens: int,
+        tasks: Sequence[PromptTask],
     ) -> None:
         """Open an evaluation whose tasks are about to be dispatched."""
-        self.asked_step = step
+        self._asked[plan.dataset] = step
         self._open.append(
             OpenEvaluation(
+                plan,
                 step,
                 incarnation,
                 compute,
@@ -146,16 +206,28 @@ class Evaluator:
             item.seconds_left -= elapsed if generators else 0.0
         closing = [item for item in self._open if len(item.groups) == len(item.tasks) or item.seconds_left < 0]
         self._open = [item for item in self._open if item not in closing]
-        return [
-            Closed(item.step, self._summarise(item), sorted(item.tasks.keys() - item.groups.keys())) for item in closing
-        ]
+        return [self._closed(item) for item in closing]
 
-    def _summarise(self, item: OpenEvaluation) -> Evaluation | None:
-        groups = list(item.groups.values())
-        rewards, ungraded = [], 0
+    def _closed(self, item: OpenEvaluation) -> Closed:
+        plan = item.plan
+        whole = self._point(item, plan.dataset, item.tasks)
+        parts = {}
+        for name in plan.weights:
+            sequences = [sequence for sequence, task in item.tasks.items() if task.dataset == name]
+            if point := self._point(item, PART_PREFIX + name, sequences):
+                parts[name] = point
+        if whole is not None and plan.weights:
+            whole = _weighted_mean(whole, parts, plan.weights) if len(parts) == len(plan.weights) else None
+        unanswered = sorted(item.tasks.keys() - item.groups.keys())
+        return Closed(plan.dataset, item.step, whole, tuple(parts.values()), unanswered)
+
+    def _point(self, item: OpenEvaluation, dataset: str, sequences: Collection[int]) -> Evaluation | None:
+        """The reading of some of the evaluation's tasks; None without a verdict."""
+        groups = [item.groups[sequence] for sequence in sequences if sequence in item.groups]
+        rewards, statuses = [], Counter[GradingStatus]()
         for group in groups:
-            graded = [r.reward for r in group.rollouts if r.grading_status in (GradingStatus.OK, GradingStatus.WRONG)]
-            ungraded += len(group.rollouts) - len(graded)
+            statuses.update(rollout.grading_status for rollout in group.rollouts)
+            graded = [r.reward for r in group.rollouts if r.grading_status in _GRADED]
             if graded:
                 rewards.append(np.array(graded))
         if not rewards:
@@ -163,7 +235,7 @@ class Evaluator:
         versions = [version for group in groups for version in group.versions]
         return Evaluation(
             run=self._run,
-            dataset=self._dataset,
+            dataset=dataset,
             incarnation=item.incarnation,
             step=item.step,
             pass_rate=float(np.mean([values.mean() for values in rewards])),
@@ -173,12 +245,24 @@ class Evaluator:
             samples=sum(len(values) for values in rewards),
             num_prompts=len(rewards),
             generated_tokens=sum(group.num_tokens for group in groups),
-            ungraded=ungraded,
-            missing_prompts=len(item.tasks) - len(groups),
+            timed_out=statuses[GradingStatus.TIMEOUT],
+            ungraded=statuses.total() - sum(statuses[status] for status in _GRADED),
+            missing_prompts=len(sequences) - len(groups),
             version_min=str(min(versions)) if versions else "",
             version_max=str(max(versions)) if versions else "",
             at=time.time(),
         )
+
+
+def _weighted_mean(whole: Evaluation, parts: Mapping[str, Evaluation], weights: Mapping[str, float]) -> Evaluation:
+    """`whole` with the mean of the parts' pass rates and its standard error; the parts are sampled independently."""
+    total = sum(weights.values())
+    shares = {name: weight / total for name, weight in weights.items()}
+    return replace(
+        whole,
+        pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
+        standard_error=sum((share * parts[name].standard_error) ** 2 for name, share in shares.items()) ** 0.5,
+    )
 
 
 def sampling_standard_error(rewards: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import refused_by_the_world
 from rollcast.config.model import Model
 from rollcast.weights.snapshot import Snapshot
 
@@ -27,8 +27,8 @@ def export_weights(snapshot: Snapshot, settings: Model, folder: Path) -> None:
         partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise UserError(
-            f"export folder {folder} cannot be written ({error.strerror or error}); free space or choose another"
+        raise refused_by_the_world(
+            error, f"export folder {folder} cannot be written ({error.strerror or error}); free space or choose another"
         ) from error
 
 

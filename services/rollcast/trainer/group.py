@@ -1,7 +1,7 @@
 """The learner's ranks as one object.
 
     rank 0     build -> restore? -> ( update | gather | save | export )* -> stop
-    others     build -> follow, which does its part of each of these until stop
+    others     build -> follow, which does its part of each of these until stop; asked to stop, it tells rank 0
 
 Every call at rank 0 first sends a command, then takes part in the same collectives as the others; calls come from one
 thread. Between calls nobody waits inside a collective.
@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed import DistNetworkError
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
+from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses import make_loss
+from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.batch import (
     TrainingSequence,
     decode_micro_batches,
@@ -27,14 +30,20 @@ from rollcast.trainer.batch import (
 )
 from rollcast.trainer.checkpoint import load_checkpoint, save_checkpoint
 from rollcast.trainer.commands import Command, CommandKind, CommandReceiver, CommandSender
+from rollcast.trainer.ending import Ending
 from rollcast.trainer.export import export_weights
 from rollcast.trainer.gather import gather_weights, weight_specs
 from rollcast.trainer.learner import Learner, UpdateStats
 from rollcast.trainer.model import read_causal_lm, shard_policy
 from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.reference import read_reference
 from rollcast.weights.manifest import TensorSpec, plan_buckets
 from rollcast.weights.snapshot import Snapshot
 from rollcast.wire.version import PolicyVersion
+
+HEAR_SECONDS = 10.0
+"""For the other ranks to hear how the run ended: the store goes with rank 0's process."""
+log = get_logger()
 
 
 class LearnerGroup:
@@ -52,17 +61,25 @@ class LearnerGroup:
     @classmethod
     def build(cls, config: RunConfig, ranks: Ranks) -> LearnerGroup:
         """Read, shard and wrap the model on this rank. Raises UserError if it cannot be read."""
+        recipe = config.recipe
         policy = shard_policy(
             read_causal_lm(config.model),
             mesh=ranks.mesh,
             dtype=getattr(torch, config.model.dtype),
-            lm_head=config.recipe.lm_head,
-            temperature=config.recipe.temperature,
+            lm_head=recipe.lm_head,
+            temperature=recipe.temperature,
             logits_chunk_tokens=config.trainer.logits_chunk_tokens,
             activation_checkpointing=config.trainer.activation_checkpointing,
         )
-        settings = config.recipe
-        return cls(config, Learner(policy, settings=settings.optimizer, loss=make_loss(settings.loss), ranks=ranks))
+        learner = Learner(
+            policy,
+            settings=scaled_to_batch(recipe),
+            loss=make_loss(recipe.loss),
+            ranks=ranks,
+            reference=read_reference(recipe.kl, config, ranks, vocab_size=policy.vocab_size) if recipe.kl else None,
+            entropy_bonus=recipe.entropy_bonus,
+        )
+        return cls(config, learner)
 
     @property
     def vocab_size(self) -> int:
@@ -112,19 +129,41 @@ class LearnerGroup:
         self._gather(snapshot)
         export_weights(snapshot, self.config.model, folder)
 
-    def stop(self) -> None:
-        """Let the other ranks return from `follow`."""
-        self.sender.send(CommandKind.STOP)
+    def stop(self, ending: Ending) -> None:
+        """Let the other ranks return `ending` from `follow`.
 
-    def follow(self) -> None:
-        """Ranks above 0: do what rank 0 says until it says stop."""
+        Waits until they have heard it; where the run failed they may hang in a collective, and end without.
+        """
+        self.sender.send(CommandKind.STOP, ending.encode())
+        if ending is not Ending.FAILED and not self.sender.wait_received(HEAR_SECONDS):
+            log.warning("not every rank heard how the run ended", ending=str(ending))
+
+    def stop_asked(self) -> bool:
+        """At rank 0: whether another rank was asked to stop. May be called by any thread."""
+        return self.sender.stop_asked()
+
+    def follow(self, stop_requested: Callable[[], bool] = lambda: False) -> Ending:
+        """Ranks above 0: do what rank 0 says until it says stop; returns how the run ended.
+
+        Where `stop_requested` turns true rank 0 is told, which ends all ranks in order.
+        """
         receiver = CommandReceiver(self.ranks.store, self.ranks.rank)
-        while (command := receiver.receive()).kind is not CommandKind.STOP:
-            try:
-                self._obey(command)
-            except UserError:
-                # Every rank raises it together; rank 0 tells the user and decides what comes next.
-                continue
+
+        def pass_on() -> None:
+            if stop_requested():
+                receiver.ask_to_stop()
+
+        try:
+            while (command := receiver.receive(pass_on)).kind is not CommandKind.STOP:
+                try:
+                    self._obey(command)
+                except UserError:
+                    # Every rank raises it together; rank 0 tells the user and decides what comes next.
+                    continue
+        except DistNetworkError as error:
+            log.error("rank 0 is gone", error=" ".join(str(error).split())[:200])
+            return Ending.FAILED
+        return Ending(command.body.decode())
 
     def _obey(self, command: Command) -> None:
         if command.kind is CommandKind.UPDATE:

@@ -5,11 +5,13 @@ pass computes them again.
 
 FP32 head (arXiv 2510.13786, section 3.2): operands in the model's precision, products accumulated and returned in
 float32, the same definition as the generators'. On CUDA that is one matrix product with a float32 output, on CPU the
-operands are widened first: the same number up to the order of summation.
+operands are widened first: the same number up to the order of summation. What a model does to its logits after the
+product is done in the product's precision, as vLLM does it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -18,31 +20,59 @@ from torch import Tensor, nn
 Precision = Literal["fp32", "model"]
 
 
+@dataclass(frozen=True, slots=True)
+class LogitShape:
+    """What a model does to the products u = W h: its logits are z = scale * cap * tanh(u / cap)."""
+
+    cap: float | None = None
+    """Gemma's `final_logit_softcapping`. None = no cap: z = scale * u."""
+    scale: float = 1.0
+    """1 / `logits_scaling` of Granite, `logit_scale` of Cohere."""
+
+    def apply_(self, products: Tensor) -> Tensor:
+        """Turn products into logits, in place."""
+        if self.cap is not None:
+            products.div_(self.cap).tanh_().mul_(self.cap)
+        return products if self.scale == 1.0 else products.mul_(self.scale)
+
+    def cap_slope(self, logits: Tensor) -> Tensor | None:
+        """d tanh(x) / d x at each logit's x = u / cap; None without a cap."""
+        return None if self.cap is None else 1 - (logits / (self.scale * self.cap)).square_()
+
+
 class Head(nn.Module):
     """Replaces a causal LM's output projection; `weight` [V, H] stays the same parameter, tied or not."""
 
     def __init__(
-        self, weight: nn.Parameter, *, precision: Precision, temperature: float = 1.0, chunk_tokens: int = 1_024
+        self,
+        weight: nn.Parameter,
+        *,
+        precision: Precision,
+        shape: LogitShape = LogitShape(),
+        temperature: float = 1.0,
+        chunk_tokens: int = 1_024,
     ) -> None:
         super().__init__()
         self.weight = weight
         self.precision = precision
+        self.shape = shape
         self.temperature = temperature
         self.chunk_tokens = chunk_tokens
 
     def forward(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (log pi(target_t) [T], entropy_t [T] in nats, no gradient) of softmax(logits / temperature).
+        """Return (log pi(target_t) [T], entropy_t [T] in nats) of softmax(logits / temperature), both with gradient.
 
         `hidden` [T, H]; `targets` [T] int64. Results are float32 (float64 for a float64 model).
         """
         logprobs, entropy = _ChunkedLogprobs.apply(  # type: ignore[no-untyped-call]
-            hidden, self.weight, targets, self.precision, self.temperature, self.chunk_tokens
+            hidden, self.weight, targets, self.precision, self.shape, self.temperature, self.chunk_tokens
         )
         return logprobs, entropy
 
 
 class _ChunkedLogprobs(torch.autograd.Function):
-    """With p = softmax(z), z = W h / temperature:  d log p_y / d z = onehot(y) - p."""
+    """With p = softmax(z / temperature):  d log p_y / d z = (onehot(y) - p) / temperature,
+    d entropy / d z = -p (log p + entropy) / temperature, which is computed only where a loss uses it."""
 
     @staticmethod
     def forward(
@@ -51,10 +81,11 @@ class _ChunkedLogprobs(torch.autograd.Function):
         weight: Tensor,
         targets: Tensor,
         precision: Precision,
+        shape: LogitShape,
         temperature: float,
         chunk_tokens: int,
     ) -> tuple[Tensor, Tensor]:
-        product = _Product(hidden, weight, precision)
+        product = _Product(hidden, weight, precision, shape)
         num_tokens = hidden.shape[0]
         logprobs = torch.empty(num_tokens, dtype=product.wide, device=hidden.device)
         entropy, normaliser = torch.empty_like(logprobs), torch.empty_like(logprobs)
@@ -65,46 +96,61 @@ class _ChunkedLogprobs(torch.autograd.Function):
             logprobs[rows] = logits.gather(1, targets[rows, None])[:, 0] - normaliser[rows]
             probabilities = (logits - normaliser[rows, None]).exp_()
             entropy[rows] = normaliser[rows] - torch.linalg.vecdot(probabilities, logits)
-        ctx.save_for_backward(hidden, weight, targets, normaliser)
-        ctx.settings = (precision, temperature, chunk_tokens)
-        ctx.mark_non_differentiable(entropy)
+        ctx.save_for_backward(hidden, weight, targets, normaliser, entropy)
+        ctx.settings = (precision, shape, temperature, chunk_tokens)
+        ctx.set_materialize_grads(False)
         return logprobs, entropy
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        grad_logprobs = gradients[0]
-        hidden, weight, targets, normaliser = ctx.saved_tensors
-        precision, temperature, chunk_tokens = ctx.settings
-        product = _Product(hidden, weight, precision)
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden, weight, targets, normaliser, entropy = ctx.saved_tensors
+        grad_logprobs, grad_entropy = gradients
+        if grad_logprobs is None:
+            grad_logprobs = torch.zeros_like(normaliser)
+        precision, shape, temperature, chunk_tokens = ctx.settings
+        product = _Product(hidden, weight, precision, shape)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros(weight.shape, dtype=product.wide, device=weight.device)
         for start in range(0, hidden.shape[0], chunk_tokens):
             rows = slice(start, start + chunk_tokens)
-            scale = (grad_logprobs[rows, None] / temperature).to(product.wide)
-            logits = product.logits(rows).div_(temperature)
-            grad_logits = logits.sub_(normaliser[rows, None]).exp_().mul_(-scale)
-            grad_logits.scatter_add_(1, targets[rows, None], scale)
-            product.backward(rows, grad_logits, grad_hidden, grad_weight)
-        return grad_hidden, grad_weight.to(weight.dtype), None, None, None, None
+            factor = (grad_logprobs[rows, None] * (shape.scale / temperature)).to(product.wide)
+            logits = product.logits(rows)
+            slope = shape.cap_slope(logits)
+            own_logprobs = logits.div_(temperature).sub_(normaliser[rows, None])
+            if grad_entropy is None:
+                grad_products = own_logprobs.exp_().mul_(-factor)
+            else:
+                entropy_factor = (grad_entropy[rows, None] * (shape.scale / temperature)).to(product.wide)
+                probabilities = own_logprobs.exp()
+                grad_products = own_logprobs.add_(entropy[rows, None]).mul_(entropy_factor).add_(factor)
+                grad_products.mul_(probabilities).neg_()
+            grad_products.scatter_add_(1, targets[rows, None], factor)
+            if slope is not None:
+                grad_products.mul_(slope)
+            product.backward(rows, grad_products, grad_hidden, grad_weight)
+        return grad_hidden, grad_weight.to(weight.dtype), None, None, None, None, None
 
 
 class _Product:
-    """z = W h for rows of h, in the head's precision, and its two gradients."""
+    """z = shape(W h) for rows of h, in the head's precision, and the two gradients of W h."""
 
-    def __init__(self, hidden: Tensor, weight: Tensor, precision: Precision) -> None:
+    def __init__(self, hidden: Tensor, weight: Tensor, precision: Precision, shape: LogitShape) -> None:
         self.wide = torch.promote_types(weight.dtype, torch.float32)
         self.fused = precision == "fp32" and weight.is_cuda and weight.dtype != self.wide
         narrow = weight.dtype if self.fused or precision == "model" else self.wide
         self.hidden = hidden.to(narrow)
         self.weight = weight.to(narrow)
+        self.shape = shape
 
     def logits(self, rows: slice) -> Tensor:
         if self.fused:
-            return torch.mm(self.hidden[rows], self.weight.t(), out_dtype=self.wide)
-        return torch.mm(self.hidden[rows], self.weight.t()).to(self.wide)
+            products = torch.mm(self.hidden[rows], self.weight.t(), out_dtype=self.wide)
+        else:
+            products = torch.mm(self.hidden[rows], self.weight.t())
+        return self.shape.apply_(products).to(self.wide)
 
-    def backward(self, rows: slice, grad_logits: Tensor, grad_hidden: Tensor, grad_weight: Tensor) -> None:
-        narrow = grad_logits.to(self.weight.dtype)
+    def backward(self, rows: slice, grad_products: Tensor, grad_hidden: Tensor, grad_weight: Tensor) -> None:
+        narrow = grad_products.to(self.weight.dtype)
         grad_hidden[rows] = torch.mm(narrow, self.weight).to(grad_hidden.dtype)
         if self.fused:
             grad_weight += torch.mm(narrow.t(), self.hidden[rows], out_dtype=self.wide)

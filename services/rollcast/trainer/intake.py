@@ -1,7 +1,8 @@
 """What comes back from the generators, held against what was dispatched.
 
-read --> of an evaluation --> Evaluator, settled at once
+read --> of an evaluation --> Evaluator, settled at once; a defective one is given up
      --> of training -------> lost version? dispatched again : ready until the schedule puts it into a batch
+                              filtered, where those do not count towards a batch: until `take_filtered`
      --> unknown, twice ----> settled, counted
 
 reconcile (before every decision): one snapshot of wire 1 --> dead ones return their credit,
@@ -39,10 +40,12 @@ class Intake:
         make_task: Callable[[int, str], PromptTask],
         count_outcome: Callable[[str, int, str], None],
         find_defect: Callable[[RolloutGroup], str | None],
+        is_filtered: Callable[[RolloutGroup], bool] | None = None,
     ) -> None:
         """`make_task(sequence, prompt id)` makes a task anew; `count_outcome(outcome, sequence, prompt id)`
         exports it;
-        `find_defect` says why a group must not reach the learner."""
+        `find_defect` says why a group must not reach the learner; `is_filtered` whether it counts towards no batch
+        (None = every group does)."""
         self._queue = queue
         self._ledger = ledger
         self._history = history
@@ -51,6 +54,8 @@ class Intake:
         self._make_task = make_task
         self._count = count_outcome
         self._find_defect = find_defect
+        self._is_filtered = is_filtered
+        self._filtered: dict[int, Delivery] = {}
         self._done: list[str] = []
         """Stream ids to be acknowledged."""
         self.ready: dict[int, Delivery] = {}
@@ -77,11 +82,15 @@ class Intake:
         self.generated_tokens[group.purpose] += tokens
         self._exporter.add(names.TOKENS, tokens, role="generator")
         if group.purpose is Purpose.EVAL:
-            self._evaluator.add(group)
+            self._sort_evaluation(group)
+            self._exporter.add(names.CONSUMED_TOKENS, tokens)
             self._done.append(delivery.stream_id)
         elif self._ledger.held.get(group.sequence) == delivery.stream_id:
             return
-        elif group.sequence not in self._ledger.outstanding or group.sequence in self.ready:
+        elif (
+            group.sequence not in self._ledger.outstanding
+            or group.sequence in self.ready.keys() | self._filtered.keys()
+        ):
             self._discard(delivery, "duplicate")
         elif not self._history.all_survive(group.versions):
             self._discard(delivery, "lost_version")
@@ -89,8 +98,24 @@ class Intake:
             log.error("unusable group", task=group.sequence, generator=group.generator, defect=defect)
             self._done.append(delivery.stream_id)
             self._count("dead", group.sequence, self._ledger.settle(group.sequence))
+        elif self._is_filtered is not None and self._is_filtered(group):
+            self._filtered[group.sequence] = delivery
         else:
             self.ready[group.sequence] = delivery
+
+    def _sort_evaluation(self, group: RolloutGroup) -> None:
+        """A defective answer is none: its prompt is given up, as one that was dead-lettered."""
+        if defect := self._find_defect(group):
+            log.error("unusable answer", task=group.sequence, generator=group.generator, defect=defect)
+            self._exporter.add(names.GROUPS, outcome="dead")
+            self._evaluator.give_up([group.sequence])
+        else:
+            self._evaluator.add(group)
+
+    def take_filtered(self) -> list[Delivery]:
+        """Groups that came since the last call and count towards no batch. They stay outstanding until settled."""
+        taken, self._filtered = list(self._filtered.values()), {}
+        return taken
 
     def _discard(self, delivery: Delivery, outcome: str) -> None:
         self._done.append(delivery.stream_id)
@@ -147,6 +172,11 @@ class Intake:
     def groups(self) -> tuple[Group, ...]:
         """Every dispatched and unsettled training group, as the schedule sees it."""
         return tuple(self._group(sequence) for sequence in self._ledger.outstanding)
+
+    @property
+    def all_ready(self) -> bool:
+        """Nothing is under way: every unsettled training group has come back."""
+        return self._ledger.outstanding.keys() <= self.ready.keys()
 
     def _group(self, sequence: int) -> Group:
         if delivery := self.ready.get(sequence):

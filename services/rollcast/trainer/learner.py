@@ -1,8 +1,9 @@
 """One optimizer step on one batch: forward, loss, backward, clip, AdamW.
 
-The objective of the batch is J = sum_t w_t J_t / D with D = sum_t w_t over all micro-batches of all ranks. D is known
-before the first forward pass, so each micro-batch contributes -sum_t w_t J_t / D to the gradient; FSDP averages over
-the W ranks, which the factor W undoes. The gradient therefore depends neither on W nor on the cut into micro-batches.
+The objective of the batch is J = sum_t w_t J_t / D with D = sum_t w_t over all micro-batches of all ranks, and J_t the
+loss's term with what regularises it (`rollcast.recipe.regularisation`). D is known before the first forward pass, so
+each micro-batch contributes -sum_t w_t J_t / D to the gradient; FSDP averages over the W ranks, which the factor W
+undoes. The gradient therefore depends neither on W nor on the cut into micro-batches.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from rollcast.config.recipe import Optimizer
+from rollcast.recipe.learning_rate import learning_rate
 from rollcast.recipe.losses import Loss, LossInputs, objective
+from rollcast.recipe.regularisation import weighted_entropy, weighted_kl
 from rollcast.trainer.batch import MicroBatch, padded_tokens
 from rollcast.trainer.model import Policy
 from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.reference import Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class UpdateStats:
     applied: bool
     """False: the gradient was not finite, so the weights and the optimizer were left as they were."""
     loss: float
+    """-J, regularisation included."""
     grad_norm: float
     """Before clipping."""
     learning_rate: float
@@ -48,6 +53,8 @@ class UpdateStats:
     micro_batches: int
     """Per rank."""
     seconds: float
+    kl: float | None = None
+    """Nats per token to the reference policy (k3), weighted like the loss. None: the recipe has no KL penalty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +80,23 @@ class PaddedBatch:
 class Learner:
     """Holds the sharded policy and its optimizer on one rank. Every method is collective."""
 
-    def __init__(self, policy: Policy, *, settings: Optimizer, loss: Loss, ranks: Ranks) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        settings: Optimizer,
+        loss: Loss,
+        ranks: Ranks,
+        reference: Reference | None = None,
+        entropy_bonus: float = 0.0,
+    ) -> None:
+        """`reference`: what a KL penalty pulls towards; None and 0.0 cost nothing."""
         self.policy = policy
         self.settings = settings
         self.loss = loss
         self.ranks = ranks
+        self.reference = reference
+        self.entropy_bonus = entropy_bonus
         self.updates = 0
         """Optimizer steps made: the position in the warm-up."""
         self.weights = [weight for _, weight in policy.named_weights()]
@@ -99,50 +118,31 @@ class Learner:
         is called after each micro-batch, outside any collective.
         """
         started = time.perf_counter()
-        sums = torch.zeros(7, dtype=torch.float64, device=self.ranks.device)
+        sums = torch.zeros(8, dtype=torch.float64, device=self.ranks.device)
         largest_gap = torch.zeros((), dtype=torch.float64, device=self.ranks.device)
         for micro_batch in micro_batches:
-            tensors = pad_micro_batch(micro_batch, self.ranks.device)
-            logprobs, entropy = self.policy(tensors.input_ids, tensors.positions, tensors.targets)
-            inputs = LossInputs(
-                logprobs=logprobs,
-                generator_logprobs=tensors.generator_logprobs.to(logprobs.dtype),
-                advantages=tensors.advantages.to(logprobs.dtype),
-                weights=tensors.weights.to(logprobs.dtype),
-                rollout=tensors.rollout,
-            )
-            total, weight = objective(self.loss, inputs)
-            (total * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
-            gap = (logprobs.detach() - inputs.generator_logprobs).abs().double()
-            counts = [
-                float(len(tensors.targets)),
-                float(sum(s.num_tokens for s in micro_batch)),
-                padded_tokens(micro_batch),
-            ]
-            sums += torch.stack(
-                [total.detach().double(), weight.double(), gap.sum(), entropy.double().sum(), *sums.new_tensor(counts)]
-            )
-            if gap.numel():
-                largest_gap = torch.maximum(largest_gap, gap.max())
+            of_this, gap = self._add_gradient(micro_batch, denominator)
+            sums += of_this
+            largest_gap = torch.maximum(largest_gap, gap)
             between()
         dist.all_reduce(sums)
         dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
         grad_norm = self._clip()
-        learning_rate = self._learning_rate()
+        rate = learning_rate(self.settings, self.updates)
         applied = math.isfinite(grad_norm)
         if applied:
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate
+                group["lr"] = rate
             self.optimizer.step()
             self.updates += 1
         self.optimizer.zero_grad()
-        objective_sum, weight_sum, gap_sum, entropy_sum, loss_tokens, tokens, padded = sums.tolist()
+        objective_sum, weight_sum, kl_sum, gap_sum, entropy_sum, loss_tokens, tokens, padded = sums.tolist()
         assert math.isclose(weight_sum, denominator, rel_tol=1e-4), (weight_sum, denominator)
         return UpdateStats(
             applied=applied,
             loss=-objective_sum / denominator,
             grad_norm=grad_norm,
-            learning_rate=learning_rate,
+            learning_rate=rate,
             logprob_gap_mean=gap_sum / loss_tokens,
             logprob_gap_max=largest_gap.item(),
             entropy=entropy_sum / loss_tokens,
@@ -151,12 +151,37 @@ class Learner:
             padding_ratio=1 - tokens / padded,
             micro_batches=len(micro_batches),
             seconds=time.perf_counter() - started,
+            kl=kl_sum / denominator if self.reference is not None else None,
         )
 
-    def _learning_rate(self) -> float:
-        """Constant after a linear warm-up; the first update already moves."""
-        warmup = self.settings.warmup_steps
-        return self.settings.learning_rate * min(1.0, (self.updates + 1) / warmup if warmup else 1.0)
+    def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> tuple[Tensor, Tensor]:
+        """Forward and backward; return [8] sums (objective, weights, KL, log-prob gaps, entropies, loss tokens, tokens,
+        padded tokens) and the largest log-prob gap, 0 without loss tokens."""
+        batch = pad_micro_batch(micro_batch, self.ranks.device)
+        tokens = (batch.input_ids, batch.positions, batch.targets)
+        reference_logprobs = self.reference.logprobs(*tokens) if self.reference is not None else None
+        logprobs, entropy = self.policy(*tokens)
+        inputs = LossInputs(
+            logprobs=logprobs,
+            generator_logprobs=batch.generator_logprobs.to(logprobs.dtype),
+            advantages=batch.advantages.to(logprobs.dtype),
+            weights=batch.weights.to(logprobs.dtype),
+            rollout=batch.rollout,
+        )
+        total, weight = objective(self.loss, inputs)
+        kl = torch.zeros_like(weight)
+        if self.reference is not None and reference_logprobs is not None:
+            kl = weighted_kl(logprobs, reference_logprobs, inputs.weights)
+            total = total - self.reference.coefficient * kl
+        if self.entropy_bonus:
+            total = total + self.entropy_bonus * weighted_entropy(entropy, inputs.weights)
+        (total * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
+        gaps = (logprobs.detach() - inputs.generator_logprobs).abs().double()
+        measured = [total, weight, kl, gaps.sum(), entropy.sum()]
+        counts = [len(batch.targets), sum(sequence.num_tokens for sequence in micro_batch), padded_tokens(micro_batch)]
+        sums = torch.stack([value.detach().double() for value in measured])
+        largest = gaps.max() if gaps.numel() else gaps.new_zeros(())
+        return torch.cat([sums, sums.new_tensor(counts)]), largest
 
     def _clip(self) -> float:
         """Scale the gradients to the greatest allowed global norm; return the norm before."""

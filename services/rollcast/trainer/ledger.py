@@ -23,15 +23,18 @@ class Ledger:
     """Never goes back, so that a late answer can never be taken for another task's."""
     outstanding: dict[int, str] = field(default_factory=dict)
     """Task sequence -> prompt id."""
+    num_rollouts: dict[int, int] = field(default_factory=dict)
+    """Task sequence -> rollouts asked for, of every outstanding task."""
     held: dict[int, str] = field(default_factory=dict)
     """Used or filtered, acknowledged at the next checkpoint: task sequence -> stream id."""
     owed: list[str] = field(default_factory=list)
     """Prompts of groups that were given up: dispatched before new ones are drawn."""
 
-    def dispatch(self, prompt_id: str) -> int:
+    def dispatch(self, prompt_id: str, num_rollouts: int) -> int:
         """Enter a new task; returns its sequence."""
         sequence = self.take_sequence()
         self.outstanding[sequence] = prompt_id
+        self.num_rollouts[sequence] = num_rollouts
         return sequence
 
     def take_sequence(self) -> int:
@@ -42,6 +45,7 @@ class Ledger:
 
     def settle(self, sequence: int) -> str:
         """Return the task's credit and its prompt id."""
+        self.num_rollouts.pop(sequence, None)
         return self.outstanding.pop(sequence)
 
     def take_owed(self, count: int) -> list[str]:
@@ -58,6 +62,7 @@ class Ledger:
         return {
             "next_sequence": self.next_sequence,
             "outstanding": {str(sequence): prompt_id for sequence, prompt_id in self.outstanding.items()},
+            "num_rollouts": {str(sequence): number for sequence, number in self.num_rollouts.items()},
             "held": {str(sequence): stream_id for sequence, stream_id in self.held.items()},
             "owed": list(self.owed),
         }
@@ -68,6 +73,7 @@ class Ledger:
         return cls(
             next_sequence=max(int(state["next_sequence"]), at_least),
             outstanding={int(sequence): prompt_id for sequence, prompt_id in state["outstanding"].items()},
+            num_rollouts={int(sequence): int(number) for sequence, number in state.get("num_rollouts", {}).items()},
             held={int(sequence): stream_id for sequence, stream_id in state["held"].items()},
             owed=list(state.get("owed", ())),
         )

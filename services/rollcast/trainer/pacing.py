@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
+from rollcast.config.run import RunConfig
 from rollcast.recipe.staleness import drop_deadline_seconds, enough_groups, longest_group_ratio
 from rollcast.rollouts.records import Claim, RolloutGroup
+from rollcast.tasks.prompts import verifier_names
+from rollcast.tasks.verifiers import is_sandboxed
 from rollcast.trainer.hand_over import Outlook
 
 WINDOW = 16
@@ -15,24 +19,47 @@ LEAST_OVERDUE_SECONDS = 60.0
 """Small budgets are decoded in less than an engine's start or a grader's deadline takes on a busy machine."""
 
 
+def grading_seconds(config: RunConfig) -> float:
+    """The longest wait for a verdict: every slot of a generator ends at once, and each grading takes all its time.
+
+    0 where no verifier of the run works in the sandbox: the others answer at once.
+    """
+    if not any(is_sandboxed(name) for name in verifier_names(config.tasks)):
+        return 0.0
+    return math.ceil(config.generator.slots / config.tasks.grading.processes) * config.longest_grading_seconds
+
+
 class Pacing:
     """Recent step and group durations, in seconds."""
 
-    def __init__(self, *, lag: int, groups_per_step: int, token_budget: int, drop_after_budgets: float) -> None:
+    def __init__(
+        self,
+        *,
+        lag: int,
+        groups_per_step: int,
+        token_budget: int,
+        drop_after_budgets: float,
+        grading_seconds: float = 0.0,
+    ) -> None:
+        """`grading_seconds`: the longest that a working generator's grading takes once a group is sampled."""
         self._lag = lag
         self._groups_per_step = groups_per_step
         self._token_budget = token_budget
         self._drop_after_budgets = drop_after_budgets
+        self._grading_seconds = grading_seconds
         self._step_seconds: deque[float] = deque(maxlen=WINDOW)
-        self._group_seconds: deque[float] = deque(maxlen=WINDOW * groups_per_step)
-        self._longest_tokens: deque[int] = deque(maxlen=WINDOW * groups_per_step)
+        self._group_seconds: deque[list[float]] = deque(maxlen=WINDOW)
+        """Of each recent step's groups, those filtered and replaced since the step before included."""
+        self._longest_tokens: deque[int] = deque(maxlen=WINDOW)
+        """Of each recent step's longest rollout."""
         self._slowest_rate: float | None = None
 
     def step_made(self, seconds: float, groups: Sequence[RolloutGroup]) -> None:
-        """`seconds`: from the step before to this one, waits for stragglers excluded."""
+        """`seconds`: from the step before to this one, waits for stragglers excluded. `groups`: all that it took,
+        with those that were filtered and that others took the place of."""
         self._step_seconds.append(seconds)
-        self._group_seconds.extend(max(0.0, group.finished_at - group.started_at) for group in groups)
-        self._longest_tokens.extend(max(rollout.num_tokens for rollout in group.rollouts) for group in groups)
+        self._group_seconds.append([max(0.0, group.finished_at - group.started_at) for group in groups])
+        self._longest_tokens.append(max(rollout.num_tokens for group in groups for rollout in group.rollouts))
 
     def _typical_step(self) -> float:
         return max(median(self._step_seconds), 1e-6)
@@ -42,7 +69,11 @@ class Pacing:
         if not self._step_seconds:
             return []
         step = self._typical_step()
-        return [seconds / step for seconds in self._group_seconds]
+        return [seconds / step for groups in self._group_seconds for seconds in groups]
+
+    def _groups_taken(self) -> float:
+        """Groups that a recent step took on average: more than P where filtered ones do not count towards a batch."""
+        return sum(map(len, self._group_seconds)) / len(self._group_seconds)
 
     def longest_ratio(self) -> float:
         """Steps the longest recent group lasted over k - l."""
@@ -50,12 +81,19 @@ class Pacing:
 
     def enough(self) -> int | None:
         """Groups that keep the trainer fed; None = the window alone counts."""
-        return enough_groups(self._lifetimes(), lag=self._lag, groups_per_step=self._groups_per_step)
+        if not self._group_seconds:
+            return None
+        return enough_groups(
+            self._lifetimes(),
+            lag=self._lag,
+            groups_per_step=self._groups_per_step,
+            taken_per_step=self._groups_taken(),
+        )
 
     def outlook(self, waiting: int) -> Outlook | None:
         """What a group under way may be expected to take; None = nothing is known yet.
 
-        `waiting`: training tasks that nobody has claimed. They are claimed as fast as groups are used.
+        `waiting`: training tasks that nobody has claimed. They are claimed as fast as steps take groups.
         """
         if not self._step_seconds or not self._longest_tokens:
             return None
@@ -64,7 +102,7 @@ class Pacing:
             step_seconds=step,
             longest_tokens=max(self._longest_tokens),
             token_budget=self._token_budget,
-            queue_seconds=waiting / self._groups_per_step * step,
+            queue_seconds=waiting / self._groups_taken() * step,
         )
 
     def observe_rates(self, tokens_per_second: Iterable[float]) -> None:
@@ -72,12 +110,13 @@ class Pacing:
         self._slowest_rate = min((rate for rate in tokens_per_second if rate > 0), default=None)
 
     def overdue(self, claims: Mapping[int, Claim], now: float, *, redis_back_at: float) -> list[int]:
-        """Tasks that no working generator takes so long for: 3 x (token budget / slowest rate), at least a minute.
+        """Tasks that no working generator takes so long for: 3 x (token budget / slowest rate), at least a minute; and
+        the time that grading may take beyond that.
 
         `redis_back_at`: end of the last outage of Redis; nobody could hand a group in before.
         """
         if self._slowest_rate is None:
             return []
         deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets)
-        allowed = max(LEAST_OVERDUE_SECONDS, deadline)
+        allowed = max(LEAST_OVERDUE_SECONDS, deadline) + self._grading_seconds
         return [sequence for sequence, claim in claims.items() if now - max(claim.claimed_at, redis_back_at) > allowed]

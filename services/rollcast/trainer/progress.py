@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rollcast.recipe.curriculum import CurriculumState
+from rollcast.recipe.mixture import MixtureState
+from rollcast.telemetry.names import DOWNSTREAM_PREFIX
 
 
 @dataclass(slots=True)
@@ -22,12 +24,27 @@ class Progress:
     uses: dict[str, int] = field(default_factory=dict)
     """Prompt id -> how often it was trained on."""
     evaluated_step: int = -1
-    """Step of the newest closed evaluation; -1 = none."""
+    """Step of the newest closed evaluation of the held-out prompts; -1 = none."""
+    downstream_steps: dict[str, int] = field(default_factory=dict)
+    """Step of the newest closed evaluation of each downstream set, by its label."""
     curve: list[list[float]] = field(default_factory=list)
     """Step, pass rate, standard error and device-hours of each evaluation, where `stop_when` is set."""
     compute_state: dict[str, float] | None = None
     ledger: dict[str, Any] | None = None
-    curriculum: CurriculumState | None = None
+    curriculum: CurriculumState | MixtureState | None = None
+
+    def newest_evaluation(self, label: str) -> int:
+        """Step of the newest closed evaluation under that label; -1 = none."""
+        is_downstream = label.startswith(DOWNSTREAM_PREFIX)
+        return self.downstream_steps.get(label, -1) if is_downstream else self.evaluated_step
+
+    def note_evaluation(self, label: str, step: int) -> None:
+        """One was closed, with or without a result."""
+        newest = max(step, self.newest_evaluation(label))
+        if label.startswith(DOWNSTREAM_PREFIX):
+            self.downstream_steps[label] = newest
+        else:
+            self.evaluated_step = newest
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, Recipe
 from rollcast.config.run import RunConfig
+from rollcast.config.tasks import PromptFormat
+from rollcast.recipe.mixture import Share
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.tasks.prompts import Prompt
 from rollcast.tasks.tokens import TokenizedPrompt, Tokenizer, tokenize_prompts
@@ -21,8 +23,15 @@ Encode = Callable[[str], Sequence[int]]
 class PromptBook:
     """Every usable prompt of a split, in the data set's order. Prompts that are too long are skipped and counted."""
 
-    def __init__(self, prompts: Sequence[Prompt], tokenizer: Tokenizer, *, max_prompt_tokens: int) -> None:
-        usable, self.skipped_too_long = tokenize_prompts(tokenizer, prompts, max_prompt_tokens)
+    def __init__(
+        self,
+        prompts: Sequence[Prompt],
+        tokenizer: Tokenizer,
+        *,
+        max_prompt_tokens: int,
+        prompt_format: PromptFormat | None = None,
+    ) -> None:
+        usable, self.skipped_too_long = tokenize_prompts(tokenizer, prompts, max_prompt_tokens, prompt_format)
         self._by_id = {item.prompt.id: item for item in usable}
         if not self._by_id:
             raise UserError(
@@ -50,6 +59,16 @@ class PromptBook:
         return bisect_right(self._decile_bounds, len(self._by_id[prompt_id].token_ids))
 
 
+def shares(book: PromptBook, weights: Mapping[str, float]) -> list[Share]:
+    """The prompts of each part of a mixture. `weights`: of the parts by their names; empty = one data set."""
+    if not weights:
+        return [Share("", book.ids, 1.0)]
+    of_part: dict[str, list[str]] = {name: [] for name in weights}
+    for prompt_id in book.ids:
+        of_part[book[prompt_id].prompt.dataset].append(prompt_id)
+    return [Share(name, of_part[name], weight) for name, weight in weights.items()]
+
+
 class TaskMaker:
     """Makes prompt tasks as the recipe says."""
 
@@ -58,11 +77,12 @@ class TaskMaker:
         self._incarnation = incarnation
         self._length = length_budget(config.recipe, encode, config.seed)
 
-    def train(self, sequence: int, item: TokenizedPrompt) -> PromptTask:
-        return self._task(sequence, item, Purpose.TRAIN, self._config.recipe.rollouts_per_prompt, 0)
+    def train(self, sequence: int, item: TokenizedPrompt, num_rollouts: int | None = None) -> PromptTask:
+        """`num_rollouts`: None = the recipe's `rollouts_per_prompt`."""
+        return self._task(sequence, item, Purpose.TRAIN, num_rollouts or self._config.recipe.rollouts_per_prompt, 0)
 
-    def evaluation(self, sequence: int, item: TokenizedPrompt, step: int) -> PromptTask:
-        return self._task(sequence, item, Purpose.EVAL, self._config.tasks.evaluation.rollouts_per_prompt, step)
+    def evaluation(self, sequence: int, item: TokenizedPrompt, num_rollouts: int, step: int) -> PromptTask:
+        return self._task(sequence, item, Purpose.EVAL, num_rollouts, step)
 
     def _task(
         self, sequence: int, item: TokenizedPrompt, purpose: Purpose, num_rollouts: int, eval_step: int
@@ -84,16 +104,28 @@ class TaskMaker:
 
 
 def length_budget(recipe: Recipe, encode: Encode, seed: int) -> LengthBudget:
-    """The budgets that every task carries."""
+    """The budgets that every task carries.
+
+    Raises UserError where a rollout whose thinking is cut at the last position has no room for the phrase and a whole
+    answer behind it; how many tokens the phrase takes, the tokenizer alone can tell.
+    """
     control = recipe.length_control
     if not isinstance(control, Interruption):
         return LengthBudget(max_tokens=recipe.max_completion_tokens)
+    phrase = tuple(encode(control.phrase))
+    needed = control.position[1] + len(phrase) + control.answer_tokens
+    if needed > recipe.max_completion_tokens:
+        raise UserError(
+            f"recipe.max_completion_tokens = {recipe.max_completion_tokens}: length_control's last position "
+            f"{control.position[1]}, the {len(phrase)} tokens of its phrase and answer_tokens {control.answer_tokens} "
+            f"take {needed}; raise it to that, or lower position or answer_tokens"
+        )
     return LengthBudget(
         max_tokens=recipe.max_completion_tokens,
         interrupt_from=control.position[0],
         interrupt_to=control.position[1],
         answer_tokens=control.answer_tokens,
-        phrase=tuple(encode(control.phrase)),
+        phrase=phrase,
         end_of_thinking=tuple(encode(control.end_of_thinking)),
         seed=seed,
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import Curriculum
+from rollcast.recipe.mixture import Mixture
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
@@ -39,6 +40,8 @@ SERVE_SECONDS = 1.0
 WARN_SECONDS = 60.0
 TRUNCATION_WARNING = 0.10
 """Above this truncation typically destabilises a run (paper A.15)."""
+REFILL_WARNING = 10
+"""Batches' worth of groups filtered and replaced before one could be trained on."""
 QUARTERS = 4
 log = get_logger()
 
@@ -46,7 +49,9 @@ log = get_logger()
 class Reporter:
     """Knows how to tell; decides nothing."""
 
-    def __init__(self, config: RunConfig, exporter: Exporter, prompts: PromptBook, curriculum: Curriculum) -> None:
+    def __init__(
+        self, config: RunConfig, exporter: Exporter, prompts: PromptBook, curriculum: Curriculum | Mixture
+    ) -> None:
         self._config = config
         self._exporter = exporter
         self._prompts = prompts
@@ -70,6 +75,7 @@ class Reporter:
             self.mark("resumed", version=None, incarnation=history.incarnation)
             set_gauge(names.INCARNATION_START, 0, incarnation=str(history.incarnation))
         set_gauge(names.MAX_STALENESS, lag)
+        set_gauge(names.QUEUE_MAX_BYTES, self._config.redis.max_bytes)
         for number, (_, last) in zip(
             [number for number, _ in history.earlier[1:]] + [history.incarnation], history.earlier, strict=False
         ):
@@ -79,7 +85,6 @@ class Reporter:
             set_gauge(names.BUDGET_STEPS, budget.steps)
         if budget.device_hours is not None:
             set_gauge(names.BUDGET_DEVICE_HOURS, budget.device_hours)
-        set_gauge(names.PROMPTS_SKIPPED, self._prompts.skipped_too_long, reason="too_long")
 
     def count_dispatched(self, tasks: Sequence[PromptTask]) -> None:
         if not tasks:
@@ -96,6 +101,7 @@ class Reporter:
     def settled(self, outcome: str, group: RolloutGroup) -> None:
         """One group used or filtered, with the tokens of its longest rollout: what a bias by length would show in."""
         longest = max(rollout.num_tokens for rollout in group.rollouts)
+        self._exporter.add(names.CONSUMED_TOKENS, group.num_tokens)
         self.count_group(outcome, group.sequence, group.prompt_id, longest=longest)
 
     def count_group(self, outcome: str, sequence: int, prompt_id: str, **details: Any) -> None:
@@ -111,18 +117,26 @@ class Reporter:
         quarter = "new" if pass_rate is None else str(min(QUARTERS - 1, int(pass_rate * QUARTERS)))
         self._exporter.add(names.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
-    def batch(self, groups: Sequence[RolloutGroup], step: int, lag: int) -> None:
-        """The batch as it came. That it holds no token older than k is our own invariant."""
+    def batch(self, groups: Sequence[RolloutGroup], taken: Sequence[RolloutGroup], step: int, lag: int) -> None:
+        """The batch as it came; statistics of all that it took, with the groups that others took the place of.
+
+        That it holds no token older than k is our own invariant.
+        """
         counts = staleness_of(groups, step)
         assert max(counts, default=0) <= lag, f"a token is {max(counts)} steps old at step {step}, k is {lag}"
         export_staleness(self._exporter, counts)
         self._staleness = dict(counts)
-        self._batch = export_batch(self._exporter, groups)
+        self._batch = export_batch(self._exporter, taken)
         if self._batch["truncation_ratio"] > TRUNCATION_WARNING and self._may_warn("truncation"):
             log.warning(
                 "more than a tenth of the rollouts is truncated; such runs typically destabilise",
                 ratio=round(self._batch["truncation_ratio"], 3),
             )
+
+    def refilled(self, count: int) -> None:
+        """`count` groups were filtered and replaced since the last batch."""
+        if count > REFILL_WARNING * self._config.recipe.prompts_per_step and self._may_warn("refill"):
+            log.warning("recipe.refill_filtered: prompt after prompt is all right or all wrong", filtered=count)
 
     def step(self, progress: Progress, stats: UpdateStats, longest_ratio: float) -> None:
         set_gauge = self._exporter.set
@@ -130,11 +144,15 @@ class Reporter:
         set_gauge(names.LOSS, stats.loss)
         set_gauge(names.GRAD_NORM, stats.grad_norm)
         set_gauge(names.ENTROPY, stats.entropy)
+        set_gauge(names.LEARNING_RATE, stats.learning_rate)
+        if stats.kl is not None:
+            set_gauge(names.REFERENCE_KL, stats.kl)
         set_gauge(names.LOGPROB_GAP, stats.logprob_gap_mean, statistic="mean")
         set_gauge(names.LOGPROB_GAP, stats.logprob_gap_max, statistic="max")
         set_gauge(names.LONGEST_GROUP_RATIO, longest_ratio)
         set_gauge(names.UNIQUE_PROMPTS, len(progress.uses))
-        set_gauge(names.PROMPT_USES, sum(progress.uses.values()) / max(1, len(progress.uses)))
+        uses_mean = sum(progress.uses.values()) / max(1, len(progress.uses))
+        set_gauge(names.PROMPT_USES, uses_mean)
         set_gauge(names.PROMPTS_RETIRED, self._curriculum.num_removed)
         self._exporter.add(names.TOKENS, stats.tokens, role="trainer")
         self._exporter.observe(names.STEP_SECONDS, stats.seconds)
@@ -145,7 +163,11 @@ class Reporter:
             "at": time.time(),
             "loss": stats.loss,
             "grad_norm": stats.grad_norm,
+            "learning_rate": stats.learning_rate,
             "entropy": stats.entropy,
+            "reference_kl": stats.kl,
+            "unique_prompts": len(progress.uses),
+            "prompt_uses_mean": uses_mean,
             "logprob_gap_mean": stats.logprob_gap_mean,
             "logprob_gap_max": stats.logprob_gap_max,
             "trained_tokens": stats.tokens,
@@ -175,9 +197,9 @@ class Reporter:
         if self._may_warn("generators"):
             log.warning("no generator has joined; training waits for one")
 
-    def evaluation_lost(self, step: int) -> None:
-        self._exporter.add(names.EVAL_LOST)
-        log.error("an evaluation ended without a single verdict; the curve has no point there", step=step)
+    def evaluation_lost(self, dataset: str, step: int) -> None:
+        self._exporter.add(names.EVAL_LOST, dataset=dataset)
+        log.error("an evaluation has no verdict; its curve has no point there", dataset=dataset, step=step)
 
     def back_pressure(self, queued_bytes: int, limit: int) -> None:
         if self._may_warn("back-pressure"):
@@ -188,6 +210,7 @@ class Reporter:
         append_line(self._config.run_folder / "evaluations.jsonl", evaluation.as_json())
         log.info(
             "evaluation",
+            dataset=evaluation.dataset,
             step=evaluation.step,
             pass_rate=round(evaluation.pass_rate, 4),
             standard_error=round(evaluation.standard_error, 4),

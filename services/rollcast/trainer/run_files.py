@@ -1,4 +1,4 @@
-"""Writing to the run folder: a disk that refuses is the user's to mend, and is told as one sentence."""
+"""Writing to the run folder: what the disk refuses is told as one sentence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import UserError, refused_by_the_world
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder and its parents where they are missing. Raises UserError where the disk refuses it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
 
 
 def append_line(path: Path, record: dict[str, Any]) -> None:
@@ -29,7 +37,8 @@ def replace_json(path: Path, record: dict[str, Any]) -> None:
 
 
 def _cannot_write(path: Path, error: OSError) -> UserError:
-    return UserError(
+    return refused_by_the_world(
+        error,
         f"folder: {path} cannot be written ({error.strerror}); free space or mend the permissions, then go on with "
-        "--resume"
+        "--resume",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,21 +14,22 @@ from rollcast.config.run import RunConfig
 from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
-from rollcast.tasks.prompts import load
-from rollcast.tasks.tokens import Tokenizer, load_tokenizer
+from rollcast.tasks.prompts import Prompt, load
+from rollcast.tasks.thinking import check_thinking
+from rollcast.tasks.tokens import Tokenizer, load_tokenizer, render
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.checkpoint import latest_checkpoint
-from rollcast.trainer.controller import Books, Controller, Ending
+from rollcast.trainer.controller import Books, Controller
+from rollcast.trainer.ending import Ending
 from rollcast.trainer.group import LearnerGroup
 from rollcast.trainer.progress import Progress
 from rollcast.trainer.prompt_book import PromptBook
 from rollcast.trainer.ranks import Ranks, join_ranks
+from rollcast.trainer.run_files import make_folder
 
 HUNG_TIMEOUTS = 2.0
-EXIT_INTERRUPTED = 143
-"""SIGTERM was obeyed and a checkpoint written: whoever supervises may start again with --resume."""
 log = get_logger()
 
 
@@ -41,19 +42,20 @@ def serve(config: RunConfig, *, resume: bool) -> int:
     try:
         learners = LearnerGroup.build(config, ranks)
         if ranks.rank > 0:
-            learners.follow()
-            return 0
+            return learners.follow(stop).exit_code
+        ending = Ending.FAILED
         try:
-            return _lead(config, ranks, learners, stop, resume=resume)
+            ending = _lead(config, ranks, learners, lambda: stop() or learners.stop_asked(), resume=resume)
         finally:
-            learners.stop()
+            learners.stop(ending)
+        return ending.exit_code
     finally:
         ranks.leave()
 
 
-def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: StopSignal, *, resume: bool) -> int:
+def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: Callable[[], bool], *, resume: bool) -> Ending:
     folder = config.run_folder
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     progress = _restore(config, learners, resume=resume)
     tokenizer = load_tokenizer(config.model)
     exporter = Exporter(config.run)
@@ -80,7 +82,7 @@ def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: StopSig
     )
     if controller is None:
         http.stop()
-        return EXIT_INTERRUPTED
+        return Ending.INTERRUPTED
     try:
         publish_port(folder, "rpc", controller.start())
         state.controller = controller
@@ -89,10 +91,10 @@ def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: StopSig
         controller.close()
         http.stop()
     log.info("trainer ended", ending=str(ending))
-    return 0 if ending is Ending.FINISHED else EXIT_INTERRUPTED
+    return ending
 
 
-def _when_redis_is_there(make: Callable[[], Controller], stop: StopSignal) -> Controller | None:
+def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool]) -> Controller | None:
     """Wait for Redis for as long as nobody asks to stop; None = somebody did."""
     while not stop():
         try:
@@ -115,14 +117,32 @@ def _restore(config: RunConfig, learners: LearnerGroup, *, resume: bool) -> Prog
 
 
 def _read_books(config: RunConfig, tokenizer: Tokenizer, exporter: Exporter) -> Books:
-    split = load(config.tasks, seed=config.seed)
+    split = load(config.tasks)
     for reason, count in split.skipped.items():
         exporter.set(names.PROMPTS_SKIPPED, count, reason=reason)
-    longest = config.recipe.max_prompt_tokens
-    return Books(
-        train=PromptBook(split.train, tokenizer, max_prompt_tokens=longest),
-        held_out=PromptBook(split.held_out, tokenizer, max_prompt_tokens=longest),
+    check_thinking(render(tokenizer, split.train[0].text, config.tasks.prompt_format)[0], config.recipe.length_control)
+
+    def book(prompts: Sequence[Prompt]) -> PromptBook:
+        return PromptBook(
+            prompts,
+            tokenizer,
+            max_prompt_tokens=config.recipe.max_prompt_tokens,
+            prompt_format=config.tasks.prompt_format,
+        )
+
+    needed = config.recipe.prompts_per_step
+    if len(split.train) < needed:
+        raise UserError(
+            f"recipe.prompts_per_step = {needed}: there are only {len(split.train)} training prompts, and a step would "
+            "hold one twice; lower it or use more data"
+        )
+    books = Books(
+        train=book(split.train),
+        held_out=book(split.held_out),
+        downstream={names.DOWNSTREAM_PREFIX + name: book(prompts) for name, prompts in split.downstream.items()},
     )
+    exporter.set(names.PROMPTS_SKIPPED, books.skipped_too_long, reason="too_long")
+    return books
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 
 from rollcast.rollouts.records import GradingStatus, RolloutGroup
@@ -65,11 +65,11 @@ def export_compute(exporter: Exporter, compute: ComputeLedger, exported_spent: d
 
 
 class EvaluationSeries:
-    """The last 16 evaluations as gauges, each under its own labels."""
+    """The last 16 evaluations of every data set as gauges, each under its own labels."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
-        self._shown: deque[dict[str, str]] = deque()
+        self._shown: defaultdict[str, deque[dict[str, str]]] = defaultdict(deque)
 
     def show(self, evaluation: Evaluation) -> None:
         labels = {
@@ -77,12 +77,13 @@ class EvaluationSeries:
             "incarnation": str(evaluation.incarnation),
             "step": str(evaluation.step),
         }
-        if labels in self._shown:
-            self._shown.remove(labels)
-        self._shown.append(labels)
+        shown = self._shown[evaluation.dataset]
+        if labels in shown:
+            shown.remove(labels)
+        shown.append(labels)
         for metric, field in _EVALUATION_METRICS:
             self._exporter.set(metric, float(getattr(evaluation, field)), **labels)
-        while len(self._shown) > KEPT_EVALUATIONS:
-            oldest = self._shown.popleft()
+        while len(shown) > KEPT_EVALUATIONS:
+            oldest = shown.popleft()
             for metric, _ in _EVALUATION_METRICS:
                 self._exporter.remove(metric, **oldest)

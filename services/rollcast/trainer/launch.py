@@ -1,0 +1,208 @@
+"""`python -m rollcast.trainer.launch`: the trainer's ranks on one machine of a cluster.
+
+    run folder free? (first machine) -> the first machine has an address? -> one `python -m rollcast.trainer` a rank
+    SIGTERM, on any machine -> passed on: rank 0 hears of it, writes its checkpoint and ends all ranks with 143
+    a rank fails -> the others are ended; its exit code is ours
+
+torchrun would turn every failure into exit code 1: a user's mistake (2), which no restart mends, must stay visible to a
+Job, and so must an obeyed SIGTERM (143).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rollcast.config.errors import EXIT_FAILED, EXIT_USER_ERROR, UserError, refused_by_the_world
+from rollcast.config.run import load_run_config
+from rollcast.telemetry.logging import configure_logging, get_logger
+from rollcast.trainer.ending import EXIT_INTERRUPTED
+
+FOLDER_SECONDS = 1_800.0
+"""For a trainer that ends elsewhere: its last step and its checkpoint."""
+NAME_SECONDS = 600.0
+"""For the first machine's address: its pod may still be waiting for a node."""
+END_SECONDS = 15.0
+"""For ranks that lost another one; they hang in a collective, so nothing is gained by more."""
+POLL_SECONDS = 0.2
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the ranks of this machine stand."""
+
+    nodes: int
+    node_rank: int
+    ranks: int
+    main_host: str
+    main_port: int
+
+    def environment(self, local_rank: int) -> dict[str, str]:
+        """What torchrun would set; nothing for a single rank, which then opens no port for a store."""
+        if self.nodes * self.ranks == 1:
+            return {}
+        return {
+            "RANK": str(self.node_rank * self.ranks + local_rank),
+            "LOCAL_RANK": str(local_rank),
+            "WORLD_SIZE": str(self.nodes * self.ranks),
+            "LOCAL_WORLD_SIZE": str(self.ranks),
+            "MASTER_ADDR": self.main_host if self.nodes > 1 else "127.0.0.1",
+            "MASTER_PORT": str(self.main_port),
+        }
+
+
+class Interrupted(Exception):  # noqa: N818  (a request, not a mistake)
+    """SIGTERM or SIGINT came before the ranks were started."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m rollcast.trainer.launch",
+        description="Starts the trainer's ranks of one machine; further arguments go to each of them.",
+    )
+    parser.add_argument("--config", type=Path, required=True, help="the run file")
+    parser.add_argument("--nodes", type=int, default=1, help="machines")
+    parser.add_argument("--ranks", type=int, default=1, help="ranks on each, one a GPU")
+    parser.add_argument(
+        "--node-rank",
+        type=int,
+        default=int(os.environ.get("JOB_COMPLETION_INDEX", "0")),
+        help="of this machine, from 0; default: the index that an Indexed Job gives its pod",
+    )
+    parser.add_argument("--main-host", default="127.0.0.1", help="name of the first machine")
+    parser.add_argument("--main-port", type=int, default=29_500, help="port of its rendezvous store")
+    arguments, passed_on = parser.parse_known_args()
+    configure_logging("trainer-launch")
+    placement = Placement(
+        arguments.nodes, arguments.node_rank, arguments.ranks, arguments.main_host, arguments.main_port
+    )
+    try:
+        folder = load_run_config(arguments.config).run_folder
+        return Launcher(placement, ["--config", str(arguments.config), *passed_on]).run(folder)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except Interrupted:
+        return EXIT_INTERRUPTED
+    except TimeoutError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_FAILED
+
+
+class Launcher:
+    """The ranks of this machine, from start to end."""
+
+    def __init__(self, placement: Placement, arguments: list[str]) -> None:
+        self._placement = placement
+        self._arguments = arguments
+        self._ranks: list[subprocess.Popen[bytes]] = []
+        self._stop = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._pass_on)
+
+    def run(self, folder: Path) -> int:
+        """Returns the exit code. Raises UserError, Interrupted, TimeoutError before a rank was started."""
+        with self._held(folder) if self._placement.node_rank == 0 else contextlib.nullcontext():
+            if self._placement.nodes > 1:
+                host = self._placement.main_host
+                self._wait(lambda: _has_address(host), NAME_SECONDS, f"{host} has no address yet")
+            for local_rank in range(self._placement.ranks):
+                self._ranks.append(
+                    subprocess.Popen(  # noqa: S603  # our own module
+                        [sys.executable, "-m", "rollcast.trainer", *self._arguments],
+                        env=os.environ | self._placement.environment(local_rank),
+                    )
+                )
+            if self._stop:
+                self._signal(signal.SIGTERM)
+            return self._wait_for_ranks()
+
+    def _wait_for_ranks(self) -> int:
+        failed: list[int] = []
+        running = list(self._ranks)
+        deadline = float("inf")
+        while running:
+            time.sleep(POLL_SECONDS)
+            ended = [rank for rank in running if rank.poll() is not None]
+            running = [rank for rank in running if rank not in ended]
+            failed += [rank.returncode for rank in ended if rank.returncode != 0]
+            if failed and deadline == float("inf"):
+                deadline = time.monotonic() + END_SECONDS
+            if time.monotonic() > deadline:
+                self._signal(signal.SIGKILL)
+        if EXIT_USER_ERROR in failed:
+            return EXIT_USER_ERROR
+        first = failed[0] if failed else 0
+        return first if first >= 0 else 128 - first
+
+    def _signal(self, number: int) -> None:
+        for rank in self._ranks:
+            if rank.poll() is None:
+                rank.send_signal(number)
+
+    def _pass_on(self, number: int, _: Any) -> None:
+        self._stop = True
+        self._signal(signal.SIGTERM)
+
+    def _wait(self, condition: Callable[[], bool], seconds: float, reason: str) -> None:
+        """Raises Interrupted where somebody asks to stop, TimeoutError after `seconds`."""
+        deadline = time.monotonic() + seconds
+        told = False
+        while not condition():
+            if self._stop:
+                raise Interrupted
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{reason}, after {seconds:.0f} s")
+            if not told:
+                log.info("waiting", reason=reason)
+                told = True
+            time.sleep(POLL_SECONDS)
+
+    @contextlib.contextmanager
+    def _held(self, folder: Path) -> Iterator[None]:
+        """Holds the run's folder: after an upgrade the trainer before may still be writing its last checkpoint."""
+        path = folder / ".trainer.lock"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = path.open("a")
+        except OSError as error:
+            raise refused_by_the_world(
+                error,
+                f"folder = {folder.parent}: cannot be written ({error.strerror}); mend the volume or its permissions",
+            ) from error
+        with lock:
+            self._wait(lambda: _locked(lock.fileno()), FOLDER_SECONDS, "another trainer holds the run's folder")
+            yield
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        log.warning("the run's folder knows no locks; nothing keeps a second trainer away", error=str(error))
+    return True
+
+
+def _has_address(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None))
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""The reference policy of a KL penalty: frozen, in the model's dtype, sharded like the trained policy.
+
+Nothing of it is saved or published: a resumed run reads it from its folder again.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+
+from rollcast.config.errors import UserError
+from rollcast.config.recipe import KlPenalty
+from rollcast.config.run import RunConfig
+from rollcast.trainer.model import Policy, read_causal_lm, shard_policy
+from rollcast.trainer.ranks import Ranks
+
+
+class Reference:
+    """Log-probabilities under the reference, computed in chunks like the policy's."""
+
+    def __init__(self, policy: Policy, coefficient: float) -> None:
+        self.policy = policy
+        self.coefficient = coefficient
+        """Of the KL penalty in the objective."""
+
+    def logprobs(self, input_ids: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
+        """Return [T] log pi_ref of `targets`, without gradient; arguments as `Policy.forward`. Collective."""
+        with torch.no_grad():
+            logprobs, _ = self.policy(input_ids, positions, targets)
+        for module in self.policy.modules():  # without a backward pass nothing else frees the gathered weights
+            if isinstance(module, FSDPModule):
+                module.reshard()
+        return cast(Tensor, logprobs)
+
+
+def read_reference(settings: KlPenalty, config: RunConfig, ranks: Ranks, *, vocab_size: int) -> Reference:
+    """Read and shard the reference policy. Raises UserError if it cannot be read or has another vocabulary."""
+    path = settings.reference or config.model.path
+    try:
+        causal_lm = read_causal_lm(config.model.model_copy(update={"path": path}))
+    except UserError as error:
+        raise type(error)(str(error).replace("model.path", "recipe.kl.reference")) from error
+    dtype = getattr(torch, config.model.dtype)
+    causal_lm.requires_grad_(False)
+    for parameter in causal_lm.parameters():  # buffers stay as they are: rotary frequencies need their float32
+        parameter.data = parameter.data.to(dtype)
+    policy = shard_policy(
+        causal_lm,
+        mesh=ranks.mesh,
+        dtype=dtype,
+        lm_head=config.recipe.lm_head,
+        temperature=config.recipe.temperature,
+        logits_chunk_tokens=config.trainer.logits_chunk_tokens,
+        activation_checkpointing=False,
+    )
+    policy.eval()
+    if policy.vocab_size != vocab_size:
+        raise UserError(
+            f"recipe.kl.reference = {path!r} has a vocabulary of {policy.vocab_size}, model.path one of {vocab_size}; "
+            "give a model with the same tokenizer"
+        )
+    return Reference(policy, settings.coefficient)

@@ -1,0 +1,148 @@
+"""What differs between architectures, each against the model's own code in Transformers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModelForCausalLM, CohereConfig, GraniteConfig, LlamaConfig, MixtralConfig
+
+from rollcast.config.errors import UserError
+from rollcast.config.model import Model
+from rollcast.trainer.group import LearnerGroup
+from rollcast.trainer.learner import pad_micro_batch
+from rollcast.trainer.model import read_causal_lm
+from rollcast.trainer.ranks import Ranks
+from tests.tiny_model import ARCHITECTURES, VOCABULARY, make_architecture, write_tokenizer
+from tests.trainer.tiny_models import make_config, make_sequences
+
+SMALL: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+
+
+@pytest.fixture(scope="module", params=[*ARCHITECTURES, "granite", "cohere"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param in ARCHITECTURES:
+        make_architecture(folder, request.param)
+    elif request.param == "granite":
+        write_model(folder, GraniteConfig(**SMALL, logits_scaling=0.7, embedding_multiplier=3.0))
+    else:
+        write_model(folder, CohereConfig(**SMALL, logit_scale=0.6))
+    return folder
+
+
+def write_model(folder: Path, config: Any) -> None:
+    torch.manual_seed(1)
+    write_tokenizer(folder)
+    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
+
+
+def slow_model(folder: Path) -> Any:
+    """Attention and experts as plain products and loops."""
+    return AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager"
+    ).eval()
+
+
+def test_logprobs_equal_the_models_own(ranks: Ranks, folder: Path, tmp_path: Path) -> None:
+    policy = LearnerGroup.build(make_config(folder, tmp_path), ranks).learner.policy
+    sequences = make_sequences(3)
+    batch = pad_micro_batch(tuple(sequences), ranks.device)
+    logprobs, _ = policy(batch.input_ids, batch.positions, batch.targets)
+    plain, expected = slow_model(folder), []
+    for sequence in sequences:
+        ids = torch.tensor([[*sequence.prompt_token_ids, *sequence.token_ids]]).long()
+        with torch.no_grad():
+            rows = torch.log_softmax(plain(input_ids=ids).logits[0].double(), dim=1)
+        first = len(sequence.prompt_token_ids)
+        expected += [
+            rows[first + at - 1, int(token)] for at, token in enumerate(sequence.token_ids) if sequence.loss_mask[at]
+        ]
+    torch.testing.assert_close(logprobs.double(), torch.stack(expected), rtol=0, atol=2e-5)
+
+
+def test_gradients_equal_the_models_own_with_and_without_activation_checkpointing(
+    ranks: Ranks, folder: Path, tmp_path: Path
+) -> None:
+    batch = pad_micro_batch(tuple(make_sequences(3)), ranks.device)
+    upstream = torch.linspace(-1, 1, len(batch.targets))
+
+    def gradients(activation_checkpointing: bool) -> tuple[dict[str, Tensor], int]:
+        trainer = {"activation_checkpointing": activation_checkpointing}
+        policy = LearnerGroup.build(make_config(folder, tmp_path, trainer=trainer), ranks).learner.policy
+        passes: Counter[str] = Counter()
+        policy.causal_lm.model.layers[0].self_attn.register_forward_hook(lambda *_: passes.update(["forward"]))
+        policy(batch.input_ids, batch.positions, batch.targets)[0].mul(upstream).sum().backward()
+        found = {name: weight.grad.full_tensor() for name, weight in policy.named_weights() if weight.grad is not None}
+        return found, passes["forward"]
+
+    plain = slow_model(folder)
+    rows = torch.log_softmax(plain(input_ids=batch.input_ids).logits.flatten(0, 1)[batch.positions], dim=1)
+    rows.gather(1, batch.targets[:, None])[:, 0].mul(upstream).sum().backward()
+    expected = {name: weight.grad for name, weight in plain.named_parameters()}
+
+    (kept, once), (computed_again, twice) = gradients(False), gradients(True)
+    assert (once, twice) == (1, 2)
+    assert kept.keys() == computed_again.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert gradient is not None
+        assert gradient.any(), name
+        torch.testing.assert_close(kept[name], gradient, rtol=1e-3, atol=1e-4 * float(gradient.abs().max()))
+        assert torch.equal(computed_again[name], kept[name]), name
+
+
+def test_every_decoder_layer_is_an_fsdp_unit_of_its_own(ranks: Ranks, folder: Path, tmp_path: Path) -> None:
+    policy = LearnerGroup.build(make_config(folder, tmp_path), ranks).learner.policy
+    units = Counter(type(module).__name__ for module in policy.modules() if type(module).__name__.startswith("FSDP"))
+    tied = policy.causal_lm.config.tie_word_embeddings
+    (layer_class,) = policy.causal_lm._no_split_modules
+    assert units == Counter(
+        {f"FSDP{layer_class}": policy.causal_lm.config.num_hidden_layers, "FSDPPolicy": 1}
+    ) + Counter({} if tied else {"FSDPHead": 1})
+
+
+def test_an_export_is_stored_as_models_of_its_kind_are(ranks: Ranks, folder: Path, tmp_path: Path) -> None:
+    group = LearnerGroup.build(make_config(folder, tmp_path), ranks)
+    group.update(make_sequences(0))
+    group.export(tmp_path / "export")
+    assert stored_names(tmp_path / "export") == stored_names(folder)
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "export", dtype=torch.float32)
+    held = dict(exported.named_parameters())
+    trained = {name: weight.full_tensor() for name, weight in group.learner.policy.named_weights()}
+    assert held.keys() == trained.keys()
+    assert all(torch.equal(held[name], trained[name]) for name in trained)
+
+
+def stored_names(folder: Path) -> dict[str, list[int]]:
+    return {name: list(tensor.shape) for name, tensor in load_file(folder / "model.safetensors").items()}
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (MixtralConfig(**SMALL, num_local_experts=2), "weights that are stored under other names"),
+        (LlamaConfig(**SMALL, logits_scaling=2.0), "logits that are not"),
+    ],
+    ids=["renamed experts", "a scale that the model leaves out"],
+)
+def test_what_the_generators_would_not_understand_is_refused(tmp_path: Path, config: Any, reason: str) -> None:
+    write_model(tmp_path, config)
+    with pytest.raises(UserError, match=rf"^model\.path = .*{reason}.*; choose another model$"):
+        read_causal_lm(Model(path=str(tmp_path)))

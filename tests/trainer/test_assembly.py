@@ -1,0 +1,129 @@
+"""Which rollouts are trained on: truncated and ungraded ones, the length penalty, and what is exported of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from rollcast.config.recipe import LengthPenalty, NoLengthControl, Recipe
+from rollcast.recipe.curriculum import Curriculum
+from rollcast.rollouts.records import (
+    GradingStatus,
+    LengthBudget,
+    Purpose,
+    Rollout,
+    RolloutGroup,
+    Sampling,
+    StopReason,
+    VersionSpan,
+)
+from rollcast.telemetry.exporter import Exporter
+from rollcast.trainer.assembly import assemble, shaped_reward
+from rollcast.trainer.reporting import Reporter
+from rollcast.trainer.telemetry import export_batch
+from rollcast.wire.version import PolicyVersion
+from tests.trainer.tiny_models import make_config
+
+V = PolicyVersion(1, 0)
+
+
+def rollout(
+    index: int,
+    reward: float,
+    *,
+    length: int = 4,
+    stop: StopReason = StopReason.END,
+    status: GradingStatus | None = None,
+    interrupted: bool = False,
+) -> Rollout:
+    return Rollout(
+        index=index,
+        token_ids=np.full(length, index, np.int32),
+        logprobs=np.zeros(length, np.float32),
+        version_spans=(VersionSpan(V, 0, length),),
+        stop_reason=stop,
+        reward=reward,
+        grading_status=status or (GradingStatus.OK if reward > 0 else GradingStatus.WRONG),
+        interrupted=interrupted,
+    )
+
+
+def group(sequence: int, rollouts: list[Rollout]) -> RolloutGroup:
+    return RolloutGroup(
+        sequence=sequence,
+        attempt=0,
+        incarnation=1,
+        purpose=Purpose.TRAIN,
+        dataset="d",
+        prompt_id=str(sequence),
+        prompt_token_ids=np.ones(2, np.int32),
+        sampling=Sampling(),
+        length=LengthBudget(max_tokens=64),
+        rollouts=rollouts,
+        first_version=V,
+        generator="g",
+    )
+
+
+def trained(groups: list[RolloutGroup], recipe: Recipe) -> list[tuple[int, float]]:
+    """Index and advantage of each trained rollout; the token ids are the index."""
+    return [(int(s.token_ids[0]), round(s.advantage, 4)) for s in assemble(groups, recipe).sequences]
+
+
+def test_truncated_and_ungraded_rollouts_take_part_in_nothing() -> None:
+    groups = [
+        group(
+            0,
+            [
+                rollout(0, 1.0),
+                rollout(1, 0.0),
+                rollout(2, 0.0, stop=StopReason.LENGTH),
+                rollout(3, 0.0, status=GradingStatus.TIMEOUT),
+                rollout(4, 0.0, status=GradingStatus.ERROR),
+            ],
+        )
+    ]
+    plain = Recipe(advantage_normalisation="none")
+    assert trained(groups, plain) == [(0, 0.5), (1, -0.5)]
+    with_truncated = plain.model_copy(update={"exclude_truncated": False})
+    assert trained(groups, with_truncated) == [(0, 0.6667), (1, -0.3333), (2, -0.3333)]
+
+
+def test_a_group_that_varies_only_by_truncation_is_filtered() -> None:
+    groups = [group(0, [rollout(0, 1.0), rollout(1, 1.0), rollout(2, 0.0, stop=StopReason.LENGTH)])]
+    assert assemble(groups, Recipe()).kept_groups == frozenset()
+    assert assemble(groups, Recipe(exclude_truncated=False)).kept_groups == {0}
+
+
+def test_the_penalty_is_taken_off_correct_answers_only() -> None:
+    recipe = Recipe(length_control=LengthPenalty(max_tokens=10, cache_tokens=4))
+    lengths = {4: 1.0, 6: 1.0, 7: 0.875, 8: 0.75, 10: 0.5, 12: 0.5}  # half of Eq 9: right and wrong are 1 apart, not 2
+    assert {n: shaped_reward(rollout(0, 1.0, length=n), recipe) for n in lengths} == lengths
+    assert {shaped_reward(rollout(0, 0.0, length=n), recipe) for n in lengths} == {0.0}
+    assert shaped_reward(rollout(0, 1.0, length=12), Recipe(length_control=NoLengthControl())) == 1.0
+
+
+def test_truncation_and_interruption_are_exported_as_shares_of_the_batch() -> None:
+    rollouts = [
+        rollout(i, 1.0, interrupted=i < 3, stop=StopReason.LENGTH if i == 7 else StopReason.END) for i in range(8)
+    ]
+    statistics = export_batch(exporter := Exporter("r"), [group(0, rollouts[:4]), group(1, rollouts[4:])])
+    assert statistics["interrupted_ratio"] == 3 / 8
+    assert statistics["truncation_ratio"] == 1 / 8
+    text = exporter.render().decode()
+    assert 'rollcast_interrupted_ratio{run="r"} 0.375' in text
+    assert 'rollcast_truncation_ratio{run="r"} 0.125' in text
+
+
+@pytest.mark.parametrize(("truncated", "warns"), [(1, False), (2, True)])
+def test_more_than_a_tenth_of_truncated_rollouts_is_a_warning(tmp_path: Path, truncated: int, warns: bool) -> None:
+    config = make_config(tmp_path, tmp_path)
+    reporter = Reporter(config, Exporter("r"), None, Curriculum(["a"], seed=0))  # type: ignore[arg-type]
+    rollouts = [rollout(i, 1.0, stop=StopReason.LENGTH if i < truncated else StopReason.END) for i in range(10)]
+    with capture_logs() as logs:
+        batch = [group(0, rollouts)]
+        reporter.batch(batch, batch, 0, 8)
+    assert any("a tenth of the rollouts is truncated" in line["event"] for line in logs) == warns

@@ -1,0 +1,45 @@
+"""The books of a run, read from its data sets: what is left out of any of them is counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rollcast.config.run import parse_run_config
+from rollcast.telemetry.exporter import Exporter
+from rollcast.trainer.service import _read_books
+from tests.trainer.test_controller import CharTokenizer
+
+
+def rows(path: Path, prompts: list[str]) -> dict[str, Any]:
+    path.write_text("".join(json.dumps({"prompt": prompt, "answer": "1"}) + "\n" for prompt in prompts))
+    return {"kind": "jsonl", "name": path.stem, "path": str(path), "verifier": "exact"}
+
+
+def test_prompts_that_are_too_long_are_counted_in_every_set(tmp_path: Path) -> None:
+    """A token is a character here: of 60 rows to train on or hold out half are too long, of 5 downstream two."""
+    own = [f"q{number}" + "+" * 10 * (number % 2) for number in range(60)]
+    downstream = ["a", "b", "c", "far too long", "too long as well"]
+    config = parse_run_config(
+        {
+            "run": "r",
+            "model": {"path": "none", "max_length": 64},
+            "tasks": {
+                "dataset": rows(tmp_path / "own.jsonl", own),
+                "evaluation": {"num_prompts": 20},
+                "downstream": [{"dataset": rows(tmp_path / "other.jsonl", downstream)}],
+            },
+            "recipe": {
+                "prompts_per_step": 4,
+                "max_prompt_tokens": 8,
+                "max_completion_tokens": 8,
+                "length_control": {"kind": "none"},
+            },
+        },
+        source="test",
+    )
+    books = _read_books(config, CharTokenizer(), exporter := Exporter("r"))  # type: ignore[arg-type]
+    assert 30 - 20 <= len(books.train) < 40, "some that are too long are among those held out"
+    assert len(books.train) + len(books.held_out) == 30
+    assert 'rollcast_prompts_skipped{reason="too_long",run="r"} 32.0' in exporter.render().decode()

@@ -1,0 +1,198 @@
+"""The launcher of the trainer's ranks: environment, exit codes, signals, the lock; with real processes.
+
+The ranks are stand-ins: real ones would need torch and seconds, and what a rank does is not the launcher's business.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+RANK = """
+import json, os, pathlib, signal, sys, time
+rank = os.environ.get("RANK", "0")
+folder = pathlib.Path(os.environ["OUT"])
+stopped = []
+signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+seen = {name: value for name, value in os.environ.items() if name in
+        ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+(folder / f"{rank}.json").write_text(json.dumps({"environment": seen, "arguments": sys.argv[1:]}))
+plan = json.loads(os.environ["PLAN"]).get(rank, 0)
+if plan == "until-stopped":
+    while not stopped:
+        time.sleep(0.02)
+    sys.exit(143)
+if plan == "hang":
+    while True:
+        time.sleep(0.1)
+sys.exit(plan)
+"""
+LAUNCH = """
+import sys, subprocess
+from rollcast.trainer import launch
+launch.END_SECONDS = 1.0
+real = subprocess.Popen
+def stand_in(command, **options):
+    assert command[1:3] == ["-m", "rollcast.trainer"], command
+    return real([command[0], STAND_IN, *command[3:]], **options)
+launch.subprocess.Popen = stand_in
+STAND_IN = sys.argv.pop(1)
+sys.exit(launch.main())
+"""
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text(f"run: small\nfolder: {tmp_path}/runs\nmodel: {{path: /models/none}}\n")
+    return path
+
+
+def start(
+    run_file: Path, plan: dict[str, object], *arguments: str, index: str = "0", stderr: int | None = None
+) -> subprocess.Popen[bytes]:
+    folder = run_file.parent
+    (folder / "rank.py").write_text(RANK)
+    inherited = {name: value for name, value in os.environ.items() if name != "LOCAL_WORLD_SIZE"}  # vLLM sets it
+    return subprocess.Popen(
+        [sys.executable, "-c", LAUNCH, str(folder / "rank.py"), *arguments, f"--config={run_file}", "--resume"],
+        env=inherited | {"OUT": str(folder), "PLAN": json.dumps(plan), "JOB_COMPLETION_INDEX": index},
+        stderr=stderr,
+    )
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.02)
+
+
+def seen(run_file: Path, rank: int) -> dict[str, object]:
+    data: dict[str, object] = json.loads((run_file.parent / f"{rank}.json").read_text())
+    return data
+
+
+def test_one_rank_opens_no_store(run_file: Path) -> None:
+    assert start(run_file, {}).wait(60) == 0
+    assert seen(run_file, 0) == {"environment": {}, "arguments": ["--config", str(run_file), "--resume"]}
+
+
+def test_ranks_of_one_machine_need_no_name(run_file: Path) -> None:
+    assert start(run_file, {}, "--ranks=2", "--main-host=no.such.name").wait(60) == 0
+    environment = seen(run_file, 1)["environment"]
+    assert isinstance(environment, dict)
+    assert environment["MASTER_ADDR"] == "127.0.0.1"
+
+
+def test_ranks_of_the_second_machine_know_their_place(run_file: Path) -> None:
+    arguments = ("--nodes=2", "--ranks=2", "--main-host=localhost", "--main-port=29511")
+    assert start(run_file, {}, *arguments, index="1").wait(60) == 0
+    assert not (run_file.parent / "0.json").exists()
+    assert seen(run_file, 3)["environment"] == {
+        "RANK": "3",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "4",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": "29511",
+    }
+
+
+@pytest.mark.parametrize(
+    ("plan", "code"),
+    [
+        ({"0": 2, "1": 1}, 2),
+        ({"0": 1, "1": 2}, 2),
+        ({"0": 3, "1": "hang"}, 3),
+        ({"0": "hang", "1": 5}, 5),
+        ({"0": 143, "1": 0}, 143),
+        ({"0": 0, "1": 0}, 0),
+    ],
+)
+def test_the_exit_code_says_what_happened(run_file: Path, plan: dict[str, object], code: int) -> None:
+    """A user's mistake wins; a rank that hangs because another failed is ended and its signal is not the answer."""
+    assert start(run_file, plan, "--ranks=2").wait(60) == code
+
+
+def test_sigterm_reaches_every_rank(run_file: Path) -> None:
+    process = start(run_file, {"0": "until-stopped", "1": "until-stopped"}, "--ranks=2")
+    wait_for(run_file.parent / "0.json")
+    wait_for(run_file.parent / "1.json")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+
+
+def test_the_folder_is_held_until_the_trainer_before_has_ended(run_file: Path) -> None:
+    folder = run_file.parent / "runs" / "small"
+    folder.mkdir(parents=True)
+    with (folder / ".trainer.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = start(run_file, {})
+        time.sleep(3.0)
+        assert not (run_file.parent / "0.json").exists()
+        assert process.poll() is None
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert process.wait(30) == 0
+    assert (run_file.parent / "0.json").exists()
+
+
+def test_sigterm_ends_the_wait_for_the_folder(run_file: Path) -> None:
+    folder = run_file.parent / "runs" / "small"
+    folder.mkdir(parents=True)
+    with (folder / ".trainer.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = start(run_file, {})
+        time.sleep(3.0)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+    assert not (run_file.parent / "0.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "sentence"), [("busy", 1, b"Text file busy"), ("a file in the way", 2, b"Not a directory")]
+)
+def test_only_what_a_user_must_mend_ends_the_run_for_good(
+    run_file: Path, fault: str, code: int, sentence: bytes
+) -> None:
+    """Exit code 2 fails the Job; storage that is in trouble for now must not."""
+    folder = run_file.parent / "runs" / "small"
+    if fault == "busy":  # a program that runs cannot be opened for writing: not for a matter of rights or paths
+        program = run_file.parent / "program"
+        shutil.copy("/bin/sleep", program)
+        running = subprocess.Popen([program, "60"])
+        folder.mkdir(parents=True)
+        (folder / ".trainer.lock").symlink_to(program)
+    else:
+        running = None
+        folder.parent.write_text("")
+    try:
+        process = start(run_file, {}, stderr=subprocess.PIPE)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        if running is not None:
+            running.kill()
+            running.wait(10)
+    assert process.returncode == code
+    assert errors.startswith(b"error: folder = ")
+    assert sentence in errors
+    assert b"Traceback" not in errors
+    assert errors.count(b"\n") == 1
+
+
+def test_a_wrong_run_file_is_a_users_mistake(run_file: Path) -> None:
+    run_file.write_text("run: small\nmodle: {}\n")
+    process = start(run_file, {}, stderr=subprocess.PIPE)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert b"modle is not a setting" in errors
+    assert b"Traceback" not in errors
