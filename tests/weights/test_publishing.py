@@ -143,3 +143,22 @@ def test_one_generator_is_asked_to_hand_tasks_over_even_while_weights_arrive(sta
     slow.tell("leave")
     wait_until(lambda: trainer.removed == [("slow", "left")])
     assert not trainer.publisher.hand_over("slow", [3]), "it is gone"
+
+
+def test_who_lags_behind_what_was_announced_is_not_ready_until_it_caught_up(start_trainer, start_generator):
+    def readiness(max_staleness: int) -> tuple[bool, str]:
+        generator.tell(("readiness", max_staleness))
+        event = generator.wait("readiness")
+        return event["ready"], event["reason"]
+
+    trainer = start_trainer()
+    generator = start_generator("slow", trainer.rpc, slow_seconds=0.25)  # 12 buckets: 3 s for each version
+    trainer.publish(1)
+    generator.wait("applied", version="1.1")
+    assert readiness(0) == (True, "holds version 1.1")
+    trainer.publish(5)
+    generator.wait("bucket", index=0)
+    assert readiness(4) == (True, "holds version 1.1")
+    assert readiness(3) == (False, "holds version 1.1, 4 steps behind the trainer; at most 3 do")
+    generator.wait("applied", version="1.5")
+    assert readiness(0) == (True, "holds version 1.5")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS
 from rollcast.rollouts.errors import CodecError
 from rollcast.rollouts.records import PromptTask, Rollout, RolloutGroup, StopReason
 
@@ -17,12 +18,16 @@ MAX_TOKENS = 4 << 20
 MAX_SPANS = 65_536
 """Version spans, legs, masks or marks of one rollout."""
 MAX_TEXT = 1 << 20
-"""Characters of a name or a reference."""
+"""Characters of a name."""
 
 
 def check_task(task: PromptTask) -> None:
     """Raises CodecError where the task contradicts itself."""
-    _check_texts(dataset=task.dataset, prompt_id=task.prompt_id, verifier=task.verifier, reference=task.reference)
+    _check_texts(dataset=task.dataset, prompt_id=task.prompt_id, verifier=task.verifier)
+    _require(
+        len(task.reference) <= MAX_REFERENCE_CHARACTERS,
+        f"reference: {len(task.reference)} characters, more than {MAX_REFERENCE_CHARACTERS}",
+    )
     _check_token_ids("prompt", task.prompt_token_ids)
     _require(1 <= task.num_rollouts <= MAX_ROLLOUTS, f"num_rollouts = {task.num_rollouts}, not in 1..{MAX_ROLLOUTS}")
     _require(len(task.rollouts) <= task.num_rollouts, f"{len(task.rollouts)} rollouts for {task.num_rollouts} places")

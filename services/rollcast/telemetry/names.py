@@ -29,6 +29,10 @@ class Metric:
 
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 _EVAL = ("dataset", "incarnation", "step")
+PART_PREFIX = "part:"
+"""Label `dataset` of one part of a mixture: this and its name. The mixture's own has none, nor has a single data set's."""
+DOWNSTREAM_PREFIX = "downstream:"
+"""Label `dataset` of a downstream set: this and its name."""
 
 # Trainer
 TRAINER_STEP = Metric("rollcast_trainer_step", "Optimizer steps in the surviving history", "gauge")
@@ -94,9 +98,16 @@ INTERRUPTED_RATIO = Metric(
 REWARD_MEAN = Metric("rollcast_reward_mean", "Mean reward of the batch before filtering", "gauge")
 LOSS = Metric("rollcast_loss", "Loss of the last update", "gauge")
 GRAD_NORM = Metric("rollcast_grad_norm", "Gradient norm before clipping", "gauge")
-ENTROPY = Metric("rollcast_entropy", "Mean negative log-prob of sampled tokens (nats)", "gauge")
+ENTROPY = Metric("rollcast_entropy", "Mean entropy of the policy at the batch's loss tokens (nats)", "gauge")
+REFERENCE_KL = Metric(
+    "rollcast_reference_kl", "KL to the reference policy (nats per token, k3); absent without a KL penalty", "gauge"
+)
+LEARNING_RATE = Metric("rollcast_learning_rate", "Learning rate of the last update", "gauge")
 COMPLETION_TOKENS_MEAN = Metric("rollcast_completion_tokens_mean", "Mean completion length of the batch", "gauge")
 TOKENS = Metric("rollcast_tokens_total", "Tokens generated or trained", "counter", ("role",))
+CONSUMED_TOKENS = Metric(
+    "rollcast_consumed_tokens_total", "Tokens of groups that were used or filtered, and of evaluations", "counter"
+)
 COMPUTE_STATE = Metric(
     "rollcast_compute_state_device_hours", "Compute of the surviving history: the C of the curve", "gauge", ("role",)
 )
@@ -117,12 +128,15 @@ EVAL_COMPUTE = Metric(
 EVAL_TRAINED_TOKENS = Metric(
     "rollcast_eval_trained_tokens", "Tokens trained on when the evaluation was asked for", "gauge", _EVAL
 )
-EVAL_LOST = Metric("rollcast_eval_lost_total", "Evaluations that ended without a single verdict", "counter")
+EVAL_LOST = Metric(
+    "rollcast_eval_lost_total", "Evaluations that ended without a single verdict", "counter", ("dataset",)
+)
 EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", "gauge", _EVAL)
 
 # Queue and weights
 QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")
 QUEUE_BYTES = Metric("rollcast_queue_bytes", "Bytes of finished groups on the queue", "gauge")
+QUEUE_MAX_BYTES = Metric("rollcast_queue_max_bytes", "Bytes above which no new task is dispatched", "gauge")
 UNREADABLE = Metric("rollcast_unreadable_total", "Entries on the queue that nobody could decode", "counter")
 UNKNOWN_FIELDS = Metric(
     "rollcast_unknown_fields_total", "Protobuf fields of a newer program that were skipped", "counter"
@@ -155,6 +169,10 @@ GENERATOR_IDLE = Metric(
     "rollcast_generator_idle_seconds_total", "Time in which the generator had no rollout", "counter"
 )
 RUNNING_ROLLOUTS = Metric("rollcast_running_rollouts", "Rollouts in the engine", "gauge")
+SAMPLED_TOKENS = Metric("rollcast_sampled_tokens_total", "Tokens sampled, counted as the engine steps", "counter")
+INFLIGHT_TOKENS = Metric(
+    "rollcast_inflight_tokens", "Tokens that the requests in the engine have sampled so far", "gauge"
+)
 PREEMPTIONS = Metric("rollcast_preemptions_total", "KV preemptions in the engine", "counter")
 HAND_BACKS = Metric("rollcast_hand_backs_total", "Tasks handed back unfinished", "counter")
 HAND_OVERS = Metric(
@@ -167,7 +185,38 @@ ABORTED = Metric(
     "rollcast_aborted_rollouts_total", "Rollouts aborted because they held tokens of lost steps", "counter"
 )
 GRADINGS = Metric("rollcast_gradings_total", "Completions graded, by status", "counter", ("status",))
+CONTAINED = Metric(
+    "rollcast_gradings_contained_total",
+    "Gradings in which the sandbox stopped something, by reason (time|memory|output|exit|crash|forbidden|garbled)",
+    "counter",
+    ("reason",),
+)
+GRADING_TIMEOUTS = Metric(
+    "rollcast_grading_timeouts_total", "Gradings stopped at a time limit, by data set", "counter", ("dataset",)
+)
 GRADING_SECONDS = Metric("rollcast_grading_seconds", "Time to grade one completion", "histogram", buckets=_SECONDS)
+GRADER_FAILURES = Metric(
+    "rollcast_grader_failures_total",
+    "Calls of a generator to the grader that failed and were repeated, or given up, by gRPC's status",
+    "counter",
+    ("code",),
+)
+
+# Grader: its gradings are the generators' as well, so they have names of their own.
+GRADER_GRADINGS = Metric(
+    "rollcast_grader_gradings_total", "Completions this grader graded, by status", "counter", ("status",)
+)
+GRADER_SECONDS = Metric(
+    "rollcast_grader_grading_seconds", "Time to grade one completion once its turn came", "histogram", buckets=_SECONDS
+)
+GRADER_RUNNING = Metric("rollcast_grader_running", "Gradings under way in this grader", "gauge")
+GRADER_WAITING = Metric("rollcast_grader_waiting", "Gradings that wait in this grader for their turn", "gauge")
+GRADER_REFUSED = Metric(
+    "rollcast_grader_refused_total",
+    "Requests this grader sent away, by reason (full|stopping|abandoned|request)",
+    "counter",
+    ("reason",),
+)
 
 # Forecaster: the compute grid is fixed per run (40 values), else every refit would mint new series.
 FORECAST_ASYMPTOTE = Metric("rollcast_forecast_asymptote", "A, by quantile", "gauge", ("quantile",))
@@ -180,6 +229,17 @@ FORECAST_END = Metric(
 )
 FORECAST_END_DEVICE_HOURS = Metric("rollcast_forecast_end_device_hours", "Compute at which the budget ends", "gauge")
 FORECAST_VERDICT = Metric("rollcast_forecast_verdict", "1 for the verdict in force", "gauge", ("verdict",))
+FORECAST_EARLIER = Metric(
+    "rollcast_forecast_earlier_pass_rate",
+    "What had been forecast for the newest reading when half of its compute was spent, by quantile",
+    "gauge",
+    ("quantile",),
+)
+FORECAST_MISSED = Metric(
+    "rollcast_forecast_missed_readings",
+    "Newest readings in a row outside the 90 % interval forecast for them at half of their compute; at most 10",
+    "gauge",
+)
 FORECAST_POINTS = Metric("rollcast_forecast_points", "Evaluations in the fit", "gauge")
 # Served with future timestamps by the forecaster's query API only: Prometheus refuses samples that are minutes ahead.
 TIMELINE_PASS_RATE = Metric(
@@ -195,6 +255,34 @@ FORECAST_SOURCE_UP = Metric("rollcast_forecast_source_up", "1 while the forecast
 FORECAST_REFITS = Metric("rollcast_forecast_refits_total", "Refits since start", "counter")
 FORECAST_SKIPPED = Metric(
     "rollcast_forecast_skipped_total", "Readings that were skipped, by reason", "counter", ("reason",)
+)
+
+
+def is_own_curve(dataset: str) -> bool:
+    """Whether evaluations with this label are the run's own curve, not a part of its mixture or a downstream set."""
+    return not dataset.startswith((PART_PREFIX, DOWNSTREAM_PREFIX))
+
+
+# Autoscaler
+GENERATORS_DESIRED = Metric("rollcast_generators_desired", "Generators wanted; absent until first decided", "gauge")
+AUTOSCALER_NEED = Metric(
+    "rollcast_autoscaler_need_tokens_per_second", "Tokens to sample for a trainer that never waits for a batch", "gauge"
+)
+AUTOSCALER_CAPABILITY = Metric(
+    "rollcast_autoscaler_capability_tokens_per_second", "Tokens that one generator was seen to sample", "gauge"
+)
+AUTOSCALER_MEASURED = Metric(
+    "rollcast_autoscaler_measured", "1 while the run can be measured; 0 = the number is held", "gauge"
+)
+AUTOSCALER_CHANGES = Metric("rollcast_autoscaler_changes_total", "Changes of the number", "counter", ("direction",))
+AUTOSCALER_FAILURES = Metric(
+    "rollcast_autoscaler_failures_total", "Calls to Kubernetes that failed, by what they were for", "counter", ("call",)
+)
+AUTOSCALER_SKIPPED = Metric(
+    "rollcast_autoscaler_skipped_total",
+    "Pages that could not be read, samples left out, by reason",
+    "counter",
+    ("reason",),
 )
 
 

@@ -98,6 +98,7 @@ class WeightMember:
         self._settings = weights
         self._exporter = exporter
         self._incarnation: int | None = None
+        self._announced: PolicyVersion | None = None  # the newest that this incarnation told us to take
         self._joined = False
         self._newest_epoch = 0  # that this session was asked to join
         self._applying: asyncio.Future[float] | None = None
@@ -112,6 +113,15 @@ class WeightMember:
         """For /readyz: member of a group, holds weights of the trainer's incarnation, not leaving."""
         held = self.version is not None and self.version.incarnation == self._incarnation
         return self._joined and held and self._leaving is None
+
+    def readiness(self, max_staleness: int) -> tuple[bool, str]:
+        """For /readyz: `ready`, and the weights held are at most so many steps older than the newest announced."""
+        if self.version is None or not self.ready:
+            return False, "waiting for weights of the trainer"
+        behind = 0 if self._announced is None else self._announced.step - self.version.step
+        if behind > max_staleness:
+            return False, f"holds version {self.version}, {behind} steps behind the trainer; at most {max_staleness} do"
+        return True, f"holds version {self.version}"
 
     async def run(self) -> None:
         """Connect, take part, reconnect with back-off; see the class for how it ends."""
@@ -137,7 +147,7 @@ class WeightMember:
                     pause = BACKOFF_SECONDS[0]  # it was connected
                 log.warning("weight sync is not connected; trying again", reason=_describe(error), seconds=pause)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._over.wait(), pause * random.uniform(0.5, 1.0))
+                    await within(pause * random.uniform(0.5, 1.0), self._over.wait())
                 pause = min(2 * pause, BACKOFF_SECONDS[1])
             finally:
                 if self._send is not None:
@@ -180,13 +190,13 @@ class WeightMember:
             async def send(message: weights_pb2.FromGenerator) -> None:
                 async with writing:
                     try:
-                        await asyncio.wait_for(call.write(message), CONNECT_SECONDS)
+                        await within(CONNECT_SECONDS, call.write(message))
                     except asyncio.InvalidStateError:
                         raise ConnectionError("the stream is over") from None
 
             with suppress(ConnectionError):  # a refused call is over already; reading tells why
                 await send(self._announcement())
-            await self._greet(await asyncio.wait_for(call.read(), CONNECT_SECONDS))
+            await self._greet(await within(CONNECT_SECONDS, call.read()))
             self._newest_epoch, self._send = 0, send
             if self._leaving is not None:
                 await send(self._leaving_message())
@@ -198,6 +208,7 @@ class WeightMember:
         known, self._incarnation = self._incarnation, welcome.incarnation
         log.info("weight sync is connected", generator=self.name, incarnation=welcome.incarnation)
         if known != welcome.incarnation:
+            self._announced = None
             history = [Surviving(entry.incarnation, entry.last_step) for entry in welcome.history]
             await self._engine.incarnation_changed(welcome.incarnation, history)
 
@@ -214,6 +225,8 @@ class WeightMember:
             message = self._checked(await call.read())
             if message.WhichOneof("kind") == "join":
                 self._newest_epoch = message.join.epoch
+            if message.WhichOneof("kind") == "publish":  # counts at once, though others may have to be taken before
+                self._announced = PolicyVersion.from_proto(message.publish.manifest.version)
             if message.WhichOneof("kind") == "hand_over":
                 await self._ask(self._engine.hand_over(list(message.hand_over.sequences)))
             else:
@@ -222,7 +235,7 @@ class WeightMember:
     async def _beat(self, send: Send) -> None:
         while True:
             try:
-                values = await asyncio.wait_for(self._engine.heartbeat(), self._settings.heartbeat_timeout_seconds)
+                values = await within(self._settings.heartbeat_timeout_seconds, self._engine.heartbeat())
             except TimeoutError:
                 log.warning("the engine's workers do not answer; no heartbeat is sent", generator=self.name)
                 continue
@@ -307,7 +320,7 @@ class WeightMember:
 
     async def _ask(self, work: Coroutine[Any, Any, Result]) -> Result:
         """A call of the engine that should return at once. Raises TimeoutError."""
-        return await asyncio.wait_for(work, self._settings.bucket_timeout_seconds)
+        return await within(self._settings.bucket_timeout_seconds, work)
 
     async def _apply(self, version: PolicyVersion) -> float:
         pause = await self._engine.apply(version)
@@ -345,6 +358,16 @@ class WeightMember:
 
     def _leaving_message(self) -> weights_pb2.FromGenerator:
         return weights_pb2.FromGenerator(leaving=weights_pb2.Leaving(reason=self._leaving or ""))
+
+
+async def within(seconds: float, work: Awaitable[Result]) -> Result:
+    """The result of `work`. Raises TimeoutError.
+
+    Not asyncio.wait_for: before Python 3.12 that returns the result and forgets the cancellation where both come in one
+    turn of the loop, and a session that should end polls on.
+    """
+    async with asyncio.timeout(seconds):
+        return await work
 
 
 async def first_of(*work: Coroutine[Any, Any, object]) -> None:

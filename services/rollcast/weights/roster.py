@@ -178,7 +178,7 @@ class Roster:
             return Refusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is no duration")
         if announce.lm_head != self._lm_head:
             return Refusal(
-                f"model.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
+                f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
                 "give both the same run file"
             )
         name = announce.generator
