@@ -24,10 +24,17 @@ class Engine:
     """Duration of an engine step with one rollout running."""
     seconds_per_token_per_rollout: float = 0.0
     """What each further running rollout adds to it."""
+    seconds_per_context_token: float = 0.0
+    """What each token of context adds to it: attention reads the KV entries of all running rollouts. A rollout counts
+    with the mean of its context over the time it runs."""
 
-    def step_seconds(self, running: int) -> float:
-        """Return the duration of an engine step with `running` rollouts, in seconds."""
-        return self.seconds_per_token + (running - 1) * self.seconds_per_token_per_rollout
+    def step_seconds(self, running: int, context: float = 0.0) -> float:
+        """Return the duration of an engine step with `running` rollouts of `context` tokens together, in seconds."""
+        return (
+            self.seconds_per_token
+            + (running - 1) * self.seconds_per_token_per_rollout
+            + context * self.seconds_per_context_token
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -78,13 +85,27 @@ class Generator:
     """Rises whenever `next_end` changes."""
     _progress: float = 0.0
     _updated_at: float = 0.0
-    _ends: list[tuple[float, int]] = field(default_factory=list)
-    """Heap of (progress at its end, sequence), one entry per running rollout."""
+    _ends: list[tuple[float, int, float]] = field(default_factory=list)
+    """Heap of (progress at its end, sequence, mean context), one entry per running rollout."""
+    _context: float = 0.0
+    """Sum of the mean contexts."""
+    _began: dict[int, float] = field(default_factory=dict)
+    """Progress at which each attempt was started here."""
 
     @property
     def running(self) -> int:
         """Rollouts running now."""
         return len(self._ends)
+
+    @property
+    def step_seconds(self) -> float:
+        """Duration of an engine step now."""
+        return self.engine.step_seconds(self.running, self._context)
+
+    @property
+    def inflight_tokens(self) -> float:
+        """Tokens that the running rollouts have sampled here, as of the last `advance`."""
+        return sum(self._progress - self._began[sequence] for _, sequence, _ in self._ends)
 
     def has_room(self, attempt: Attempt) -> bool:
         """Return whether all rollouts of `attempt` fit; an idle generator takes a group of any size."""
@@ -94,7 +115,7 @@ class Generator:
         """Let the running rollouts sample until `now`."""
         if self._ends and self.alive:
             elapsed = now - self._updated_at
-            gained = elapsed / self.engine.step_seconds(self.running)
+            gained = elapsed / self.step_seconds
             self._progress += gained
             self.tokens += gained * self.running
             self.busy_seconds += elapsed
@@ -108,20 +129,24 @@ class Generator:
         attempt.started_at = now if attempt.started_at is None else attempt.started_at
         attempt.oldest = self.step if attempt.oldest is None else min(attempt.oldest, self.step)
         self.attempts[attempt.sequence] = attempt
+        self._began[attempt.sequence] = self._progress
         for tokens in attempt.remaining:
-            heapq.heappush(self._ends, (self._progress + tokens, attempt.sequence))
+            context = attempt.task.context(tokens)
+            self._context += context
+            heapq.heappush(self._ends, (self._progress + tokens, attempt.sequence, context))
 
     def next_end(self) -> float | None:
         """Return when the next rollout ends if none joins or leaves before; None when idle."""
         if not self._ends:
             return None
-        return self._updated_at + (self._ends[0][0] - self._progress) * self.engine.step_seconds(self.running)
+        return self._updated_at + (self._ends[0][0] - self._progress) * self.step_seconds
 
     def finish_next(self, now: float) -> Attempt | None:
         """End the rollout that is due at `now`; return its attempt if that was the last one."""
         self.advance(now)
         self.changes += 1
-        self._progress, sequence = heapq.heappop(self._ends)
+        self._progress, sequence, context = heapq.heappop(self._ends)
+        self._context -= context
         attempt = self.attempts[sequence]
         attempt.remaining.pop()
         if attempt.remaining:
@@ -133,13 +158,14 @@ class Generator:
         """Stop sampling `attempt`; its unfinished rollouts keep what they have."""
         self.advance(now)
         self.changes += 1
-        mine = [end for end, sequence in self._ends if sequence == attempt.sequence]
+        mine = [end for end, sequence, _ in self._ends if sequence == attempt.sequence]
         attempt.remaining = [max(0.0, end - self._progress) for end in mine]
         self._ends = [entry for entry in self._ends if entry[1] != attempt.sequence]
+        self._context = sum(context for _, _, context in self._ends)
         heapq.heapify(self._ends)
         self._release(attempt)
 
     def _release(self, attempt: Attempt) -> None:
-        del self.attempts[attempt.sequence]
+        del self.attempts[attempt.sequence], self._began[attempt.sequence]
         attempt.owner = None
         attempt.newest = self.step if attempt.newest is None else max(attempt.newest, self.step)

@@ -13,6 +13,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median
 
 from rollcast.recipe.schedule import Schedule, State, Wait
 from rollcast.recipe.staleness import enough_groups
@@ -21,6 +22,9 @@ from rollcast.simulation.fleet import Delays, Fleet
 from rollcast.simulation.generator import Attempt, Engine
 from rollcast.simulation.report import Report
 from rollcast.simulation.workload import Workload
+
+RECENT_STEPS = 16
+"""So many steps' groups tell what keeps the trainer fed."""
 
 
 class DeadlockError(RuntimeError):
@@ -33,6 +37,8 @@ class Trainer:
 
     step: float = 1.0
     """One optimizer step."""
+    per_token: float = 0.0
+    """What each token that it trains on adds to it."""
     spread: float = 0.0
     """Relative spread of it, uniform in [1 - spread, 1 + spread]."""
     restart: float = 5.0
@@ -83,6 +89,7 @@ class Pipeline:
         self._checkpoint = 0
         self._outstanding: dict[int, Attempt] = {}
         self._training: list[Attempt] = []
+        self._durations: deque[float] = deque(maxlen=RECENT_STEPS)
         self._held: list[Attempt] = []
         self._redo: deque[int] = deque()
         self._num_tasks = 0
@@ -130,6 +137,11 @@ class Pipeline:
         self._events.at(time, self._book)
         while (due := self._events.next_time) is not None and due <= time:
             self._events.step()
+        return self.read()
+
+    def read(self) -> Report:
+        """Bring waits and tokens up to now."""
+        self._book()
         for generator in self.fleet.generators.values():
             if generator.alive:
                 generator.advance(self.now)
@@ -200,8 +212,9 @@ class Pipeline:
     def _enough(self) -> int | None:
         if not self._fresh:
             return None
-        recent = self.report.lifetimes[-16 * self._schedule.groups_per_step :]
-        lifetimes = [seconds / self._trainer.step for _, seconds in recent]
+        recent = self.report.lifetimes[-RECENT_STEPS * self._schedule.groups_per_step :]
+        typical = median(self._durations) if self._durations else self._trainer.step
+        lifetimes = [seconds / typical for _, seconds in recent]
         return enough_groups(lifetimes, lag=self._schedule.lag, groups_per_step=self._schedule.groups_per_step)
 
     def _dispatch(self) -> None:
@@ -221,8 +234,13 @@ class Pipeline:
         for attempt in batch:
             assert attempt.oldest is not None
             self.report.staleness[self.step - attempt.oldest] += 1
+        self.report.mean_tokens = fmean(tokens for attempt in batch for tokens in attempt.task.lengths)
         incarnation = self._incarnation
-        duration = self._trainer.step * self._rng.uniform(1 - self._trainer.spread, 1 + self._trainer.spread)
+        tokens = sum(sum(attempt.task.lengths) for attempt in batch)
+        duration = self._trainer.step + self._trainer.per_token * tokens
+        duration *= self._rng.uniform(1 - self._trainer.spread, 1 + self._trainer.spread)
+        if self._trainer.per_token:
+            self._durations.append(duration)
         self._events.after(duration, lambda: self._trained() if incarnation == self._incarnation else None)
 
     def _trained(self) -> None:
@@ -244,6 +262,7 @@ class Pipeline:
         for attempt in batch:
             del self._outstanding[attempt.sequence]
             self.report.groups["filtered" if attempt.task.filtered else "used"] += 1
+            self.report.consumed_tokens += sum(attempt.task.lengths)
             self.report.history.append((self.step + 1, attempt.task.number))
             if attempt.newest is not None and attempt.newest <= self._checkpoint:
                 self._held.append(attempt)

@@ -26,6 +26,10 @@ class Report:
     """What the trainer waited for: a `WaitReason`, or "restart"."""
     lifetimes: list[tuple[float, float]] = field(default_factory=list)
     """Of every finished group: tokens of its longest rollout, seconds from its first token to its end."""
+    consumed_tokens: float = 0.0
+    """Tokens of the used and filtered groups."""
+    mean_tokens: float | None = None
+    """Mean length of the rollouts of the newest batch; None before the first."""
     step_times: list[float] = field(default_factory=list)
     """When each optimizer step was made."""
 

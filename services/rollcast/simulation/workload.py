@@ -31,15 +31,21 @@ class Workload:
     """G."""
     filtered: float = 0.0
     """Probability that a group has no variance and is filtered."""
+    scale: Callable[[int], float] | None = None
+    """What the lengths of the task with a number are multiplied by: answers grow while a model learns. None = by 1."""
+    prompt_tokens: float = 0.0
+    """Context before the first token of a rollout."""
     seed: int = 0
 
     def task(self, number: int) -> Task:
         """Return the task with that number."""
         rng = random.Random(self.seed * 1_000_003 + number)
+        scale = 1.0 if self.scale is None else self.scale(number)
         return Task(
             number=number,
             filtered=rng.random() < self.filtered,
-            lengths=tuple(self.lengths(rng) for _ in range(self.rollouts_per_group)),
+            lengths=tuple(scale * self.lengths(rng) for _ in range(self.rollouts_per_group)),
+            prompt_tokens=self.prompt_tokens,
         )
 
 
@@ -51,3 +57,8 @@ class Task:
     filtered: bool
     lengths: tuple[float, ...]
     """[G] tokens of each rollout."""
+    prompt_tokens: float = 0.0
+
+    def context(self, remaining: float) -> float:
+        """Mean context of a rollout of which `remaining` tokens are to be sampled, as if it were a fresh one."""
+        return self.prompt_tokens + remaining / 2

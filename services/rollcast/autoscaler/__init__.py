@@ -1,0 +1,1 @@
+"""How many generators a run needs, and who is told so."""

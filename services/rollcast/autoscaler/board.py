@@ -1,0 +1,45 @@
+"""The number in force, for whoever asks: the external scaler's threads, /metrics, /readyz."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Board:
+    """The loop writes, everybody reads. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._target: int | None = None
+        self._sequence = 0
+        self._closed = False
+
+    @property
+    def target(self) -> int | None:
+        """None until the first decision: then nobody may take the number for known. 0 = the run has ended."""
+        with self._changed:
+            return self._target
+
+    @property
+    def closed(self) -> bool:
+        with self._changed:
+            return self._closed
+
+    def show(self, target: int) -> None:
+        with self._changed:
+            if target != self._target:
+                self._target = target
+                self._sequence += 1
+                self._changed.notify_all()
+
+    def wait_newer(self, sequence: int, seconds: float) -> int:
+        """The number of the last change, once it is newer than `sequence` or after `seconds`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._sequence > sequence or self._closed, timeout=seconds)
+            return self._sequence
+
+    def close(self) -> None:
+        """Let go of all who wait."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

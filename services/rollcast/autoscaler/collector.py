@@ -1,0 +1,178 @@
+"""Samples of metrics pages to totals: counters of processes that come, go and restart are added up over their lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rollcast.autoscaler.totals import Totals
+from rollcast.telemetry import names
+from rollcast.telemetry.names import Metric
+from rollcast.telemetry.prometheus_reader import Sample
+
+READ = (
+    names.TRAINER_STEP,
+    names.INCARNATION,
+    names.TRAINER_WAIT,
+    names.CONSUMED_TOKENS,
+    names.GENERATORS,
+    names.GROUPS_OUTSTANDING,
+    names.COMPLETION_TOKENS_MEAN,
+    names.SAMPLED_TOKENS,
+    names.RUNNING_ROLLOUTS,
+    names.INFLIGHT_TOKENS,
+)
+"""What has to be read."""
+MAX_GENERATORS = 4_096
+
+Place = str
+"""The page a sample is from: an address, or Prometheus's labels of the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at all pages."""
+
+    trainer: tuple[Sample, ...]
+    generators: dict[Place, tuple[Sample, ...]]
+    """By page; samples of other metrics may be among them."""
+
+
+@dataclass(slots=True)
+class _Counter:
+    """A counter that may begin again at 0."""
+
+    last: float | None = None
+    total: float = 0.0
+
+    def take(self, value: float) -> float:
+        """Returns what it rose by; a new one's value is not counted, a fallen one began again."""
+        rise = 0.0 if self.last is None else value if value < self.last else value - self.last
+        self.last = value
+        self.total += rise
+        return rise
+
+
+@dataclass(slots=True)
+class _Page:
+    sampled: _Counter = field(default_factory=_Counter)
+    seen_at: float | None = None
+
+
+class NotMeasured(Exception):  # noqa: N818  (a state that is waited out, not a mistake)
+    """The pages do not tell what has to be known; the message is one sentence."""
+
+
+class Collector:
+    """Adds up readings of one run."""
+
+    def __init__(self, run: str, lag: int) -> None:
+        self._run = run
+        self._lag = lag
+        self._wait: dict[str, _Counter] = {}
+        self._consumed = _Counter()
+        self._steps = 0.0
+        self._step: float | None = None
+        self._incarnation: float | None = None
+        self._filled_from_step = 0.0
+        self._pages: dict[Place, _Page] = {}
+        self._last: Totals | None = None
+
+    def take(self, reading: Reading, now: float) -> Totals:
+        """The totals at `now` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it comes."""
+        trainer = _by_name(reading.trainer, self._run)
+        step = _gauge(trainer, names.TRAINER_STEP)
+        joined = _gauge(trainer, names.GENERATORS, state="joined")
+        if step is None or joined is None:
+            raise NotMeasured("the trainer's metrics are missing")
+        self._note_start(step, _gauge(trainer, names.INCARNATION))
+        self._steps += max(0.0, step - self._step) if self._step is not None else 0.0
+        self._step = step
+        for sample in trainer.get(names.TRAINER_WAIT.name, ()):
+            self._wait.setdefault(sample.labels.get("for", ""), _Counter()).take(sample.value)
+        self._consumed.take(_gauge(trainer, names.CONSUMED_TOKENS) or 0.0)
+        last = self._last
+        sampled, watched, running = self._generators(reading, now)
+        if joined > 0 and not reading.generators:
+            raise NotMeasured(f"none of the {joined:.0f} generators can be read")
+        passed = 0.0 if last is None else now - last.at
+        disturbed = last is None or joined > last.joined or step < self._filled_from_step
+        members = joined if last is None else (joined + last.joined) / 2
+        self._last = Totals(
+            at=now,
+            batch_wait=self._waited("batch"),
+            straggler_wait=self._waited("straggler"),
+            redis_wait=self._waited("redis"),
+            consumed_tokens=self._consumed.total,
+            steps=self._steps,
+            sampled_tokens=(last.sampled_tokens if last else 0.0) + sampled,
+            watched_seconds=(last.watched_seconds if last else 0.0) + watched,
+            running_seconds=(last.running_seconds if last else 0.0) + running,
+            joined_seconds=(last.joined_seconds if last else 0.0) + members * passed,
+            joined=round(joined),
+            undisturbed_since=now if disturbed or last is None else last.undisturbed_since,
+            outstanding=round(_gauge(trainer, names.GROUPS_OUTSTANDING) or 0.0),
+            mean_tokens=_gauge(trainer, names.COMPLETION_TOKENS_MEAN),
+        )
+        return self._last
+
+    def interrupt(self) -> None:
+        """Nothing could be read: what passes until the next reading is not added to any total."""
+        self._last = None
+        for page in self._pages.values():
+            page.seen_at = None
+
+    def _note_start(self, step: float, incarnation: float | None) -> None:
+        """After a start the pipeline fills for as many steps as the window has batches: the trainer waits meanwhile."""
+        if self._step is None or incarnation != self._incarnation or step < self._step:
+            self._filled_from_step = step + self._lag + 1
+        self._incarnation = incarnation
+
+    def _generators(self, reading: Reading, now: float) -> tuple[float, float, float]:
+        """(tokens, generator-seconds, rollout-seconds) since each was last seen; one that starts up is left out."""
+        tokens = watched = running_seconds = 0.0
+        for place in self._pages.keys() - reading.generators.keys():
+            del self._pages[place]
+        for place, samples in list(reading.generators.items())[:MAX_GENERATORS]:
+            by_name = _by_name(samples, self._run)
+            sampled, running = _gauge(by_name, names.SAMPLED_TOKENS), _gauge(by_name, names.RUNNING_ROLLOUTS)
+            if sampled is None or running is None:
+                continue
+            page = self._pages.setdefault(place, _Page())
+            rise = page.sampled.take(sampled)
+            if page.seen_at is not None:
+                tokens += rise
+                watched += now - page.seen_at
+                running_seconds += running * (now - page.seen_at)
+            page.seen_at = now
+        return tokens, watched, running_seconds
+
+    def _waited(self, reason: str) -> float:
+        counter = self._wait.get(reason)
+        return counter.total if counter else 0.0
+
+
+def inflight_tokens(reading: Reading, run: str) -> dict[Place, float]:
+    """Tokens in flight by page, of the generators that tell them."""
+    found = {
+        place: _gauge(_by_name(samples, run), names.INFLIGHT_TOKENS) for place, samples in reading.generators.items()
+    }
+    return {place: value for place, value in found.items() if value is not None}
+
+
+def _by_name(samples: Iterable[Sample], run: str) -> dict[str, list[Sample]]:
+    found: dict[str, list[Sample]] = {}
+    for sample in samples:
+        if sample.labels.get("run") == run and 0.0 <= sample.value < float("inf"):
+            found.setdefault(sample.name, []).append(sample)
+    return found
+
+
+def _gauge(found: dict[str, list[Sample]], metric: Metric, **labels: str) -> float | None:
+    """The value; the largest where several series tell it, as while a pod is replaced."""
+    values = [
+        sample.value
+        for sample in found.get(metric.name, ())
+        if all(sample.labels.get(name) == value for name, value in labels.items())
+    ]
+    return max(values, default=None)

@@ -1,0 +1,192 @@
+"""The generators' Deployment: its scale, its pods, who else scales it, and the Jobs it works for.
+
+Nothing else here speaks to Kubernetes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kubernetes import client
+from kubernetes import config as kubernetes_config
+from urllib3.exceptions import HTTPError
+
+from rollcast.config.errors import UserError
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+MAX_COST = 2**31 - 1
+TIMEOUT_SECONDS = (3.0, 10.0)
+"""To connect, and to answer."""
+PAGE_ITEMS, MAX_PAGES = 500, 20
+MERGE_PATCH = "application/merge-patch+json"
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+NOT_FOUND, FORBIDDEN = 404, 403
+T = TypeVar("T")
+
+
+class ClusterAway(Exception):  # noqa: N818  (a state that is waited out, not a mistake)
+    """The API server did not do what it was asked; the message is one sentence."""
+
+
+def connect() -> Any:
+    """An API client from the pod's service account, or from the file that KUBECONFIG names.
+
+    Raises UserError where there is neither.
+    """
+    configuration = client.Configuration()
+    try:
+        if files := os.environ.get("KUBECONFIG"):
+            kubernetes_config.load_kube_config(files, client_configuration=configuration)
+        else:
+            kubernetes_config.load_incluster_config(client_configuration=configuration)
+    except kubernetes_config.ConfigException as error:
+        raise UserError(
+            f"autoscaler.deployment: no access to Kubernetes ({error}); run in a pod with a service account, or set "
+            "KUBECONFIG"
+        ) from error
+    configuration.retries = 0
+    return client.ApiClient(configuration)
+
+
+def own_namespace(given: str | None) -> str:
+    """Raises UserError where none is given and this is no pod."""
+    if given is not None:
+        return given
+    try:
+        with NAMESPACE_FILE.open() as file:
+            return file.read(300).strip()
+    except OSError as error:
+        raise UserError("autoscaler.namespace is not set and this is no pod; set it") from error
+
+
+class Deployment:
+    """Every method has a deadline and raises ClusterAway."""
+
+    def __init__(self, api: Any, namespace: str, name: str) -> None:
+        self.name = name
+        self._namespace = namespace
+        self._core = client.CoreV1Api(api)
+        self._apps = client.AppsV1Api(api)
+        self._autoscaling = client.AutoscalingV2Api(api)
+        self._custom = client.CustomObjectsApi(api)
+        self._batch = client.BatchV1Api(api)
+
+    def rivals(self) -> list[str]:
+        """HPAs and ScaledObjects that scale this Deployment too."""
+        found = []
+        for hpa in self._list("list HPAs", self._autoscaling.list_namespaced_horizontal_pod_autoscaler):
+            target = hpa.spec.scale_target_ref
+            if target.kind == "Deployment" and target.name == self.name:
+                found.append(f"HorizontalPodAutoscaler {hpa.metadata.name}")
+        for scaled in self._scaled_objects():
+            target = scaled.get("spec", {}).get("scaleTargetRef", {})
+            if target.get("kind", "Deployment") == "Deployment" and target.get("name") == self.name:
+                found.append(f"ScaledObject {scaled.get('metadata', {}).get('name')}")
+        return found
+
+    def replicas(self) -> int:
+        """The number asked for now."""
+        return int(self._scale().spec.replicas or 0)
+
+    def scale(self, replicas: int) -> None:
+        """Ask for so many."""
+        self._call(
+            "scale the Deployment",
+            self._apps.patch_namespaced_deployment_scale,
+            self.name,
+            self._namespace,
+            {"spec": {"replicas": replicas}},
+            _content_type=MERGE_PATCH,
+        )
+
+    def jobs_are_complete(self, selector: str) -> bool | None:
+        """Whether every Job with these labels is complete; None where there is none (any more)."""
+        jobs = self._list("list Jobs", self._batch.list_namespaced_job, label_selector=selector)
+        return all(_is_complete(job) for job in jobs) if jobs else None
+
+    def prefer_idlest(self, inflight: Mapping[str, float]) -> int:
+        """Mark pods with the tokens they have in flight, so that those with the fewest go; returns the marks written.
+
+        `inflight` by name or address of the pod. A pod of which nothing is known does no work that is known: it goes
+        first. A mark that is right already is not written again.
+        """
+        selector = self._scale().status.selector
+        if not selector:
+            raise ClusterAway(f"the scale of Deployment {self.name} tells no selector")
+        written = 0
+        for pod in self._list("list pods", self._core.list_namespaced_pod, label_selector=selector):
+            name = pod.metadata.name
+            tokens = inflight.get(name, inflight.get(pod.status.pod_ip or "", 0.0))
+            cost = str(min(int(tokens), MAX_COST))
+            if (pod.metadata.annotations or {}).get(DELETION_COST, "0") == cost:
+                continue
+            body = {"metadata": {"annotations": {DELETION_COST: cost}}}
+            try:
+                self._call(
+                    "mark a pod",
+                    self._core.patch_namespaced_pod,
+                    name,
+                    self._namespace,
+                    body,
+                    _content_type=MERGE_PATCH,
+                )
+            except _Gone:
+                continue
+            written += 1
+        return written
+
+    def _scale(self) -> Any:
+        return self._call(
+            "read the Deployment's scale", self._apps.read_namespaced_deployment_scale, self.name, self._namespace
+        )
+
+    def _scaled_objects(self) -> list[dict[str, Any]]:
+        def page(namespace: str, **options: Any) -> Any:
+            return self._custom.list_namespaced_custom_object(
+                "keda.sh", "v1alpha1", namespace, "scaledobjects", **options
+            )
+
+        try:
+            return self._list("list ScaledObjects", page)
+        except _Gone:
+            return []  # KEDA is not installed
+
+    def _list(self, what: str, call: Callable[..., Any], **options: Any) -> list[Any]:
+        items: list[Any] = []
+        following: str | None = None
+        for _ in range(MAX_PAGES):
+            more = {"_continue": following} if following else {}
+            answer = self._call(what, call, self._namespace, limit=PAGE_ITEMS, **more, **options)
+            if isinstance(answer, dict):
+                items += answer.get("items", [])
+                following = answer.get("metadata", {}).get("continue")
+            else:
+                items += answer.items
+                following = answer.metadata._continue
+            if not following:
+                return items
+        raise ClusterAway(f"cannot {what}: more than {MAX_PAGES * PAGE_ITEMS} of them")
+
+    def _call(self, what: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        try:
+            return call(*arguments, _request_timeout=TIMEOUT_SECONDS, **options)
+        except client.ApiException as error:
+            if error.status == NOT_FOUND:
+                raise _Gone(f"cannot {what}: not found in namespace {self._namespace}") from error
+            if error.status == FORBIDDEN:
+                raise ClusterAway(f"cannot {what}: the service account may not; grant it") from error
+            raise ClusterAway(f"cannot {what}: the API server answered {error.status} {error.reason}") from error
+        except (HTTPError, ValueError, OSError) as error:
+            raise ClusterAway(f"cannot {what}: {' '.join(str(error).split())[:200]}") from error
+
+
+def _is_complete(job: Any) -> bool:
+    conditions = job.status.conditions if job.status else None
+    return any(entry.type == "Complete" and entry.status == "True" for entry in conditions or ())
+
+
+class _Gone(ClusterAway):
+    """It does not exist (any more)."""

@@ -1,0 +1,72 @@
+"""KEDA's external scaler: an `external-push` trigger asks it how many generators there should be.
+
+The metric is the number itself and its target is 1. KEDA makes an HPA of metric type AverageValue of it, which asks
+for ceil(number / 1) pods. Until the first decision GetMetrics answers UNAVAILABLE: an HPA that cannot read its metric
+leaves the number of pods alone, and after `failureThreshold` errors KEDA's `fallback` counts. IsActive is false only
+once the run has ended: a run must never be scaled to zero because it cannot be measured.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+from rollcast.autoscaler.board import Board
+from rollcast.telemetry import names
+from rollcast.wire import externalscaler_pb2, externalscaler_pb2_grpc
+
+METRIC_NAME = names.GENERATORS_DESIRED.name
+MAX_STREAMS = 32
+MAX_CALLS = 48
+"""Streams, and calls beside them."""
+WAKE_SECONDS = 1.0
+"""How soon a stream whose client went away is noticed."""
+
+
+class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
+    """Answers from the board."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._streams = threading.BoundedSemaphore(MAX_STREAMS)
+
+    def IsActive(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+        return self._is_active()
+
+    def StreamIsActive(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: N802
+        """At once, then whenever the number changes: KEDA then reads it without waiting for its next poll."""
+        if not self._streams.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {MAX_STREAMS} streams; try again later")
+        try:
+            sequence = -1
+            while context.is_active() and not self._board.closed:
+                newest = self._board.wait_newer(sequence, WAKE_SECONDS)
+                if newest > sequence:
+                    sequence = newest
+                    yield self._is_active()
+        finally:
+            self._streams.release()
+
+    def GetMetricSpec(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+        spec = externalscaler_pb2.MetricSpec(metricName=METRIC_NAME, targetSize=1, targetSizeFloat=1.0)
+        return externalscaler_pb2.GetMetricSpecResponse(metricSpecs=[spec])
+
+    def GetMetrics(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+        if request.metricName != METRIC_NAME:
+            context.abort(
+                grpc.StatusCode.NOT_FOUND, f"metricName {request.metricName[:100]!r}: only {METRIC_NAME} is served"
+            )
+        target = self._board.target
+        if target is None:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "no decision yet: the run was not measured long enough")
+            raise AssertionError("abort raises")
+        value = externalscaler_pb2.MetricValue(
+            metricName=METRIC_NAME, metricValue=target, metricValueFloat=float(target)
+        )
+        return externalscaler_pb2.GetMetricsResponse(metricValues=[value])
+
+    def _is_active(self) -> Any:
+        return externalscaler_pb2.IsActiveResponse(result=self._board.target != 0)

@@ -1,0 +1,211 @@
+"""One turn of the autoscaler: has the run ended? Read, decide, mark pods before a fall, show the number, apply it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+from rollcast.autoscaler.board import Board
+from rollcast.autoscaler.collector import Collector, NotMeasured, Reading, inflight_tokens
+from rollcast.autoscaler.decision import Decision, Limits, Memory, decide
+from rollcast.autoscaler.sources import Source
+from rollcast.autoscaler.totals import CONSUMPTION_WINDOWS, TREND_SECONDS, Rates, Totals, rates
+from rollcast.config.run import RunConfig
+from rollcast.recipe import staleness
+from rollcast.recipe.schedule import Schedule, make_schedule
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.prometheus_reader import SourceAway
+
+if TYPE_CHECKING:
+    from rollcast.autoscaler.deployment import Deployment
+
+MOST_TOTALS = 20_000
+log = get_logger()
+
+
+class Loop:
+    """Call `turn` every few seconds."""
+
+    def __init__(self, config: RunConfig, source: Source, deployment: Deployment | None) -> None:
+        self._run = config.run
+        self._settings = config.autoscaler
+        self._source = source
+        self._deployment = deployment
+        schedule = make_schedule(config.recipe.schedule, groups_per_step=config.recipe.prompts_per_step)
+        self._limits = Limits(
+            slots=config.generator.slots,
+            rollouts_per_group=config.recipe.most_rollouts_per_prompt,
+            window_groups=widest_window(schedule),
+        )
+        self._collector = Collector(config.run, schedule.lag)
+        self._history: deque[Totals] = deque(maxlen=MOST_TOTALS)
+        self._memory: Memory | None = None
+        self._applied: int | None = None
+        self._run_has_ended: bool | None = None
+        self._measured_at = time.monotonic()
+        self._reason = "nothing was measured yet"
+        self._counted: Counter[str] = Counter()
+
+    def ready(self) -> tuple[bool, str]:
+        """For /readyz: it serves from its start, and says what it does."""
+        return True, self._reason
+
+    def close(self) -> None:
+        self._source.close()
+
+    def turn(self, board: Board, exporter: Exporter) -> None:
+        """Whatever cannot be read or done is counted, and tried again at the next turn."""
+        if self.let_go_at_end(board, exporter):
+            return
+        now = time.monotonic()
+        reading, measured = self._measure(now)
+        for reason, count in self._source.skipped.items():
+            exporter.add(names.AUTOSCALER_SKIPPED, count - self._counted[reason], reason=reason)
+            self._counted[reason] = count
+        exporter.set(names.AUTOSCALER_MEASURED, float(isinstance(measured, Rates)))
+        if self._memory is None:
+            self._memory = self._first(measured, exporter)
+        if self._memory is None:
+            self._say(f"no number yet: {measured}")
+            return
+        before = self._memory.target
+        decision = decide(now, measured, self._memory, self._limits, self._settings)
+        self._memory = decision.memory
+        self._tell(decision, before, exporter)
+        if decision.target < before and reading is not None:
+            self._mark(reading, exporter)
+        if isinstance(measured, Rates) or board.target is not None:
+            board.show(decision.target)
+            exporter.set(names.GENERATORS_DESIRED, decision.target)
+        if self._settings.mode == "controller":
+            self._apply(decision.target, exporter)
+
+    def let_go_at_end(self, board: Board, exporter: Exporter) -> bool:
+        """Ask for no generator where the run has ended; whether it has.
+
+        To be called before anybody is served, too: who asks then must not be told that a run at its end is at work.
+        """
+        before, self._run_has_ended = self._run_has_ended, self._ask_for_end(exporter)
+        if not self._run_has_ended:
+            return False
+        if not before:
+            if self._memory is not None:
+                exporter.add(names.AUTOSCALER_CHANGES, direction="down")
+            self._memory = None
+            self._history.clear()
+            self._collector.interrupt()
+        self._say("the run has ended: no generator is needed")
+        exporter.set(names.AUTOSCALER_MEASURED, 0.0)
+        exporter.set(names.GENERATORS_DESIRED, 0)
+        board.show(0)
+        if self._settings.mode == "controller":
+            self._apply(0, exporter)
+        return True
+
+    def _ask_for_end(self, exporter: Exporter) -> bool | None:
+        """Whether the trainer's Jobs are complete; what was known before where they are gone or cannot be asked for."""
+        if self._deployment is None or self._settings.trainer_jobs is None:
+            return None
+        from rollcast.autoscaler.deployment import ClusterAway
+
+        try:
+            complete = self._deployment.jobs_are_complete(self._settings.trainer_jobs)
+            if complete is None and self._run_has_ended is None:
+                # A finished Job is removed in time; an autoscaler before this one has let its Deployment go.
+                return self._deployment.replicas() == 0
+        except ClusterAway as error:
+            self._failed("jobs", str(error), exporter)
+            return self._run_has_ended
+        return self._run_has_ended if complete is None else complete
+
+    def _measure(self, now: float) -> tuple[Reading | None, Rates | str]:
+        try:
+            reading = self._source.read()
+            totals = self._collector.take(reading, now)
+        except (SourceAway, NotMeasured) as error:
+            silent = now - self._measured_at
+            if silent > self._settings.stale_seconds:
+                self._history.clear()
+                self._collector.interrupt()
+                return None, f"{error}, for {silent:.0f} s"
+            return None, str(error)
+        self._measured_at = now
+        self._history.append(totals)
+        oldest = now - max(TREND_SECONDS, CONSUMPTION_WINDOWS * self._settings.window_seconds) - 60.0
+        while self._history[0].at < oldest:
+            self._history.popleft()
+        found = rates(tuple(self._history), self._settings.window_seconds)
+        return reading, found or "too little was measured since the last start of a pod or of the trainer"
+
+    def _first(self, measured: Rates | str, exporter: Exporter) -> Memory | None:
+        """Where the number begins: what the Deployment asks for, or the generators that are at work."""
+        if self._deployment is not None:
+            from rollcast.autoscaler.deployment import ClusterAway
+
+            try:
+                return Memory(target=self._deployment.replicas())
+            except ClusterAway as error:
+                self._failed("replicas", str(error), exporter)
+        return Memory(target=measured.generators_now) if isinstance(measured, Rates) else None
+
+    def _mark(self, reading: Reading, exporter: Exporter) -> None:
+        if self._deployment is None:
+            return
+        from rollcast.autoscaler.deployment import ClusterAway
+
+        try:
+            self._deployment.prefer_idlest(inflight_tokens(reading, self._run))
+        except ClusterAway as error:
+            self._failed("mark", str(error), exporter)
+
+    def _apply(self, target: int, exporter: Exporter) -> None:
+        """The scale is changed only by a decision: what somebody set by hand meanwhile stays until the next one."""
+        if self._deployment is None or target == self._applied:
+            return
+        from rollcast.autoscaler.deployment import ClusterAway
+
+        try:
+            if rivals := self._deployment.rivals():
+                self._failed(
+                    "scale", f"{' and '.join(rivals)} scales the Deployment too; one of us has to go", exporter
+                )
+                return
+            if self._deployment.replicas() != target:
+                self._deployment.scale(target)
+            self._applied = target
+        except ClusterAway as error:
+            self._failed("scale", str(error), exporter)
+
+    def _tell(self, decision: Decision, before: int, exporter: Exporter) -> None:
+        memory = decision.memory
+        if decision.need is not None:
+            exporter.set(names.AUTOSCALER_NEED, decision.need)
+        if memory.capability is not None:
+            exporter.set(names.AUTOSCALER_CAPABILITY, memory.capability)
+        if decision.target != before:
+            exporter.add(names.AUTOSCALER_CHANGES, direction="up" if decision.target > before else "down")
+            log.info("another number of generators", before=before, wanted=decision.target, reason=decision.reason)
+        self._say(decision.reason)
+
+    def _say(self, reason: str) -> None:
+        """What does not change anything is logged when its first words change: figures in it always do."""
+        if reason.split(":")[0] != self._reason.split(":")[0]:
+            log.info(reason)
+        self._reason = reason
+
+    def _failed(self, call: str, reason: str, exporter: Exporter) -> None:
+        exporter.add(names.AUTOSCALER_FAILURES, call=call)
+        log.error("Kubernetes did not do it; it is tried again", call=call, reason=reason)
+
+
+def widest_window(schedule: Schedule) -> int:
+    """Most groups that the staleness gate ever lets be under way."""
+    return max(
+        staleness.window(
+            floor=schedule.floor(step), lag=schedule.lag, step=step, groups_per_step=schedule.groups_per_step
+        )
+        for step in range(schedule.lag + 1)
+    )

@@ -1,0 +1,110 @@
+"""The autoscaler's process.
+
+start: in mode controller alone in scaling the Deployment, or it refuses; HTTP and, for KEDA, gRPC served
+loop:  measure, decide; before a fall pods are marked, then the number is shown, and in mode controller applied
+end:   once the trainer's Jobs are complete the number is 0, until there is another Job
+stop:  at SIGTERM or SIGINT; the Deployment keeps the number it has
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import Any
+
+from rollcast.autoscaler.board import Board
+from rollcast.autoscaler.keda import MAX_CALLS, ExternalScaler
+from rollcast.autoscaler.loop import Loop
+from rollcast.autoscaler.sources import open_source
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
+from rollcast.config.services import Rpc
+from rollcast.connections.grpc import start_server
+from rollcast.connections.http import Heartbeat, HttpServer, listen, publish_port, service_routes
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.wire.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
+
+MAX_TURN_SECONDS = 300.0
+"""A turn reads pages and speaks to Kubernetes; each call of it has a deadline."""
+log = get_logger()
+
+
+def serve(config: RunConfig) -> int:
+    """Run until a signal; returns the exit code.
+
+    Raises UserError where a port cannot be had, or the Deployment cannot be scaled or is scaled by others.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    settings = config.autoscaler
+    deployment = open_deployment(config)
+    board, exporter = Board(), Exporter(config.run)
+    heartbeat = Heartbeat(settings.every_seconds + MAX_TURN_SECONDS)
+    loop = Loop(config, open_source(settings.source, config.http, config.run, config.run_folder), deployment)
+    listener = listen(settings.bind, settings.http_port, setting="autoscaler.http_port")
+    rpc_server: Any = None
+    try:
+        loop.let_go_at_end(board, exporter)
+        if settings.mode == "keda":
+            # KEDA presents certificates, never a token.
+            rpc = Rpc(bind=settings.bind, port=settings.grpc_port, token=None, tls=config.rpc.tls)
+            rpc_server, rpc_port = start_server(
+                rpc,
+                lambda server: add_ExternalScalerServicer_to_server(ExternalScaler(board), server),  # type: ignore[no-untyped-call]
+                setting="autoscaler.grpc_port",
+                max_calls=MAX_CALLS,
+            )
+            publish_port(config.run_folder, "autoscaler-grpc", rpc_port)
+        served = config.http.model_copy(update={"bind": settings.bind})
+        http = HttpServer(service_routes(exporter.render, loop.ready, heartbeat), listener, served)
+    except BaseException:
+        listener.close()
+        if rpc_server is not None:
+            rpc_server.stop(grace=None)
+        loop.close()
+        raise
+    http.start()
+    publish_port(config.run_folder, "autoscaler", http.port)
+    log.info("autoscaler serves", mode=settings.mode, http=http.port)
+    try:
+        while True:
+            heartbeat.beat()
+            begun = time.monotonic()
+            loop.turn(board, exporter)
+            if stop.wait(max(0.0, settings.every_seconds - (time.monotonic() - begun))):
+                return 0
+    finally:
+        board.close()
+        if rpc_server is not None:
+            rpc_server.stop(grace=1.0).wait(2.0)
+        http.stop()
+        loop.close()
+
+
+def open_deployment(config: RunConfig) -> Any:
+    """The Deployment that the settings name, or None.
+
+    Raises UserError where Kubernetes cannot be reached; in mode controller also where others scale it.
+    """
+    settings = config.autoscaler
+    if settings.deployment is None:
+        return None
+    from rollcast.autoscaler.deployment import ClusterAway, Deployment, connect, own_namespace
+
+    deployment = Deployment(connect(), own_namespace(settings.namespace), settings.deployment)
+    if settings.mode != "controller":
+        return deployment
+    try:
+        rivals = deployment.rivals()
+        deployment.replicas()
+    except ClusterAway as error:
+        raise UserError(f"autoscaler.mode = controller, deployment = {settings.deployment}: {error}") from error
+    if rivals:
+        raise UserError(
+            f"autoscaler.mode = controller: {' and '.join(rivals)} scales Deployment {settings.deployment} too; delete "
+            "it, or set the mode to keda or hpa"
+        )
+    return deployment

@@ -1,0 +1,135 @@
+"""Where the readings come from: the metrics pages themselves, or a Prometheus that scrapes them."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from rollcast.autoscaler.collector import MAX_GENERATORS, READ, Place, Reading
+from rollcast.config.autoscaler import FleetPrometheus, FleetScrape
+from rollcast.config.services import Http
+from rollcast.connections.http import in_url, local_url
+from rollcast.telemetry import names
+from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
+
+READERS = 16
+_OTHER_SERVICES = ("trainer", "forecaster", "autoscaler")
+"""What else writes its port to the run folder."""
+_GENERATOR_METRICS = {names.SAMPLED_TOKENS.name, names.RUNNING_ROLLOUTS.name, names.INFLIGHT_TOKENS.name}
+
+
+class Source(Protocol):
+    """Read every few seconds."""
+
+    skipped: Counter[str]
+    """Pages and samples left out so far, by reason."""
+
+    def read(self) -> Reading:
+        """One look. Raises SourceAway where the trainer, or Prometheus, does not answer."""
+
+    def close(self) -> None: ...
+
+
+def open_source(settings: FleetScrape | FleetPrometheus, http: Http, run: str, run_folder: Path) -> Source:
+    if isinstance(settings, FleetPrometheus):
+        return PrometheusFleet(settings, run)
+    return ScrapedFleet(settings, http, run_folder)
+
+
+class ScrapedFleet:
+    """Every page is read at once; a generator that does not answer is left out and counted."""
+
+    def __init__(self, settings: FleetScrape, http: Http, run_folder: Path) -> None:
+        self.skipped: Counter[str] = Counter()
+        self._settings = settings
+        self._http = http
+        self._ports = run_folder / "ports"
+        self._pages: dict[str, MetricsPage] = {}
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="scrape")
+
+    def read(self) -> Reading:
+        trainer = self._settings.trainer or self._found("trainer")
+        places = self._generators()
+        for url in self._pages.keys() - {trainer, *places.values()}:
+            self._pages.pop(url).close()
+        answer = self._readers.submit(self._page(trainer).read)
+        waiting = {place: self._readers.submit(self._page(url).read) for place, url in places.items()}
+        generators: dict[Place, tuple[Sample, ...]] = {}
+        for place, future in waiting.items():
+            try:
+                generators[place] = tuple(future.result())
+            except SourceAway:
+                self.skipped["generator_away"] += 1
+        return Reading(tuple(answer.result()), generators)
+
+    def close(self) -> None:
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        for page in self._pages.values():
+            page.close()
+
+    def _page(self, url: str) -> MetricsPage:
+        if url not in self._pages:
+            self._pages[url] = MetricsPage(url, self._http)
+        return self._pages[url]
+
+    def _generators(self) -> dict[Place, str]:
+        """Metrics page by address, or by name in the run folder."""
+        if self._settings.generators is None:
+            here = sorted(path.name for path in self._ports.glob("[!.]*") if not path.name.startswith(_OTHER_SERVICES))
+            return self._readable(here[:MAX_GENERATORS])
+        host, _, port = self._settings.generators.rpartition(":")
+        try:
+            found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        except (OSError, ValueError):
+            self.skipped["name_not_found"] += 1  # a headless Service without a ready pod has no address
+            return {}
+        addresses = sorted({str(entry[4][0]) for entry in found})[:MAX_GENERATORS]
+        scheme = "https" if self._http.tls else "http"
+        return {address: f"{scheme}://{in_url(address)}:{port}/metrics" for address in addresses}
+
+    def _readable(self, services: list[str]) -> dict[Place, str]:
+        found = {}
+        for name in services:
+            try:
+                found[name] = self._found(name)
+            except SourceAway:
+                self.skipped["port_file"] += 1
+        return found
+
+    def _found(self, service: str) -> str:
+        file = self._ports / service
+        try:
+            with file.open() as lines:
+                port = int(lines.read(20))
+        except (OSError, ValueError) as error:
+            raise SourceAway(f"{file} does not tell where {service} is") from error
+        return f"{local_url(self._http, port)}/metrics"
+
+
+class PrometheusFleet:
+    """One instant query; what a target no longer exports, Prometheus no longer tells."""
+
+    def __init__(self, settings: FleetPrometheus, run: str) -> None:
+        self.skipped: Counter[str] = Counter()
+        self._prometheus = Prometheus(settings.url, settings.token)
+        self._query = f'{{__name__=~"{"|".join(metric.name for metric in READ)}",run="{run}"}}'
+
+    def read(self) -> Reading:
+        trainer: list[Sample] = []
+        generators: dict[Place, list[Sample]] = {}
+        for sample in self._prometheus.query(self._query):
+            if sample.name not in _GENERATOR_METRICS:
+                trainer.append(sample)
+                continue
+            place = sample.labels.get("pod") or sample.labels.get("instance")
+            if place is None:
+                self.skipped["no_pod_label"] += 1
+            else:
+                generators.setdefault(place, []).append(sample)
+        return Reading(tuple(trainer), {place: tuple(samples) for place, samples in generators.items()})
+
+    def close(self) -> None:
+        self._prometheus.close()

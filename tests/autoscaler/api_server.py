@@ -1,0 +1,180 @@
+"""A stand-in for a cluster's API server: a real HTTP server with the few paths that the autoscaler uses.
+
+It keeps one Deployment with its pods, HPAs and ScaledObjects as plain objects, checks methods, content types and
+selectors, and pages lists, as the API server does. No cluster is to be had here; what it does not check, nobody did.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+NAMESPACE, NAME = "train", "rollcast-generator"
+SCALE = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}/scale"
+HPAS = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
+SCALED_OBJECTS = f"/apis/keda.sh/v1alpha1/namespaces/{NAMESPACE}/scaledobjects"
+JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+SELECTOR = "app.kubernetes.io/name=rollcast,app.kubernetes.io/component=generator"
+
+
+class ApiServer:
+    """`with ApiServer() as server`: `server.log` has every request, as (method, path)."""
+
+    def __init__(self) -> None:
+        self.replicas = 3
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.hpas: list[dict[str, Any]] = []
+        self.scaled_objects: list[dict[str, Any]] | None = None
+        """None = KEDA's resource is not known."""
+        self.jobs: list[dict[str, Any]] = []
+        self.refuse: dict[str, int] = {}
+        """Path -> status that it answers with."""
+        self.log: list[tuple[str, str]] = []
+        self.lock = threading.Lock()
+        for number in range(3):
+            self.add_pod(f"pod-{number}", f"10.0.0.{number}")
+        self.add_pod("trainer-0", "10.0.1.0", component="trainer")
+
+    def add_pod(self, name: str, address: str, component: str = "generator") -> None:
+        self.pods[name] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "labels": {"app.kubernetes.io/name": "rollcast", "app.kubernetes.io/component": component},
+            },
+            "spec": {"containers": []},
+            "status": {"podIP": address, "phase": "Running"},
+        }
+
+    def costs(self) -> dict[str, str]:
+        """Deletion costs by pod, of those that have one."""
+        key = "controller.kubernetes.io/pod-deletion-cost"
+        found = {name: pod["metadata"].get("annotations", {}).get(key) for name, pod in self.pods.items()}
+        return {name: cost for name, cost in found.items() if cost is not None}
+
+    def patches(self) -> list[str]:
+        return [path for method, path in self.log if method == "PATCH"]
+
+    def kubeconfig(self, folder: Path) -> Path:
+        """The file that KUBECONFIG may name."""
+        named = {"name": "here"}
+        path = folder / "kubeconfig"
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "here",
+                    "clusters": [{**named, "cluster": {"server": self.url}}],
+                    "users": [{**named, "user": {"token": "secret"}}],
+                    "contexts": [{**named, "context": {"cluster": "here", "user": "here"}}],
+                }
+            )
+        )
+        return path
+
+    def __enter__(self) -> ApiServer:
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self._answer(None)
+
+            def do_PATCH(self) -> None:
+                self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+            def _answer(self, body: Any) -> None:
+                url = urlsplit(self.path)
+                with outer.lock:
+                    outer.log.append((self.command, url.path))
+                    query = {name: values[0] for name, values in parse_qs(url.query).items()}
+                    if self.headers.get("Authorization", "").lower() != "bearer secret":
+                        status, answer = 401, {"kind": "Status", "reason": "Unauthorized"}
+                    elif self.command == "PATCH" and self.headers["Content-Type"] != "application/merge-patch+json":
+                        status, answer = 415, {"kind": "Status", "reason": "UnsupportedMediaType"}
+                    else:
+                        status, answer = outer.answer(self.command, url.path, query, body)
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if path in self.refuse:
+            return self.refuse[path], {"kind": "Status", "reason": "Refused"}
+        if path == SCALE:
+            if method == "PATCH":
+                self.replicas = body["spec"]["replicas"]
+            return 200, {
+                "apiVersion": "autoscaling/v1",
+                "kind": "Scale",
+                "metadata": {"name": NAME, "namespace": NAMESPACE},
+                "spec": {"replicas": self.replicas} if self.replicas else {},
+                "status": {"replicas": len(self.pods), "selector": SELECTOR},
+            }
+        if method == "GET" and path == HPAS:
+            return 200, self._page("autoscaling/v2", "HorizontalPodAutoscalerList", self.hpas, query)
+        if method == "GET" and path == SCALED_OBJECTS and self.scaled_objects is not None:
+            return 200, self._page("keda.sh/v1alpha1", "ScaledObjectList", self.scaled_objects, query)
+        if method == "GET" and path in (PODS, JOBS):
+            wanted = dict(pair.split("=") for pair in query["labelSelector"].split(","))
+            version, kind, items = ("v1", "PodList", [*self.pods.values()]) if path == PODS else (
+                "batch/v1", "JobList", self.jobs)  # fmt: skip
+            chosen = [item for item in items if wanted.items() <= item["metadata"]["labels"].items()]
+            return 200, self._page(version, kind, chosen, query)
+        if method == "PATCH" and (found := re.fullmatch(rf"{PODS}/([-a-z0-9]+)", path)) and found[1] in self.pods:
+            pod = self.pods[found[1]]
+            pod["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
+            return 200, pod
+        return 404, {"kind": "Status", "reason": "NotFound"}
+
+    def _page(self, version: str, kind: str, items: list[Any], query: dict[str, str]) -> dict[str, Any]:
+        """At most two a page, however many are asked for: a server may do so."""
+        start = int(query.get("continue", 0))
+        metadata = {"continue": str(start + 2)} if start + 2 < len(items) else {}
+        return {"apiVersion": version, "kind": kind, "metadata": metadata, "items": items[start : start + 2]}
+
+
+def job(name: str, *conditions: tuple[str, str], component: str = "trainer") -> dict[str, Any]:
+    """A Job with conditions as (type, status)."""
+    labels = {"app.kubernetes.io/instance": "demo", "app.kubernetes.io/component": component}
+    stated = [{"type": kind, "status": status} for kind, status in conditions]
+    return {"metadata": {"name": name, "labels": labels}, "status": {"conditions": stated} if stated else {}}
+
+
+def hpa(name: str, target: str, kind: str = "Deployment") -> dict[str, Any]:
+    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target}, "maxReplicas": 4}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def scaled_object(name: str, target: str, **reference: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"scaleTargetRef": {"name": target, **reference}}}

@@ -1,0 +1,174 @@
+"""From pages to totals and rates, against a record of what really happened."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rollcast.autoscaler.collector import Collector, NotMeasured, Reading, inflight_tokens
+from rollcast.autoscaler.totals import Totals, rates
+from rollcast.telemetry import names
+from rollcast.telemetry.names import Metric
+from rollcast.telemetry.prometheus_reader import Sample
+
+RUN = "demo"
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def sample(metric: Metric, value: float, **labels: str) -> Sample:
+    return Sample(metric.name, {"run": RUN, **labels}, value)
+
+
+def generator(sampled: float, running: float = 10.0, inflight: float = 5.0) -> tuple[Sample, ...]:
+    return (
+        sample(names.SAMPLED_TOKENS, sampled),
+        sample(names.RUNNING_ROLLOUTS, running),
+        sample(names.INFLIGHT_TOKENS, inflight),
+    )
+
+
+def trainer(step: float, *, waited: float = 0.0, joined: int = 1, incarnation: int = 1) -> tuple[Sample, ...]:
+    return (
+        sample(names.TRAINER_STEP, step),
+        sample(names.INCARNATION, incarnation),
+        sample(names.TRAINER_WAIT, waited, **{"for": "batch"}),
+        sample(names.TRAINER_WAIT, 7.0, **{"for": "weights"}),
+        sample(names.GENERATORS, joined, state="joined"),
+        sample(names.GENERATORS, joined, state="ready"),
+        sample(names.CONSUMED_TOKENS, 100.0 * step),
+        sample(names.COMPLETION_TOKENS_MEAN, 50.0),
+    )
+
+
+@UNHURRIED
+@given(
+    st.lists(st.tuples(st.floats(1, 20), st.integers(0, 1_000), st.booleans(), st.booleans()), min_size=2, max_size=30)
+)
+def test_tokens_of_a_generator_that_restarts_or_is_not_read_are_those_of_the_time_it_was_watched(
+    turns: list[tuple[float, int, bool, bool]],
+) -> None:
+    """Each turn: seconds, tokens sampled in them, whether the process began again before, whether its page was read."""
+    collector = Collector(RUN, lag=4)
+    now = counter = tokens = watched = 0.0
+    seen_at: float | None = None
+    totals: Totals | None = None
+    for seconds, sampled, restarts, is_read in turns:
+        now += seconds
+        before = counter
+        counter = float(sampled) if restarts else counter + sampled
+        pages = {"g0": generator(counter)} if is_read else {}
+        if not is_read:
+            with pytest.raises(NotMeasured, match="none of the 1 generators"):
+                collector.take(Reading(trainer(200), pages), now)
+            seen_at = None  # what passed unseen is not added
+            continue
+        if seen_at is not None:
+            # A restart that shows no fall of the counter cannot be told from going on.
+            tokens += counter if counter < before else counter - before
+            watched += now - seen_at
+        seen_at = now
+        totals = collector.take(Reading(trainer(200), pages), now)
+    if totals is not None:
+        assert totals.sampled_tokens == pytest.approx(tokens)
+        assert totals.watched_seconds == pytest.approx(watched)
+        assert totals.running_seconds == pytest.approx(10.0 * watched)
+
+
+def test_rates_of_a_window_with_one_page_of_three_missing() -> None:
+    """3 members at 100 tokens a second each, of which two can be read: together 300."""
+    collector, history = Collector(RUN, lag=4), []
+    for turn in range(60):
+        now = 10.0 * turn
+        pages = {name: generator(100.0 * now, running=12.0) for name in ("g0", "g1")}
+        waited = 2.0 * turn  # a fifth of the time
+        history.append(collector.take(Reading(trainer(10 + turn, waited=waited, joined=3), pages), now))
+    measured = rates(history, 300.0)
+    assert measured is not None
+    assert measured.sampled == pytest.approx(300.0)
+    assert measured.sampled_by_one == pytest.approx(100.0)
+    assert measured.generators == pytest.approx(3.0)
+    assert measured.running == pytest.approx(12.0)
+    assert measured.batch_wait == pytest.approx(0.2)
+    # A step of 100 tokens every 10 s, of which it waits 2.
+    assert measured.consumption == pytest.approx(100.0 / 8.0)
+    assert measured.growth == 0.0
+
+
+def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_came() -> None:
+    collector, history = Collector(RUN, lag=4), []
+    joined, incarnation = 1, 1
+    measured_at = []
+    for turn in range(120):
+        now, step = 10.0 * turn, float(turn)
+        if turn == 50:
+            joined = 2
+        if turn >= 80:
+            incarnation, step = 2, turn - 10.0  # back at a checkpoint ten steps ago
+        pages = {f"g{number}": generator(now) for number in range(joined)}
+        history.append(collector.take(Reading(trainer(step, joined=joined, incarnation=incarnation), pages), now))
+        if rates(history, 100.0) is not None:
+            measured_at.append(turn)
+    # Filled after k + 1 = 5 steps; then half a window of 100 s.
+    assert measured_at == [*range(9, 50), *range(55, 80), *range(89, 120)]
+
+
+@pytest.mark.parametrize(
+    ("reading", "reason"),
+    [
+        (Reading((), {}), "the trainer's metrics are missing"),
+        (Reading((sample(names.TRAINER_STEP, 3),), {}), "the trainer's metrics are missing"),
+        (Reading(trainer(3, joined=2), {}), "none of the 2 generators"),
+        (Reading(tuple(Sample(s.name, {"run": "other"}, s.value) for s in trainer(3)), {}), "are missing"),
+        (Reading((sample(names.TRAINER_STEP, math.nan), *trainer(3)[1:]), {}), "are missing"),
+    ],
+)
+def test_what_is_missing_is_said(reading: Reading, reason: str) -> None:
+    with pytest.raises(NotMeasured, match=reason):
+        Collector(RUN, lag=4).take(reading, 1.0)
+
+
+def test_a_generator_that_starts_up_is_left_out() -> None:
+    collector = Collector(RUN, lag=4)
+    starting = (sample(names.RUNNING_ROLLOUTS, 0.0),)
+    for turn in range(3):
+        totals = collector.take(Reading(trainer(9), {"g0": generator(10.0 * turn), "g1": starting}), float(turn))
+    assert totals.watched_seconds == pytest.approx(2.0)
+
+
+def test_steady_growth_is_a_trend_and_a_jump_is_none() -> None:
+    def growth(mean_tokens: list[float]) -> float:
+        history = [
+            Totals(
+                at=10.0 * turn,
+                batch_wait=0.0,
+                straggler_wait=0.0,
+                redis_wait=0.0,
+                consumed_tokens=0.0,
+                steps=turn,
+                sampled_tokens=10.0 * turn,
+                watched_seconds=10.0 * turn,
+                running_seconds=0.0,
+                joined_seconds=10.0 * turn,
+                joined=1,
+                undisturbed_since=0.0,
+                outstanding=0,
+                mean_tokens=mean,
+            )
+            for turn, mean in enumerate(mean_tokens)
+        ]
+        measured = rates(history, 300.0)
+        assert measured is not None
+        return measured.growth
+
+    assert growth([1_000 * math.exp(1e-4 * 10 * turn) for turn in range(180)]) == pytest.approx(1e-4)
+    assert growth([1_000 * math.exp(-1e-4 * 10 * turn) for turn in range(180)]) == pytest.approx(-1e-4)
+    assert abs(growth([1_000.0] * 120 + [2_000.0] * 60)) < 1e-9
+    assert growth([1_000.0] * 60) == 0.0, "too short to tell"
+
+
+def test_tokens_in_flight_are_told_by_page() -> None:
+    reading = Reading((), {"pod-0": generator(1.0, inflight=30.0), "pod-1": (), "pod-2": generator(1.0, inflight=0.0)})
+    assert inflight_tokens(reading, RUN) == {"pod-0": 30.0, "pod-2": 0.0}

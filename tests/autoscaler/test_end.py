@@ -1,0 +1,114 @@
+"""Whether a run has ended, of which nothing but its Jobs and its Deployment can be seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("kubernetes")
+
+from rollcast.autoscaler.board import Board
+from rollcast.autoscaler.deployment import Deployment, connect
+from rollcast.autoscaler.loop import Loop
+from rollcast.autoscaler.sources import open_source
+from rollcast.config.run import parse_run_config
+from rollcast.telemetry.exporter import Exporter
+from tests.autoscaler.api_server import JOBS, NAME, NAMESPACE, ApiServer, job
+
+ENDED = ("Complete", "True")
+
+
+def watching(server: ApiServer, folder: Path, monkeypatch: pytest.MonkeyPatch, mode: str, **settings: Any) -> Loop:
+    """An autoscaler that has just started and finds no metrics page."""
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(folder)))
+    given = {"mode": mode, "deployment": NAME, "least": 2, **settings}
+    config = parse_run_config(
+        {"run": "demo", "folder": str(folder), "model": {"path": "m"}, "autoscaler": given}, source="test"
+    )
+    source = open_source(config.autoscaler.source, config.http, config.run, config.run_folder)
+    return Loop(config, source, Deployment(connect(), NAMESPACE, NAME))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "replicas", "has_ended"),
+    [
+        ([job("t", ENDED)], 3, True),
+        ([job("t", ENDED)], 0, True),
+        ([], 0, True),
+        ([], 3, False),
+        ([job("t")], 0, False),
+        ([job("t", ("Failed", "True"))], 3, False),
+        ([job("t", ENDED), job("u")], 0, False),
+    ],
+    ids=["ended", "let-go", "removed-since", "not-made-yet", "goes-on", "failed", "another-one-runs"],
+)
+@pytest.mark.parametrize("mode", ["keda", "hpa", "controller"])
+def test_a_restarted_autoscaler_neither_wakes_generators_nor_lets_those_of_a_run_at_work_go(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    jobs: list[dict[str, Any]],
+    replicas: int,
+    has_ended: bool,
+) -> None:
+    with ApiServer() as server:
+        server.jobs, server.replicas = jobs, replicas
+        loop, board, exporter = (
+            watching(server, tmp_path, monkeypatch, mode, trainer_jobs="a=b"),
+            Board(),
+            Exporter("r"),
+        )
+        for one in jobs:
+            one["metadata"]["labels"]["a"] = "b"
+        assert loop.let_go_at_end(board, exporter) is has_ended
+        for _ in range(2):
+            loop.turn(board, exporter)
+            assert (board.target == 0) is has_ended
+            assert ("the run has ended" in loop.ready()[1]) is has_ended
+            if mode == "controller":
+                assert server.replicas == (0 if has_ended else max(2, replicas))
+            else:
+                assert server.replicas == replicas
+        loop.close()
+
+
+def test_what_was_known_of_the_end_holds_while_nobody_answers_and_another_job_takes_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ApiServer() as server:
+        loop, board, exporter = (
+            watching(server, tmp_path, monkeypatch, "keda", trainer_jobs="a=b"),
+            Board(),
+            Exporter("r"),
+        )
+        done, other = job("t", ENDED), job("u")
+        done["metadata"]["labels"]["a"] = other["metadata"]["labels"]["a"] = "b"
+        server.jobs = [done]
+        loop.turn(board, exporter)
+        assert board.target == 0
+        server.refuse = {JOBS: 500}
+        loop.turn(board, exporter)
+        assert board.target == 0
+        server.refuse, server.jobs = {}, []
+        loop.turn(board, exporter)
+        assert board.target == 0, "removed in time"
+        server.jobs = [other]
+        loop.turn(board, exporter)
+        assert board.target == 3, "what the Deployment has; nothing is measured yet"
+        server.refuse = {JOBS: 500}
+        loop.turn(board, exporter)
+        assert board.target == 3
+        loop.close()
+
+
+def test_without_the_jobs_labels_generators_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ApiServer() as server:
+        server.jobs = [job("t", ENDED)]
+        loop, board = watching(server, tmp_path, monkeypatch, "controller"), Board()
+        loop.turn(board, Exporter("r"))
+        assert board.target is None
+        assert server.replicas == 3
+        assert JOBS not in [path for _, path in server.log]
+        loop.close()

@@ -1,0 +1,259 @@
+"""The real process: it measures pages, decides, and tells KEDA, an HPA or the (stand-in) API server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from rollcast.connections.http import publish_port
+from rollcast.telemetry import names
+from rollcast.telemetry.prometheus_reader import parse_page
+from tests.autoscaler.api_server import HPAS, JOBS, NAME, NAMESPACE, PODS, SCALE, ApiServer, hpa, job
+from tests.autoscaler.pages import RUN, Fleet, Page
+from tests.autoscaler.test_keda import Keda, eventually
+from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, free_port, prometheus
+
+TRAINER = "app.kubernetes.io/instance=demo,app.kubernetes.io/component=trainer"
+SERVICES = Path(__file__).parents[2] / "services"
+QUICK = {
+    "http_port": 0,
+    "grpc_port": 0,
+    "every_seconds": 0.1,
+    "window_seconds": 1.0,
+    "start_up_seconds": 0.1,
+    "lower_after_seconds": 1.5,
+    "lower_every_seconds": 0.5,
+    "stale_seconds": 1.0,
+    "hpa_tolerance": 0.0,
+    "most": 8,
+}
+
+
+class Service:
+    """The process, and what it serves."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any], environment: dict[str, str]) -> None:
+        self.folder = folder / RUN
+        config = folder / "run.yaml"
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    "run": RUN,
+                    "folder": str(folder),
+                    "model": {"path": "m", "max_length": 4096},
+                    "recipe": {
+                        "prompts_per_step": 8,
+                        "rollouts_per_prompt": 8,
+                        "max_prompt_tokens": 64,
+                        "max_completion_tokens": 1024,
+                        "length_control": {"kind": "none"},
+                    },
+                    "tasks": {"evaluation": {"rollouts_per_prompt": 8}},
+                    "generator": {"slots": 32},
+                    "autoscaler": QUICK | settings,
+                }
+            )
+        )
+        self.log = folder / "autoscaler.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "rollcast.autoscaler", "--config", str(config)],
+                env={**os.environ, "PYTHONPATH": str(SERVICES), **environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def port(self, name: str = "autoscaler") -> int:
+        file = self.folder / "ports" / name
+        eventually(lambda: file.exists() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.log.read_text()
+        return int(file.read_text())
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(f"http://127.0.0.1:{self.port()}{path}", timeout=10.0)
+
+    def metric(self, metric: names.Metric) -> float | None:
+        values = [sample.value for sample in parse_page(self.get("/metrics").text) if sample.name == metric.name]
+        return values[0] if values else None
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(20)
+
+
+@contextmanager
+def running(folder: Path, settings: dict[str, Any], **environment: str) -> Iterator[Service]:
+    service = Service(folder, settings, environment)
+    try:
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.process.kill()
+            service.process.wait(10)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """Two generators of 400 tokens a second, a trainer that consumes 1,600."""
+    with ExitStack() as stack:
+        trainer, *generators = (stack.enter_context(Page()) for _ in range(3))
+        publish_port(tmp_path / RUN, "trainer", trainer.port)
+        for number, page in enumerate(generators):
+            publish_port(tmp_path / RUN, f"g{number}", page.port)
+        yield stack.enter_context(Fleet(trainer, generators, need=1_600.0, each=400.0, slots=32))
+
+
+def about(number: int) -> Callable[[float | None], bool]:
+    """The pages are read on a busy machine: one more may be asked for."""
+    return lambda value: value is not None and number <= value <= number + 1
+
+
+def test_keda_is_told_what_a_starved_trainer_needs(tmp_path: Path, fleet: Fleet) -> None:
+    with running(tmp_path, {"mode": "keda"}) as service:
+        keda = Keda(service.port("autoscaler-grpc"))
+        try:
+            keda.follow()
+            four = about(4)  # 1,600 tokens a second at 400 of each
+            eventually(lambda: service.metric(names.GENERATORS_DESIRED) is not None and four(keda.desired()), 40)
+            assert set(keda.told) == {True}
+            assert service.get("/healthz").text == "ok\n"
+            assert "tokens/s needed" in service.get("/readyz").text
+            assert service.metric(names.AUTOSCALER_MEASURED) == 1.0
+        finally:
+            keda.close()
+        assert service.stop() == 0, service.log.read_text()
+
+
+def test_what_can_no_longer_be_measured_holds_the_number_and_says_so(tmp_path: Path, fleet: Fleet) -> None:
+    with running(tmp_path, {"mode": "hpa"}) as service:
+        eventually(lambda: about(4)(service.metric(names.GENERATORS_DESIRED)), 40)
+        number = service.metric(names.GENERATORS_DESIRED)
+        (tmp_path / RUN / "ports" / "trainer").unlink()
+        eventually(lambda: service.metric(names.AUTOSCALER_MEASURED) == 0.0)
+        eventually(lambda: "holding" in service.get("/readyz").text)
+        time.sleep(2.5)
+        assert service.metric(names.GENERATORS_DESIRED) == number
+        assert not (tmp_path / RUN / "ports" / "autoscaler-grpc").exists(), "only KEDA is served gRPC"
+        assert service.stop() == 0
+
+
+@NEEDS_PROMETHEUS
+def test_a_real_prometheus_tells_the_same(tmp_path: Path, fleet: Fleet) -> None:
+    ports = [int((tmp_path / RUN / "ports" / name).read_text()) for name in ("trainer", "g0", "g1")]
+    source = {"kind": "prometheus", "url": f"http://127.0.0.1:{(port := free_port())}"}
+    settings = {"mode": "hpa", "source": source, "window_seconds": 4.0, "every_seconds": 0.5}
+    with prometheus(tmp_path, port, ports), running(tmp_path, settings) as service:
+        eventually(lambda: about(4)(service.metric(names.GENERATORS_DESIRED)), 60)
+        assert service.stop() == 0, service.log.read_text()
+
+
+def test_the_controller_scales_and_marks_pods_before_it_lowers(
+    tmp_path: Path, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.need = 500.0
+    with ApiServer() as server:
+        server.add_pod("g0", "10.1.0.1")
+        server.add_pod("g1", "10.1.0.2")
+        server.replicas = 2
+        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE}
+        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+            fleet.need = 1_600.0
+            eventually(lambda: about(4)(server.replicas), 40)
+            assert server.costs() == {}, "nothing is marked for a rise"
+            with ExitStack() as stack:
+                for _ in range(server.replicas - 2):
+                    fleet.generators.append(page := stack.enter_context(Page()))
+                    publish_port(tmp_path / RUN, f"g{len(fleet.generators) - 1}", page.port)
+                high = server.replicas
+                fleet.inflight = {0: 900.0, 1: 50.0}
+                fleet.need = 800.0
+                eventually(lambda: server.replicas < high, 60)
+                log = [path for method, path in server.log if method == "PATCH"]
+                lowered = max(place for place, path in enumerate(log) if path == SCALE)
+                marks = [place for place, path in enumerate(log) if path in (f"{PODS}/g0", f"{PODS}/g1")]
+                assert marks
+                assert min(marks) < lowered
+                assert int(server.costs()["g1"]) < int(server.costs()["g0"])
+            assert service.stop() == 0, service.log.read_text()
+
+
+def test_the_controller_refuses_to_start_beside_an_hpa(tmp_path: Path) -> None:
+    with ApiServer() as server:
+        server.hpas = [hpa("keda-hpa-generators", NAME)]
+        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE}
+        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+            assert service.process.wait(60) == 2
+        said = service.log.read_text().strip()
+        assert said.count("\n") == 0, said
+        assert f"HorizontalPodAutoscaler keda-hpa-generators scales Deployment {NAME} too; delete it" in said
+        assert server.patches() == []
+
+        server.hpas, server.refuse = [], {HPAS: 403}
+        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+            assert service.process.wait(60) == 2
+        assert "cannot list HPAs: the service account may not; grant it" in service.log.read_text()
+
+
+def test_the_controller_lets_every_generator_go_when_the_run_has_ended_and_asks_anew_for_another(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    with ApiServer() as server:
+        server.replicas = 2
+        server.jobs = [job("trainer-1"), job("ranks", ("Complete", "True"), component="test-ranks")]
+        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE, "trainer_jobs": TRAINER}
+        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+            eventually(lambda: about(4)(server.replicas), 40)
+            server.jobs[0] = job("trainer-1", ("Complete", "True"))
+            eventually(lambda: server.replicas == 0)
+            assert service.metric(names.GENERATORS_DESIRED) == 0.0
+            assert "the run has ended" in service.get("/readyz").text
+            server.jobs = []  # removed in time
+            time.sleep(1.0)
+            assert server.replicas == 0
+            server.jobs = [job("trainer-2")]
+            eventually(lambda: server.replicas >= 1)
+            assert service.stop() == 0, service.log.read_text()
+
+
+def test_keda_hears_from_the_first_answer_that_the_run_has_ended(tmp_path: Path) -> None:
+    """A restarted autoscaler must not wake generators: KEDA asks as soon as it is served."""
+    with ApiServer() as server:
+        server.jobs, server.replicas = [job("t", ("Complete", "True"))], 0
+        settings = {"mode": "keda", "deployment": NAME, "namespace": NAMESPACE, "trainer_jobs": TRAINER}
+        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+            keda = Keda(service.port("autoscaler-grpc"))
+            try:
+                keda.follow()
+                eventually(lambda: keda.told)
+                time.sleep(0.5)  # some turns
+                assert set(keda.told) == {False}
+                assert keda.desired() == 0
+                server.jobs = [job("u")]
+                eventually(lambda: keda.told[-1] is True)
+                assert keda.desired() == 1, "the least"
+            finally:
+                keda.close()
+            assert service.stop() == 0, service.log.read_text()
+
+
+def test_jobs_that_cannot_be_asked_for_let_nobody_go(tmp_path: Path, fleet: Fleet) -> None:
+    with ApiServer() as server:
+        server.jobs, server.refuse = [job("t", ("Complete", "True"))], {JOBS: 403}
+        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE, "trainer_jobs": TRAINER}
+        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+            eventually(lambda: (service.metric(names.AUTOSCALER_FAILURES) or 0) >= 2)
+            assert server.replicas > 0
+            assert "cannot list Jobs: the service account may not; grant it" in service.log.read_text()
+            server.refuse = {}
+            eventually(lambda: server.replicas == 0)
+            assert service.stop() == 0
