@@ -64,6 +64,18 @@ def test_config_check_names_field_value_and_remedy(tmp_path: Path) -> None:
     assert rollcast("config", "check", str(ROOT / "configs/demo.yaml")).returncode == 0
 
 
+def test_config_check_warns_of_a_verifier_that_is_not_installed(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    dataset = "{kind: jsonl, name: d, path: d.jsonl, verifier: %s}"
+    text = "run: r\nmodel: {path: m}\ntasks: {dataset: " + dataset + "}\n"
+    file.write_text(text % "mathh")
+    checked = rollcast("config", "check", str(file))
+    assert checked.returncode == 0, "the generators' image may have it"
+    assert "warning: tasks.dataset.verifier = 'mathh': neither built in nor installed here" in checked.stderr
+    file.write_text(text % "math")
+    assert "warning" not in rollcast("config", "check", str(file)).stderr
+
+
 def test_config_schema_describes_every_setting() -> None:
     schema = json.loads(rollcast("config", "schema").stdout)
     assert schema["properties"]["seed"]["description"].startswith("Of prompt order")

@@ -92,7 +92,7 @@ def test_a_baseline_turns_it_into_the_leave_one_out_table(tmp_path: Path) -> Non
     expected = {name: forecast(name) for name in ("whole", "low", "slow", "twin")}
     medians = [float(np.median(one.draws.asymptote)) for one in expected.values()]
     assert (table["baseline"], table["margin"]) == ("whole", 0.02)
-    assert table["common_asymptote"] == pytest.approx(np.mean(medians), abs=1e-6)
+    assert table["common_asymptote"] == pytest.approx(np.mean([medians[0], *medians[2:]]), abs=1e-6)
     assert [row["curve"] for row in table["rows"]] == list(expected)
     assert [run["curve"] for run in answer["runs"]] == list(expected)
     for row in table["rows"]:
@@ -125,6 +125,22 @@ def test_the_picture_has_both_panels(tmp_path: Path, baseline: tuple[str, ...]) 
     assert "log re-plot of the best fits with " + ("A = " if baseline else "each run's own A") in drawing
     assert "whole: A = " in drawing
     assert "slow: B = " in drawing
+
+
+def test_one_file_of_all_runs_gives_the_table_of_one_file_each(tmp_path: Path) -> None:
+    names = ("low", "whole", "slow")
+    apart = [write(tmp_path, name) for name in names]
+    rows = [
+        f"{name},{line}\n" for name, path in zip(names, apart, strict=True) for line in path.read_text().split()[1:]
+    ]
+    together = tmp_path / "runs.csv"
+    together.write_text("run,hours,reward\n" + "".join(rows))
+    mapping = ("--compute", "hours", "--pass-rate", "reward")
+    compared = rollcast("compare", together, *mapping, "--baseline", "whole", "--json")
+    assert compared.returncode == 0, compared.stderr
+    assert json.loads(compared.stdout) == json.loads(
+        rollcast("compare", *apart, "--baseline", "whole", "--json").stdout
+    )
 
 
 def test_files_of_the_same_name_are_named_by_their_folders(tmp_path: Path) -> None:
@@ -160,3 +176,16 @@ def test_a_run_whose_verdict_is_not_for_decisions_is_named_in_the_table(tmp_path
     shown = rollcast("compare", write(tmp_path, "whole"), early, "--baseline", "whole").stdout
     assert "caution: early: verdict too early; do not decide on its row." in shown
     assert "caution: whole" not in shown
+
+
+def test_a_run_that_broke_is_not_ranked_without_a_caution(tmp_path: Path) -> None:
+    early = tmp_path / "early.csv"
+    early.write_text("compute,pass_rate\n1,0.2\n2,0.21\n3,0.23\n")
+    sources = (write(tmp_path, "whole"), early)
+    assert (
+        "caution: early: verdict too early; do not decide on its comparisons yet."
+        in rollcast("compare", *sources).stdout
+    )
+    answer = json.loads(rollcast("compare", *sources, "--json").stdout)
+    assert answer["cautions"] == ["early: verdict too early; do not decide on its comparisons yet."]
+    assert [run["for_decisions"] for run in answer["runs"]] == [True, False]

@@ -80,8 +80,20 @@ def test_a_runs_own_evaluations_are_read_as_they_are(tmp_path: Path) -> None:
         ("compute,pass_rate\n1,0.5\n", ("--where", "a=b"), "no row is left"),
         ("compute,pass_rate\n1,0.5\n", ("--plot", "x.pdf"), "choose one of these endings"),
         ("compute,pass_rate\n1,0.5\n", ("--at", "-1"), "--at: device-hours must lie"),
+        ("compute,pass_rate\n1,0.5\n", ("--plot", "nowhere/x.png"), "there is no folder nowhere; make it or choose"),
         ("compute,pass_rate\n1,0.5\n", ("--initial", "7"), "give a value in [0, 1]"),
+        ("compute,pass_rate\n1,0.5\n2,0.6\n", ("--initial", "0.9"), "initial: 0.9 is not below the highest reading"),
+        ("compute,pass_rate\n1,0.5\n", ("--standard-error", "error"), "no column 'error'"),
+        ("compute,pass_rate\n1,0.5\n", ("--truncation-ratio", "cut"), "no column 'cut'"),
+        ("compute;pass_rate\n1;0,5\n2;0,6\n", (), "column pass_rate holds '0,5', needs a number"),
+        ("run,compute,pass_rate\na,1,0.5\nb,2,0.6\n", (), "choose one of a, b with --where run=NAME"),
+        (
+            "compute,suite,pass_rate\n" + "".join(f"{c},{s},0.5\n" for c in (1, 2, 3) for s in ("easy", "hard")),
+            (),
+            "choose one of easy, hard with --where suite=VALUE",
+        ),
         ('{"compute": 1}\nnonsense\n', (), "line 2 is no JSON object"),
+        ('[{"compute": 1, "pass_rate": 0.5}]', (), "write one object a line"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
@@ -94,6 +106,60 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert result.returncode == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_file_without_an_end_is_one_sentence() -> None:
+    result = rollcast_fit("/dev/zero")
+    assert result.returncode == 2
+    assert "/dev/zero: larger than 64 MiB" in result.stderr
+
+
+def test_a_file_of_a_spreadsheet_is_read_like_any_other(tmp_path: Path) -> None:
+    """Byte-order mark, spaces around headings, a row that is too long, one that is too short, an empty one."""
+    rows = [f"{r.compute}, {r.pass_rate}" for r in record()]
+    plain, marked = tmp_path / "plain.csv", tmp_path / "marked.csv"
+    plain.write_text("\n".join(["compute,pass_rate", *rows]))
+    marked.write_text("\n".join(["\ufeffcompute, pass_rate ", "7", "", f"{rows[0]},seen,twice", *rows[1:]]))
+    answers = [json.loads(rollcast_fit(path, "--json").stdout) for path in (plain, marked)]
+    assert answers[0].pop("curve") != answers[1].pop("curve")
+    assert answers[0] == answers[1]
+
+
+def test_a_log_in_which_evaluations_are_rare_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    rows = [row for r in record() for row in ({"step": r.step}, {"compute": r.compute, "pass_rate": r.pass_rate})]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    result = rollcast_fit(path, "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["num_points"] == len(record()) - 1  # the one at compute 0 is the measured start
+
+
+@pytest.mark.parametrize("arguments", [(), ("--truncation-ratio", "cut")])
+def test_the_verdict_heeds_the_truncation_of_a_file(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    points = record()
+    column = "cut" if arguments else "truncation_rate"
+    for late, expected in ((0.0, False), (0.4, True)):
+        rows = [f"{r.compute},{r.pass_rate},{late if n > len(points) * 0.6 else 0.0}" for n, r in enumerate(points)]
+        path = tmp_path / "curve.csv"
+        path.write_text("\n".join([f"compute,pass_rate,{column}", *rows]))
+        result = rollcast_fit(path, "--json", *arguments)
+        assert result.returncode == 0, result.stderr
+        answer = json.loads(result.stdout)
+        assert (answer["verdict"] == "regime_change" and "truncated" in answer["reason"]) is expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--pass-rate", "reward"), "--compute, --pass-rate: of a Prometheus give both"),
+        (("--where", "a=b"), "put matchers into the expressions instead"),
+        (("--pass-rate", "a", "--compute", "b", "--run", "a/b"), "--run a/b: is no name for a run"),
+    ],
+)
+def test_what_a_prometheus_cannot_be_asked_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    result = rollcast_fit("http://127.0.0.1:9", *arguments)
+    assert result.returncode == 2
+    assert sentence in result.stderr
 
 
 def test_a_prometheus_that_is_away_is_one_sentence() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,7 @@ def test_a_budget_gets_what_the_forecast_says(tmp_path: Path) -> None:
     assert wanted["probability_within_budget"] == pytest.approx(np.mean(cost <= budget), abs=1e-3)
     assert answer["verdict"] == str(forecast.verdict.kind)
     assert picture.read_text().lstrip().startswith("<?xml")
+    assert all(f"<!-- {line}" in picture.read_text() for line in ("budget ", "target 0.8"))
     shown = rollcast("plan", "budget", source, "--budget", budget, "--target", target).stdout
     assert f"on average (90 % {spent['gain']['q05']:.3f} to {spent['gain']['q95']:.3f})" in shown
     assert "within the budget with" in shown
@@ -81,7 +83,7 @@ def test_a_target_above_the_asymptote_is_never_reached_and_too_early_is_not_for_
 
 
 def test_sizes_get_what_the_law_says_with_their_own_curves_beside_it(tmp_path: Path) -> None:
-    picture = tmp_path / "sizes.png"
+    picture = tmp_path / "sizes.svg"
     sources = write_sizes(tmp_path)
     options = ("--budget", 1000, "--candidate", "8B", "--exclude-before", 0)
     answered = rollcast("plan", "sizes", *sources, *options, "--json", "--plot", picture)
@@ -103,7 +105,8 @@ def test_sizes_get_what_the_law_says_with_their_own_curves_beside_it(tmp_path: P
     assert [len(row["own_curves"]) for row in answer["sizes"]] == [1, 1, 1, 0]
     assert answer["identified"]
     assert any(caveat.startswith("8B: outside of the sizes trained") for caveat in answer["caveats"])
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    drawn = " ".join(re.findall(r"<!-- (.*?) -->", picture.read_text(), re.DOTALL))
+    assert all(f"caution: {caveat}" in " ".join(drawn.split()) for caveat in answer["caveats"])
     shown = " ".join(rollcast("plan", "sizes", *sources, *options).stdout.split())
     assert f"At 1000 device-hours: {answer['recommended']}" in shown
     assert "instead of" in shown

@@ -128,6 +128,7 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
         ((*GIVEN, "--step-seconds", -1), "--step-seconds -1: must be positive"),
         ((*GIVEN, "--mean-tokens", "nan"), "--mean-tokens nan: must be positive"),
         ((*GIVEN, "--max-tokens", 50), "is more than the budget of 50"),
+        ((*GIVEN, "--longest-tokens", 99), "--longest-tokens 99: is less than the mean completion of 100 tokens"),
         ((*GIVEN, "--tokens-per-second-alone", 5), "is less than a rollout has among 8"),
         ((*GIVEN, "--trainer-multiple", 8), "one generator and one trainer need 9"),
         ((*GIVEN, "--plot", "x.pdf"), "choose one of these endings"),

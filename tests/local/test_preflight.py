@@ -52,6 +52,17 @@ def test_a_sound_run_passes_and_nothing_is_written(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_verifier_that_is_not_installed_is_named_before_anything_starts(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"prompt": "{number}", "answer": "{number}"}}\n' for number in range(40)))
+    tasks = {
+        "dataset": {"kind": "jsonl", "name": "d", "path": str(rows), "verifier": "mathh"},
+        "evaluation": {"num_prompts": 20},
+    }
+    with pytest.raises(UserError, match=r"tasks\.dataset\.verifier = 'mathh': neither built in nor installed here"):
+        preflight.check(settings(tmp_path, tasks=tasks))
+
+
 @pytest.mark.parametrize("spoil", ["config.json", "model.safetensors"])
 def test_a_model_without_its_files_is_named(tmp_path: Path, spoil: str) -> None:
     config = settings(tmp_path)

@@ -27,7 +27,9 @@ def backtest(
     compute: options.Compute = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
+    truncation_ratio: options.TruncationRatio = None,
     where: options.Where = None,
+    scale: options.Scale = 1.0,
     run: options.Run = None,
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
@@ -49,7 +51,9 @@ def backtest(
     shares = sorted(share or SHARES)
     if any(not 0 < value < 1 for value in shares):
         raise UserError("--share: give values between 0 and 1")
-    curve = read_curve(source, Columns(compute, pass_rate, standard_error, tuple(where or ())), run)
+    curve = read_curve(
+        source, Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale), run
+    )
     try:
         cuts = forecast_earlier(curve, shares, fit_options(initial, exclude_before))
     except ValueError as error:

@@ -29,32 +29,38 @@ def compare(
     compute: options.Compute = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
+    truncation_ratio: options.TruncationRatio = None,
     where: options.Where = None,
+    scale: options.Scale = 1.0,
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
-    """Compare runs pairwise: asymptote A beyond the margin of 0.02, else exponent B at the common A.
+    """Compare runs pairwise: asymptote A beyond the margin of 0.02, else efficiency at the common A: B, and the compute
+    that is taken half-way up.
 
     With --baseline every other run is one without a part of the recipe: the table says what each part is worth.
     The picture shows the curves and the log re-plot, in which each run is a line of slope B.
+    A file with several runs, told by its column `run`, and a Prometheus with several give one curve for each.
 
     \b
     rollcast compare a.csv b.csv --plot compare.png
     rollcast compare scalerl.csv no-fp32.csv dapo-loss.csv --baseline scalerl
+    rollcast compare runs.csv --compute gpu_hours --pass-rate reward --baseline scalerl
     rollcast compare a.csv b.csv c.csv --initial 0.4 --exclude-before 1500 --json
     """
-    from rollcast.cli.curve_source import Columns, fit_options, read_curve
+    from rollcast.cli.curve_source import Columns, fit_options, read_curves
     from rollcast.scaling.compare import compare as compare_forecasts
     from rollcast.scaling.leave_one_out import leave_one_out
     from rollcast.scaling.posterior import fit
 
     report.check_plot(plot)
-    columns = Columns(compute, pass_rate, standard_error, tuple(where or ()))
-    curves = with_distinct_names([read_curve(source, columns, None) for source in sources], sources)
+    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale)
+    found = [(source, curve) for source in sources for curve in read_curves(source, columns)]
+    origins, curves = [source for source, _ in found], with_distinct_names(found)
     if baseline is not None:
-        curves.insert(0, curves.pop(_place_of(baseline, curves, sources)))
+        curves.insert(0, curves.pop(_place_of(baseline, curves, origins)))
     table: LeaveOneOut | None = None
     pairs: list[Comparison] = []
     try:
@@ -70,24 +76,30 @@ def compare(
         "runs": [run_report(forecast, law) for forecast, law in zip(forecasts, laws, strict=True)],
         **({"pairs": [asdict(pair) for pair in pairs]} if table is None else {"leave_one_out": table_report(table)}),
     }
+    answer["cautions"] = cautions(answer["runs"], "its comparisons yet" if table is None else "its row")
     if as_json:
         typer.echo(json.dumps(answer, indent=1))
     elif table is None:
         _show_runs(answer)
     else:
-        _show_table(answer)
+        show_leave_one_out(answer)
     if plot is not None:
         from rollcast.cli.plots.comparison import draw_comparison
 
         draw_comparison(forecasts, answer, plot)
 
 
-def with_distinct_names(curves: Sequence[Curve], sources: Sequence[str]) -> list[Curve]:
-    """Curves whose files have the same name, as the evaluations.jsonl of two runs, are named by their whole source."""
-    count = Counter(curve.name for curve in curves)
+def with_distinct_names(found: Sequence[tuple[str, Curve]]) -> list[Curve]:
+    """Curves of one name, as of the evaluations.jsonl of two runs, are named by their whole source.
+
+    `found`: source and curve. Of a source that holds several runs, the name of the run stays in it.
+    """
+    count, of_source = Counter(curve.name for _, curve in found), Counter(source for source, _ in found)
     return [
-        curve if count[curve.name] == 1 else replace(curve, name=source)
-        for curve, source in zip(curves, sources, strict=True)
+        curve
+        if count[curve.name] == 1
+        else replace(curve, name=source if of_source[source] == 1 else f"{source}:{curve.name}")
+        for source, curve in found
     ]
 
 
@@ -113,6 +125,7 @@ def run_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
         "excluded": forecast.excluded,
         "verdict": str(forecast.verdict.kind),
         "reason": forecast.verdict.reason,
+        "for_decisions": str(forecast.verdict.kind) in report.FOR_DECISIONS,
         "compute": float(curve.compute[-1]),
         "pass_rate": float(curve.pass_rate[-1]),
         "asymptote": report.interval(forecast.asymptote()),
@@ -145,18 +158,21 @@ def table_report(table: LeaveOneOut) -> dict[str, Any]:
     def row_report(row: Row) -> dict[str, Any]:
         return {
             "curve": row.name,
+            "num_runs": row.num_runs,
             "asymptote": report.interval(row.asymptote),
             "exponent": report.interval(row.exponent),
             "midpoint": report.interval(row.midpoint),
             "exponent_at_common": report.interval(row.exponent_at_common),
             "asymptote_loss": None if row.asymptote_loss is None else report.interval(row.asymptote_loss),
             "exponent_loss": None if row.exponent_loss is None else report.interval(row.exponent_loss),
+            "compute_ratio": None if row.compute_ratio is None else report.interval(row.compute_ratio),
             "kind": None if row.kind is None else str(row.kind),
         }
 
     return {
         "baseline": table.rows[0].name,
         "common_asymptote": table.common_asymptote,
+        "half_way": table.half_way,
         "far_from_common": [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > MARGIN],
         "margin": MARGIN,
         "rows": [row_report(row) for row in table.rows],
@@ -178,17 +194,28 @@ def _show_runs(answer: dict[str, Any]) -> None:
     for pair in answer["pairs"]:
         names = " and ".join(answer["runs"][pair[place]]["curve"] for place in ("first", "second"))
         typer.echo(f"{names}: {pair['verdict']}")
+    for sentence in answer["cautions"]:
+        typer.echo(f"caution: {sentence}")
 
 
-def _show_table(answer: dict[str, Any]) -> None:
+def show_leave_one_out(answer: dict[str, Any]) -> None:
+    """The table, the losses in words, and which rows not to decide on."""
     table = answer["leave_one_out"]
-    header = ("run", "A (90 %)", "B (90 %)", f"B at A = {table['common_asymptote']:.3f}", "what was left out")
+    header = (
+        "run",
+        "A (90 %)",
+        "B (90 %)",
+        f"B at A = {table['common_asymptote']:.3f}",
+        f"compute to {table['half_way']:.3f}",
+        "what was left out",
+    )
     rows = [
         (
             row["curve"],
             report.with_span(row["asymptote"], ".3f"),
             report.with_span(row["exponent"], ".2f"),
             report.with_span(row["exponent_at_common"], ".2f"),
+            _compute(row),
             row["kind"] or "(the whole recipe)",
         )
         for row in table["rows"]
@@ -199,16 +226,29 @@ def _show_table(answer: dict[str, Any]) -> None:
             f"{row['curve']} against {table['baseline']}: A {_loss(row['asymptote_loss'], '.3f')}, "
             f"B at the common A {_loss(row['exponent_loss'], '.2f')}."
         )
-    for run in answer["runs"]:
-        if run["verdict"] not in report.FOR_DECISIONS:
-            typer.echo(
-                f"caution: {run['curve']}: verdict {run['verdict'].replace('_', ' ')}; do not decide on its row."
-            )
+    for sentence in cautions(answer["runs"], "its row"):
+        typer.echo(f"caution: {sentence}")
     if far := table["far_from_common"]:
         typer.echo(
             f"caution: the common A of {table['common_asymptote']:.3f} is more than {table['margin']:g} off that of "
             f"{', '.join(far)}; B there is bent by it."
         )
+
+
+def cautions(runs: Sequence[dict[str, Any]], what: str) -> list[str]:
+    """On each run whose own verdict is not for decisions: not to decide on `what`."""
+    return [
+        f"{run['curve']}: verdict {run['verdict'].replace('_', ' ')}; do not decide on {what}."
+        for run in runs
+        if run["verdict"] not in report.FOR_DECISIONS
+    ]
+
+
+def _compute(row: dict[str, Any]) -> str:
+    """Times that of the whole recipe; nothing where the ceiling is another."""
+    if row["compute_ratio"] is None:
+        return "1" if row["kind"] is None else ""
+    return report.with_span(row["compute_ratio"], ".2f")
 
 
 def _loss(of: report.Interval, form: str) -> str:

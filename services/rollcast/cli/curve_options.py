@@ -6,10 +6,16 @@ from typing import Annotated
 
 import typer
 
-Compute = Annotated[str | None, typer.Option(help="column of compute, in device-hours since the start")]
-PassRate = Annotated[str | None, typer.Option(help="column of pass rates in [0, 1]")]
+Compute = Annotated[
+    str | None, typer.Option(help="column of compute, in device-hours since the start; of a Prometheus, expression")
+]
+PassRate = Annotated[str | None, typer.Option(help="column of pass rates in [0, 1]; of a Prometheus, expression")]
 StandardError = Annotated[str | None, typer.Option(help="column of their standard errors")]
+TruncationRatio = Annotated[
+    str | None, typer.Option(help="column of the share of answers cut off; the verdict heeds it")
+]
 Where = Annotated[list[str] | None, typer.Option(help="COLUMN=VALUE that rows must meet; repeatable")]
+Scale = Annotated[float, typer.Option(help="times the pass rates of a file; 0.01 for per cent", min=1e-6, max=1e6)]
 Run = Annotated[str | None, typer.Option(help="run, where the source holds several")]
 Initial = Annotated[float | None, typer.Option(help="pass rate at compute 0, if known")]
 ExcludeBefore = Annotated[float | None, typer.Option(help="device-hours to leave out; default: found")]

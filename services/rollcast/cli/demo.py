@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from rollcast.config.run import RunConfig
     from rollcast.local.base_model import BaseModel
 
+PLACEHOLDER = "arithmetic-base"
+"""`model.path` of run files whose model is the demo's."""
+
 
 def demo(
     seed: Annotated[int, typer.Option(help="of prompt order and sampling")] = 0,
@@ -36,9 +39,9 @@ def demo(
     base_model = BaseModel()
     settings = load_run_config(config or shipped_config("demo.yaml"))
     settings = settings.model_copy(update={"seed": seed, "folder": folder, "run": free_name(settings.run, folder)})
-    preflight.check(_with_model(settings, base_model.key))  # before a minute of training; not in the cache yet
-    model = _train(base_model)
-    sys.exit(run_and_conclude(_with_model(settings, str(model)), resume=False))
+    preflight.check(with_model(settings, base_model.key))  # before a minute of training; not in the cache yet
+    model = trained(base_model)
+    sys.exit(run_and_conclude(with_model(settings, str(model)), resume=False))
 
 
 def shipped_config(name: str) -> Path:
@@ -48,7 +51,8 @@ def shipped_config(name: str) -> Path:
     return installed if installed.exists() else package.parents[1] / "configs" / name
 
 
-def _train(base_model: BaseModel) -> Path:
+def trained(base_model: BaseModel) -> Path:
+    """The folder of the base model, trained where it is not cached."""
     from rollcast.cli.views import progress_bar
     from rollcast.local.base_model import ensure_base_model
 
@@ -59,7 +63,8 @@ def _train(base_model: BaseModel) -> Path:
     return folder
 
 
-def _with_model(settings: RunConfig, path: str) -> RunConfig:
+def with_model(settings: RunConfig, path: str) -> RunConfig:
+    """The settings with that model."""
     return settings.model_copy(update={"model": settings.model.model_copy(update={"path": path})})
 
 

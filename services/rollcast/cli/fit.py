@@ -22,7 +22,9 @@ def fit(
     compute: options.Compute = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
+    truncation_ratio: options.TruncationRatio = None,
     where: options.Where = None,
+    scale: options.Scale = 1.0,
     run: options.Run = None,
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
@@ -42,7 +44,9 @@ def fit(
     from rollcast.scaling.posterior import fit as fit_curve
 
     report.check_plot(plot)
-    curve = read_curve(source, Columns(compute, pass_rate, standard_error, tuple(where or ())), run)
+    curve = read_curve(
+        source, Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale), run
+    )
     last = float(curve.compute[-1])
     computes = at or [2 * last, 4 * last]
     if any(not 0 < value <= 1e12 for value in computes):

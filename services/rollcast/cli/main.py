@@ -6,9 +6,9 @@ import sys
 
 import typer
 
-from rollcast.cli import backtest, compare, config, demo, fit, service, up, version
+from rollcast.cli import ablate, backtest, compare, config, demo, fit, model, recipe, service, up, version
 from rollcast.cli.plan import commands as plan
-from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.config.errors import UserError
 
 app = typer.Typer(
     help="RL training of language models that streams rollouts, bounds staleness and forecasts its own end.",
@@ -22,7 +22,10 @@ app.command()(up.up)
 app.command()(fit.fit)
 app.command()(compare.compare)
 app.command()(backtest.backtest)
+app.command()(ablate.ablate)
+app.add_typer(recipe.app, name="recipe")
 app.add_typer(plan.app, name="plan")
+app.add_typer(model.app, name="model")
 app.add_typer(config.app, name="config")
 for name in service.SERVICES:
     service.add_starter(app, name)
@@ -30,12 +33,12 @@ app.command()(version.version)
 
 
 def main() -> None:
-    """The console script. A user's mistake is one sentence and exit code 2."""
+    """The console script. A user's mistake is one sentence and exit code 2, what may pass by itself 1."""
     try:
         app()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -62,10 +63,21 @@ def quantile_row(name: str, of: Interval, form: str) -> tuple[str, ...]:
     return name, *(amount(of[quantile], form) for quantile in ("q05", "q50", "q95"))
 
 
+def counted(number: int, what: str) -> str:
+    """1 line, 2 lines."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def check_plot(path: Path | None) -> None:
-    """Raises UserError before any work where the picture's kind is not known."""
-    if path is not None and path.suffix not in (".png", ".svg"):
+    """Raises UserError before any work where the picture's kind is not known, or its folder cannot take it."""
+    if path is None:
+        return
+    if path.suffix not in (".png", ".svg"):
         raise UserError(f"--plot {path}: draws .png or .svg; choose one of these endings")
+    if not path.parent.is_dir():
+        raise UserError(f"--plot {path}: there is no folder {path.parent}; make it or choose another")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UserError(f"--plot {path}: cannot be written; choose another file")
 
 
 def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> None:
@@ -84,8 +96,9 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Seque
 
 def show_verdict(answer: dict[str, Any]) -> None:
     """Where the curve is, and what kind of curve it is."""
+    dropped = f"{answer['dropped']} without a number dropped, " if answer["dropped"] else ""
     typer.echo(
-        f"{answer['curve']}: {answer['num_points']} evaluations, {answer['excluded']} excluded, "
+        f"{answer['curve']}: {counted(answer['num_points'], 'evaluation')}, {answer['excluded']} excluded, {dropped}"
         f"now {answer['pass_rate']:.3f} at {amount(answer['compute'])} device-hours"
     )
     typer.echo(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")

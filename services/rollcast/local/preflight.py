@@ -14,7 +14,8 @@ from rollcast.config.run import RunConfig
 from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import listen
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
-from rollcast.tasks.prompts import load
+from rollcast.tasks.prompts import load, verifier_names
+from rollcast.tasks.verifiers import find_verifier
 
 SPARE_BYTES = 256 << 20
 """For logs, the queue's append-only file and the forecaster's history."""
@@ -24,7 +25,7 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 def check(config: RunConfig) -> None:
-    """Raise UserError for the first thing that would stop the run: certificates, model, disk, ports, Redis, data."""
+    """Raise UserError for what would stop the run: certificates, model, disk, ports, Redis, verifiers, data."""
     check_certificates(config)
     weights = _weight_bytes(config)
     _check_disk(config, weights)
@@ -34,7 +35,9 @@ def check(config: RunConfig) -> None:
         check_embeddable(config.redis)
     else:
         wait_until_ready(config.redis)
-    load(config.tasks, seed=config.seed)
+    for verifier in sorted(verifier_names(config.tasks)):
+        find_verifier(verifier)
+    load(config.tasks)
 
 
 def resolve_ports(config: RunConfig) -> RunConfig:
@@ -43,6 +46,7 @@ def resolve_ports(config: RunConfig) -> RunConfig:
         update={
             "redis": config.redis.model_copy(update={"port": config.redis.port or free_port(config.redis.host)}),
             "rpc": config.rpc.model_copy(update={"port": config.rpc.port or free_port(config.rpc.bind)}),
+            "grader": config.grader.model_copy(update={"port": config.grader.port or free_port(config.grader.bind)}),
         }
     )
 

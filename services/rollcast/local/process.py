@@ -27,6 +27,8 @@ from rollcast.config.errors import EXIT_USER_ERROR
 MAX_LOG_BYTES = 64 << 20
 LAGGARD_SECONDS = 30.0
 """After process 0 of a service ended well, the others have this long to follow."""
+WORDS_SECONDS = 5.0
+"""After a process failed, the others have this long to say that the user must mend something."""
 ORPHAN_SECONDS = 3.0
 """Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this time."""
 
@@ -97,16 +99,21 @@ class Service:
         if not self._processes:
             return None
         codes = [process.poll() for process in self._processes]
+        if any(codes) or codes[0] is not None:
+            self._first_ended_at = self._first_ended_at or time.monotonic()
+        some_run = any(code is None for code in codes)
+        waited = time.monotonic() - (self._first_ended_at or time.monotonic())
         if failed := [index for index, code in enumerate(codes) if code]:
             # The others may have ended because of the one that the user must mend something for.
+            if some_run and EXIT_USER_ERROR not in codes and waited < WORDS_SECONDS:
+                return None
             self._failed = max(failed, key=lambda index: codes[index] == EXIT_USER_ERROR)
             self.kill()
             return codes[self._failed]
         if codes[0] is None:
             return None
-        if any(code is None for code in codes):
-            self._first_ended_at = self._first_ended_at or time.monotonic()
-            if time.monotonic() - self._first_ended_at < LAGGARD_SECONDS:
+        if some_run:
+            if waited < LAGGARD_SECONDS:
                 return None
             self.kill()
         return 0

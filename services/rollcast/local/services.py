@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.local.embedded_redis import find_server, write_server_config
 from rollcast.local.preflight import free_port
@@ -17,10 +18,17 @@ TRAINER_STOP_SECONDS = 120.0
 HAND_BACK_SECONDS = 15.0
 """Beyond the drain: unfinished groups go back to the queue and the generator leaves the weight group."""
 
+GRADER_STOP_SECONDS = 20.0
+"""Beyond the grading under way."""
 
-def service_specs(config: RunConfig, run_file: Path, *, embed_redis: bool, resume: bool) -> list[ServiceSpec]:
+
+def service_specs(
+    config: RunConfig, run_file: Path, *, embed_redis: bool, resume: bool, embed_grader: bool = False
+) -> list[ServiceSpec]:
     """In the order of starting. `config` is the resolved one that `run_file` holds."""
     specs = [_redis(config)] if embed_redis else []
+    if embed_grader:
+        specs.append(_grader(config))
     specs.append(_forecaster(config, run_file))
     specs.append(_trainer(config, run_file, resume=resume))
     specs.extend(_generator(config, run_file, index) for index in range(config.local.generators))
@@ -39,6 +47,28 @@ def _redis(config: RunConfig) -> ServiceSpec:
     server = write_server_config(config.redis, config.run_folder / "redis")
     command = Command((str(find_server()), str(server)), _log(config, "redis"))
     return ServiceSpec("redis", (command,), stop_order=3, stop_seconds=20.0)
+
+
+def _grader(config: RunConfig) -> ServiceSpec:
+    """With a run file and an environment that hold no credential of others: it refuses to have them."""
+    run_file = config.run_folder / "grader.json"
+    write_resolved(
+        config.model_copy(
+            update={
+                "redis": config.redis.model_copy(update={"password": None}),
+                "rpc": config.rpc.model_copy(update={"token": None}),
+                "http": config.http.model_copy(update={"token": None}),
+            }
+        ),
+        run_file,
+    )
+    command = Command(
+        _module("grader", run_file),
+        _log(config, "grader"),
+        lambda: dict.fromkeys(("ROLLCAST_REDIS_PASSWORD", "ROLLCAST_RPC_TOKEN", "ROLLCAST_HTTP_TOKEN"), ""),
+    )
+    stop_seconds = config.tasks.grading.longest_seconds + GRADER_STOP_SECONDS
+    return ServiceSpec("grader", (command,), stop_order=2, stop_seconds=stop_seconds)
 
 
 def _forecaster(config: RunConfig, run_file: Path) -> ServiceSpec:

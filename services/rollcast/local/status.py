@@ -243,7 +243,7 @@ def _forecast(page: Page) -> ForecastReading | None:
 def _evaluation(line: dict[str, object]) -> EvaluationPoint | None:
     fields = ("incarnation", "step", "compute_device_hours", "pass_rate", "standard_error")
     values = [_number(line.get(name)) for name in fields]
-    if any(value is None for value in values):
+    if any(value is None for value in values) or not names.is_own_curve(str(line.get("dataset", ""))):
         return None
     incarnation, step, compute, rate, error = (value or 0.0 for value in values)
     return EvaluationPoint(int(incarnation), int(step), compute, rate, error)

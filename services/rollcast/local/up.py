@@ -31,6 +31,7 @@ def run_locally(config: RunConfig, *, resume: bool, view: View) -> Ending:
     config = config.model_copy(update={"folder": config.folder.absolute()})
     preflight.check(config)
     embed_redis = config.redis.port == 0
+    embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     with run_folder.locked(config.run_folder):
         run_folder.prepare(config.run_folder, resume=resume)
         write_resolved(config, config.run_folder / run_folder.UP_FILE)
@@ -39,7 +40,7 @@ def run_locally(config: RunConfig, *, resume: bool, view: View) -> Ending:
         write_resolved(config, run_file)
         view.begin(config)
         supervisor = Supervisor(
-            service_specs(config, run_file, embed_redis=embed_redis, resume=resume),
+            service_specs(config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader),
             restart_limit=config.local.restart_limit,
             report=view.report,
             tick=view.tick,

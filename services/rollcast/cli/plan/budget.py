@@ -24,7 +24,9 @@ def budget(
     compute: options.Compute = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
+    truncation_ratio: options.TruncationRatio = None,
     where: options.Where = None,
+    scale: options.Scale = 1.0,
     run: options.Run = None,
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
@@ -48,7 +50,9 @@ def budget(
         )
     if target is not None and not 0 <= target <= 1:
         raise UserError(f"--target {target:g}: is no pass rate; give a value in [0, 1]")
-    curve = read_curve(source, Columns(compute, pass_rate, standard_error, tuple(where or ())), run)
+    curve = read_curve(
+        source, Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale), run
+    )
     now = float(curve.compute[-1])
     if budget is not None and not now <= budget <= LARGEST_BUDGET:
         raise UserError(
@@ -67,7 +71,8 @@ def budget(
         from rollcast.cli.plots.forecast import draw_forecast
 
         reached = answer["target"]["compute"]["q50"] if target is not None else None
-        draw_forecast(forecast, max(budget or 2 * now, min(reached or now, LARGEST_BUDGET)), plot)
+        until = max(budget or 2 * now, min(reached or now, LARGEST_BUDGET))
+        draw_forecast(forecast, until, plot, budget=budget, target=target)
 
 
 def expectations(forecast: Forecast, budget: float | None, target: float | None) -> dict[str, Any]:

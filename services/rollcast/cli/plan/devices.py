@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 NEARLY_ALL = 0.9
 """Above this load the generators are the bottleneck."""
+WORTH_A_WORD = 20.0
+"""Seconds of simulation that are announced."""
 TRUE_TO = 0.1
 """Relative error of the simulated rate of the measured split above which the user is warned."""
 
@@ -57,7 +60,7 @@ def devices(
     rollcast plan devices --devices 64 --run-folder runs/my-run --trainer-multiple 8 --plot split.svg
     """
     from rollcast.simulation.pipeline import DeadlockError
-    from rollcast.simulation.split import SplitSimulator, splits_of
+    from rollcast.simulation.split import FEW, SplitSimulator, splits_of
 
     report.check_plot(plot)
     given = Given(
@@ -89,7 +92,7 @@ def devices(
         raise UserError(f"--devices {devices}: one generator and one trainer need {need}; give as many or more")
     simulator = SplitSimulator(rates)
     try:
-        with _progress("simulating splits") as show:
+        with _progress("simulating splits", min(len(splits), FEW)) as show:
             found = simulator.search(splits, show)
         check = None if run is None else measured_against_model(run, simulator)
     except DeadlockError as error:
@@ -102,7 +105,7 @@ def devices(
     if plot is not None:
         from rollcast.cli.plan.plot import draw_splits
 
-        draw_splits(found, plot)
+        draw_splits(found, answer["caveats"], plot)
 
 
 def measured_against_model(run: MeasuredRun, simulator: SplitSimulator) -> dict[str, Any]:
@@ -240,12 +243,29 @@ def _rate(steps_per_hour: float) -> str:
 
 
 @contextmanager
-def _progress(title: str) -> Iterator[Callable[[int], None] | None]:
-    """How many splits are simulated, on standard error where that is a terminal."""
+def _progress(title: str, expected: int) -> Iterator[Callable[[int], None]]:
+    """How many splits are simulated and how long the rest may take, on standard error.
+
+    Where that is no terminal, one line says so once the first split took its time, if it matters.
+    """
+    begun = time.monotonic()
+
+    def left(done: int) -> float:
+        return (time.monotonic() - begun) / done * max(expected - done, 0)
+
     if not sys.stderr.isatty():
-        yield None
+
+        def say_once(done: int) -> None:
+            if done == 1 and (seconds := left(done)) > WORTH_A_WORD:
+                typer.echo(f"{title}: about {expected}, up to {_duration(seconds)}", err=True)
+
+        yield say_once
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(title) as status:
-        yield lambda done: status.update(f"{title}: {done}")
+    with Console(stderr=True).status(f"{title}: about {expected}") as status:
+        yield lambda done: status.update(f"{title}: {done} of about {expected}, up to {_duration(left(done))} left")
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} minutes" if seconds > 100 else f"{seconds:.0f} seconds"

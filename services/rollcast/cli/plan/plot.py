@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save
+from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save, write_cautions
 from rollcast.cli.report import amount, chance
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: dict[str, Any], path: Path) -> None:
-    """Points of every run, the law of every size with its 90 % band, the budget, and where the choice changes.
+    """Points of every run, the law of every size with its 90 % band, the budget, where the choice changes, cautions.
 
     Raises UserError where the file cannot be written.
     """
@@ -48,10 +49,11 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
     axes.set_xlabel("compute (device-hours)")
     axes.set_ylabel("pass rate")
     axes.legend(frameon=False, title="model size")
+    write_cautions(figure, answer["caveats"])
     save(figure, path)
 
 
-def draw_splits(found: SplitSearch, path: Path) -> None:
+def draw_splits(found: SplitSearch, cautions: Sequence[str], path: Path) -> None:
     """Steps an hour with their bound, above; the trainer's waiting and the generators' load, below; by trainer devices.
 
     Raises UserError where the file cannot be written.
@@ -87,4 +89,5 @@ def draw_splits(found: SplitSearch, path: Path) -> None:
     lower.set_ylabel("share")
     lower.set_xlabel("trainer devices")
     lower.legend(frameon=False)
+    write_cautions(figure, cautions)
     save(figure, path)

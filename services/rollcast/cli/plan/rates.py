@@ -68,6 +68,11 @@ def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
     if mean_tokens > budget:
         raise UserError(f"--mean-tokens {mean_tokens:g}: is more than the budget of {budget}; mend it or --max-tokens")
     longest = given.longest_tokens or (run.longest_tokens if run else None)
+    if longest is not None and longest < mean_tokens:
+        raise UserError(
+            f"--longest-tokens {longest:g}: is less than the mean completion of {mean_tokens:g} tokens; give the mean "
+            "of the longest of each group, or mend --mean-tokens"
+        )
     spread = ASSUMED_SPREAD if longest is None else spread_of(mean_tokens, longest, rollouts, budget)
     slots = given.slots or (run.config.generator.slots if run else 256)
     rates = Rates(

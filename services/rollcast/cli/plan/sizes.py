@@ -33,7 +33,9 @@ def sizes(
     compute: options.Compute = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
+    truncation_ratio: options.TruncationRatio = None,
     where: options.Where = None,
+    scale: options.Scale = 1.0,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
@@ -55,7 +57,7 @@ def sizes(
     wanted = {parse_size(text, f"--candidate {text}") for text in candidate or []}
     if len({size for size, _ in parts}) < 2:
         raise UserError("SIZE=CURVE: one size is given; give the curves of two sizes or more")
-    columns = Columns(compute, pass_rate, standard_error, tuple(where or ()))
+    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale)
     runs: list[tuple[float, Forecast]] = []
     for size, path in parts:
         curve = read_curve(path, columns, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from rollcast.config.errors import UserError
 COLOURS = ("#1d5fd1", "#c2571a", "#22804a", "#8a3fa0", "#a8324a", "#59626d")
 """Of runs or sizes, in order."""
 INK, GREY = "#1a1e23", "#7a818a"
+CAUTION_WIDTH = 130
+"""Characters in a line of a caution: what fits below a picture of 8 inches."""
 
 
 def new_figure(inches: tuple[float, float]) -> Any:
@@ -25,6 +29,13 @@ def new_figure(inches: tuple[float, float]) -> Any:
     figure = Figure(figsize=inches, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def write_cautions(figure: Any, cautions: Sequence[str]) -> None:
+    """What the text warns of, below the picture: it is passed on without the text."""
+    lines = [line for one in cautions for line in textwrap.wrap(f"caution: {one}", CAUTION_WIDTH)]
+    if lines:
+        figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7.5, color=INK)
 
 
 def save(figure: Any, path: Path) -> None:

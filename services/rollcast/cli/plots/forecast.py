@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save
-from rollcast.cli.report import FINER_QUANTILES
+from rollcast.cli.report import FINER_QUANTILES, amount
 
 if TYPE_CHECKING:
     from rollcast.scaling.forecast import Forecast
 
 
-def draw_forecast(forecast: Forecast, until: float, path: Path) -> None:
+def draw_forecast(
+    forecast: Forecast, until: float, path: Path, *, budget: float | None = None, target: float | None = None
+) -> None:
     """Points, law, 50 and 90 % bands of readings and the power law, up to `until` device-hours.
+
+    A `budget` (device-hours of the whole run) and a `target` (pass rate) are drawn as lines.
 
     Raises UserError where the file cannot be written.
     """
@@ -41,14 +45,20 @@ def draw_forecast(forecast: Forecast, until: float, path: Path) -> None:
             axes.errorbar(x, y, yerr=spread, fmt="o", ms=3.5, lw=1, color=INK, mfc=face, label=label)
     low, median, high = forecast.asymptote((0.05, 0.5, 0.95))
     axes.axhline(median, color="#59626d", ls=":", lw=1)
+    if budget is not None:
+        axes.axvline(budget, color=INK, lw=1, ls="-.", label=f"budget {amount(budget)}")
+    if target is not None:
+        axes.axhline(target, color=COLOURS[1], lw=1, ls="-.", label=f"target {target:g}")
     axes.set_title(
         f"{curve.name}: {forecast.verdict.kind.replace('_', ' ')}, A = {median:.3f} ({low:.3f} to {high:.3f})"
     )
     axes.set_xscale("log")
+    shown = [] if target is None else [target]
     axes.set_ylim(
-        max(0.0, min(curve.pass_rate.min(), bands[0].min()) - 0.05), min(1.0, max(bands[4].max(), high) + 0.05)
+        max(0.0, min(curve.pass_rate.min(), bands[0].min(), *shown) - 0.05),
+        min(1.0, max(bands[4].max(), high, *shown) + 0.05),
     )
     axes.set_xlabel("compute (device-hours)")
     axes.set_ylabel("pass rate")
-    axes.legend(frameon=False, loc="lower right")
+    axes.legend(loc="lower right", facecolor="white", edgecolor="none", framealpha=0.9)
     save(figure, path)

@@ -1,0 +1,263 @@
+"""`rollcast ablate`: what each part of a recipe is worth, by runs that leave it out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollcast.cli import report
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rollcast.config.run import RunConfig
+    from rollcast.local.ablation import PlannedRun, RunRecord, Variant
+
+EVERY_PART = "all"
+OF_THE_RUN = ("run", "seed", "model", "tasks", "recipe", "budget", "stop_when", "generator", "trainer", "weights")
+"""Sections of a run file that go with it to another machine."""
+OF_THE_CHART = ("http_port", "tensor_parallel", "cpu")
+"""Settings in them that do not."""
+
+
+def ablate(
+    config: Annotated[
+        Path | None, typer.Option(help="run file of the whole recipe; default: the shipped miniature of ScaleRL")
+    ] = None,
+    without: Annotated[
+        str | None, typer.Option(metavar="PART,...", help="parts to leave out, one run each; default: all")
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="whole recipes, shipped or run files, to try on the same task and size"),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="runs of each recipe")] = 1,
+    steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps of each run; default: its budget")] = None,
+    run_minutes: Annotated[float | None, typer.Option(min=0.1, help="stop a run that takes longer; it failed")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="where the runs go; default: RUN-ablation in that of the run file")
+    ] = None,
+    go_on: Annotated[bool, typer.Option("--continue", help="go on with a set; what is finished stays")] = False,
+    write_values: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="run nothing: write one Helm values file for each run")
+    ] = None,
+    from_folder: Annotated[
+        Path | None, typer.Option(metavar="RUNS", help="run nothing: the table of a set whose run folders are in RUNS")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON; what happens goes to standard error")] = False,
+    plot: report.Plot = None,
+) -> None:
+    """Train the recipe, and the recipe without each part, one run after the other; end in the paper's table.
+
+    Parts: cispo, fp32_head, prompt_average, batch_normalisation, zero_variance_filter, no_positive_resampling,
+    interruption, pipeline. `all` are those that the recipe has. On demand only: fresh_data (the same budget on a
+    quarter of the prompts; fresh_data:8 on an eighth).
+
+    What a recipe of --recipe sets otherwise and the run file keeps (batch, budgets, optimizer) is named on standard
+    error. A set trained elsewhere, with --write-values, ends in the same table by the same command and --from-folder.
+
+    \b
+    rollcast ablate
+    rollcast ablate --config my-run.yaml --without fp32_head,cispo --seeds 3
+    rollcast ablate --config my-run.yaml --recipe qwen-dapo,minimax --steps 500
+    rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --write-values values/
+    rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --from-folder fetched-runs/
+    """
+    from rollcast.cli.demo import shipped_config
+    from rollcast.config.run import load_run_config
+    from rollcast.local.ablation import plan, read_set
+
+    report.check_plot(plot)
+    if from_folder is not None and (go_on or folder is not None or write_values is not None):
+        raise UserError("--from-folder: trains nothing; leave --continue, --folder and --write-values out")
+    base = load_run_config(config or shipped_config("ablation.yaml"))
+    if steps is not None:
+        base = base.model_copy(update={"budget": base.budget.model_copy(update={"steps": steps, "device_hours": None})})
+    variants = choose_variants(base, without, recipe)
+    stays = settings_left_behind(base, recipe)
+    for name, settings in stays.items():
+        kept = ", ".join(f"{setting} {ours} (not {theirs})" for setting, (theirs, ours) in settings.items())
+        typer.echo(f"{name}: stays as {base.run} has it: {kept}", err=True)
+    if from_folder is not None:
+        records = read_set(plan(base, variants, num_seeds=seeds, folder=from_folder.absolute()), from_folder)
+        sys.exit(conclude_set(records, None, as_json=as_json, plot=plot, stays=stays))
+    folder = (folder or base.folder / f"{base.run}-ablation").absolute()
+    if write_values is not None:
+        written = write_values_files(plan(base, variants, num_seeds=seeds, folder=base.folder), write_values)
+        told = {"values": written, "left_behind": stays}
+        typer.echo(json.dumps(told, indent=1) if as_json else "\n".join(written))
+        return
+    with ExitStack() as stack:
+        if as_json:
+            stack.enter_context(redirect_stdout(sys.stderr))
+        if go_on:
+            check_begun(plan(base, variants, num_seeds=seeds, folder=folder), folder)
+        base = with_its_model(base)
+        planned = plan(base, variants, num_seeds=seeds, folder=folder)
+        records = run_planned(planned, folder, go_on=go_on, run_minutes=run_minutes)
+    sys.exit(conclude_set(records, folder, as_json=as_json, plot=plot, stays=stays))
+
+
+def check_begun(planned: Sequence[PlannedRun], folder: Path) -> None:
+    """Raises UserError where there is nothing to go on with."""
+    from rollcast.local.run_folder import has_history
+
+    if not any(has_history(item.config.run_folder) for item in planned):
+        first = planned[0].config.run
+        raise UserError(
+            f"--continue: {folder} holds none of the {len(planned)} runs, {first} the first of them; leave --continue "
+            "out to begin, or give the --folder of a set with its --config and --seeds"
+        )
+
+
+def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -> list[Variant]:
+    """The rows of the table: the base without each part, then other recipes on the base.
+
+    Raises UserError for a name that is not known, or a part that the base does not have.
+    """
+    from rollcast.cli.shipped_recipes import find_recipe, is_shipped
+    from rollcast.local.ablation import WHOLE, Variant
+    from rollcast.local.ablation_parts import PARTS, find_part, transplanted
+
+    if without is None and recipes is None:
+        without = EVERY_PART
+    parts = []
+    for name in _names(without):
+        every = [part for part in PARTS if part.is_in(base.recipe)]
+        parts.extend(every if name == EVERY_PART else [find_part(name)])
+    for part in parts:
+        if not part.is_in(base.recipe):
+            raise UserError(f"--without {part.name}: {base.run} does not have it; leave it out of the list")
+    variants = [
+        Variant(
+            f"without-{part.name.replace('_', '-').replace(':', '-')}", f"{part.instead} instead", part.without(base)
+        )
+        for part in parts
+    ]
+    for name in _names(recipes):
+        found = find_recipe(name)
+        change = transplanted(found.recipe, base, is_published=is_shipped(found))
+        variants.append(Variant(found.name, f"the recipe {found.name}", change))
+    names = [variant.name for variant in variants]
+    if not variants or len({*names, WHOLE}) != len(names) + 1:
+        raise UserError("--without, --recipe: name at least one part or recipe, and each once")
+    return variants
+
+
+def settings_left_behind(base: RunConfig, recipes: str | None) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """Recipe -> setting -> its own value and the base's, which stays: what the comparison is not about."""
+    from rollcast.cli.shipped_recipes import find_recipe, is_shipped
+    from rollcast.local.ablation_parts import left_behind
+
+    found = [find_recipe(name) for name in _names(recipes)]
+    stays = {one.name: left_behind(one.recipe, base, is_published=is_shipped(one)) for one in found}
+    return {name: settings for name, settings in stays.items() if settings}
+
+
+def with_its_model(base: RunConfig) -> RunConfig:
+    """The demo's model is trained first, where the run file names it."""
+    from rollcast.cli.demo import PLACEHOLDER, trained, with_model
+    from rollcast.local import preflight
+    from rollcast.local.base_model import BaseModel
+
+    if base.model.path != PLACEHOLDER or Path(PLACEHOLDER).exists():
+        return base
+    preflight.check(with_model(base, BaseModel().key))
+    return with_model(base, str(trained(BaseModel())))
+
+
+def run_planned(
+    planned: Sequence[PlannedRun], folder: Path, *, go_on: bool, run_minutes: float | None
+) -> list[RunRecord]:
+    """Run the set and show it."""
+    from rollcast.cli.ablation_view import set_view
+    from rollcast.local.ablation import run_set
+
+    with set_view([item.config.run for item in planned]) as view_of:
+        return run_set(
+            planned,
+            folder=folder,
+            resume=go_on,
+            view_of=view_of,
+            report=lambda line: typer.echo(line, err=True),
+            seconds_per_run=None if run_minutes is None else 60.0 * run_minutes,
+        )
+
+
+def conclude_set(
+    records: Sequence[RunRecord],
+    folder: Path | None,
+    *,
+    as_json: bool,
+    plot: Path | None,
+    stays: dict[str, dict[str, tuple[Any, Any]]],
+) -> int:
+    """Print the table and the advice, keep them in the set's folder where it has one; returns the exit code."""
+    from rollcast.cli.ablation_report import answer_of
+    from rollcast.cli.compare import show_leave_one_out
+    from rollcast.cli.up import EXIT_GIVEN_UP, EXIT_INTERRUPTED
+    from rollcast.local.ablation import State, write_progress
+
+    if any(record.state is State.INTERRUPTED for record in records):
+        typer.echo("stopped; the same command with --continue goes on", err=True)
+        return EXIT_INTERRUPTED
+    forecasts, answer = answer_of(records)
+    answer["left_behind"] = stays
+    if folder is not None:
+        write_progress(folder, records, **answer)
+    failed = [record for record in records if record.state is State.FAILED]
+    if as_json:
+        typer.echo(json.dumps({"set": [asdict(record) for record in records], **answer}, indent=1))
+    else:
+        show_leave_one_out(answer)
+        for line in (*answer["advice"], *answer["notes"]):
+            typer.echo(line)
+        for record in failed:
+            typer.echo(f"failed: {record.run}: {record.error}")
+        if folder is not None:
+            typer.echo(f"runs: {folder}")
+    if plot is not None:
+        from rollcast.cli.plots.comparison import draw_comparison
+
+        draw_comparison(forecasts, answer, plot)
+    return EXIT_GIVEN_UP if failed else 0
+
+
+def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]:
+    """One YAML file for each run, to be given to helm with -f: under `config` what is the run's own. Folders,
+    addresses, ports and credentials are the chart's, which refuses them here. Returns the paths."""
+    import yaml
+
+    written = []
+    for item in planned:
+        path = folder / f"{item.config.run}.yaml"
+        text = yaml.safe_dump({"config": _of_the_run(item.config)}, sort_keys=False)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"# {item.config.run}: {item.variant.what}\n{text}")
+        except OSError as error:
+            raise UserError(f"--write-values {folder}: cannot be written ({error.strerror}); choose another") from None
+        written.append(str(path))
+    return written
+
+
+def _of_the_run(config: RunConfig) -> dict[str, Any]:
+    settings = config.model_dump(mode="json", include=set(OF_THE_RUN))
+    return {
+        section: {name: item for name, item in value.items() if name not in OF_THE_CHART}
+        if isinstance(value, dict)
+        else value
+        for section, value in settings.items()
+        if value is not None
+    }
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]

@@ -1,0 +1,148 @@
+"""What a set of runs says: the paper's leave-one-out table, and the advice that follows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rollcast.config.errors import UserError
+from rollcast.local.ablation import WHOLE, RunRecord, State
+
+if TYPE_CHECKING:
+    from rollcast.scaling.curve import Curve
+    from rollcast.scaling.forecast import Forecast
+    from rollcast.scaling.leave_one_out import LeaveOneOut, Repeats, Row
+
+INERT = 0.005
+"""Share of interrupted rollouts below which the interruption is taken to do nothing."""
+
+
+def curve_of_run(folder: Path, name: str) -> Curve:
+    """The curve of a run's folder over device-hours since its first step; of several data sets the first.
+
+    Raises UserError where there is none.
+    """
+    import numpy as np
+
+    from rollcast.forecaster.axis import since_first_step
+    from rollcast.forecaster.evaluations import EvaluationLog, curve_of
+    from rollcast.forecaster.run_folder import RunFolder
+
+    log, reader = EvaluationLog(), RunFolder(folder, name)
+    while found := reader.read().evaluations:
+        for item in found:
+            if not log.evaluations or item.dataset == next(iter(log.evaluations.values())).dataset:
+                log.add(item)
+    kept = log.surviving()
+    if not any(item.step > 0 and item.compute > 0 for item in kept):
+        raise UserError(f"run folder {folder}: holds no evaluation after the first step; train it for longer")
+    axis = since_first_step(kept)
+    return curve_of(kept, axis.to_fitted(np.array([item.compute for item in kept])), name)
+
+
+def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:
+    """The fits of every recipe that has a finished run, the whole one first.
+
+    Raises UserError where the whole recipe or every other one has none.
+    """
+    from rollcast.scaling.leave_one_out import Repeats
+
+    curves: dict[str, list[Curve]] = defaultdict(list)
+    for record in records:
+        if record.state is State.FINISHED:
+            curves[record.variant].append(curve_of_run(Path(record.folder), record.run))
+    if WHOLE not in curves or len(curves) == 1:
+        lacking = "the whole recipe" if WHOLE not in curves else "any recipe without a part"
+        raise UserError(f"no table: no run of {lacking} is finished; see the errors above and go on with --continue")
+    names = [WHOLE, *(name for name in curves if name != WHOLE)]
+    return [Repeats.of(name, curves[name]) for name in names]
+
+
+def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, Any]]:
+    """The fits in the order of the rows, and all that is said of them: `runs`, `leave_one_out`, `advice` and `notes`.
+
+    Raises UserError where no table can be made.
+    """
+    from rollcast.cli.compare import run_report, table_report
+    from rollcast.scaling.leave_one_out import leave_one_out
+
+    recipes = repeats_of(records)
+    table = leave_one_out(
+        recipes[0], recipes[1:], null_controls={record.variant for record in records if record.null_control}
+    )
+    forecasts = [recipe.joint for recipe in recipes]
+    return forecasts, {
+        "runs": [run_report(one, held.best) for one, held in zip(forecasts, table.at_common, strict=True)],
+        "leave_one_out": table_report(table),
+        "advice": advice(table, {record.variant: record.what for record in records}),
+        "notes": interruption_notes(records),
+    }
+
+
+def advice(table: LeaveOneOut, what: dict[str, str]) -> list[str]:
+    """What to do, in the paper's order: raise the ceiling first, then the speed. `what`: each row in words."""
+    from rollcast.scaling.leave_one_out import PartKind
+
+    rows = table.rows[1:]
+    lines = []
+    movers = sorted((row for row in rows if row.kind is PartKind.CEILING_MOVER), key=_asymptote_loss, reverse=True)
+    shapers = sorted((row for row in rows if row.kind is PartKind.EFFICIENCY_SHAPER), key=_ratio, reverse=True)
+    if movers:
+        lines.append("Raise the ceiling first: no compute makes up for a lower one.")
+        for row in movers:
+            loss = _asymptote_loss(row)
+            act = f"A falls by {loss:.3f}; do not" if loss > 0 else f"A rises by {-loss:.3f}; do"
+            lines.append(f"  {_named(row, what)}: {act}.")
+    if shapers:
+        lines.append("Then the speed:" if movers else "The ceiling is not moved; the speed is:")
+        lines.extend(f"  {_named(row, what)}: {_speed(row)}." for row in shapers)
+    if unknown := [row.name for row in rows if row.kind is PartKind.CANNOT_TELL]:
+        lines.append(
+            f"Cannot tell: {', '.join(unknown)}. Keep what is simpler or steadier, or train for longer and with more "
+            "seeds: an interval that holds no change is no proof of none."
+        )
+    if null := [row for row in rows if row.kind is PartKind.NULL_CONTROL]:
+        found = ", ".join(f"{row.name} {_ratio(row):.2f} times" for row in null)
+        lines.append(
+            f"Null controls train as the whole recipe does, and show the noise: {found} its compute half-way up. A "
+            "difference of that size is none."
+        )
+    return lines
+
+
+def interruption_notes(records: Sequence[RunRecord]) -> list[str]:
+    """How often thinking was cut short; where it hardly was, the switch did nothing."""
+    told = [record.interrupted_ratio for record in records if record.interrupted_ratio is not None]
+    if not told:
+        return []
+    most = max(told)
+    lines = [f"Thinking was cut short in {min(told):.4f} to {most:.4f} of the rollouts of a run."]
+    if most < INERT:
+        lines.append("Hardly any reached a position of interruption: leaving that part out took next to nothing away.")
+    return lines
+
+
+def _named(row: Row, what: dict[str, str]) -> str:
+    return f"{row.name} ({what[row.name]})" if row.name in what else row.name
+
+
+def _asymptote_loss(row: Row) -> float:
+    return row.asymptote_loss[1] if row.asymptote_loss else 0.0
+
+
+def _ratio(row: Row) -> float:
+    return row.compute_ratio[1] if row.compute_ratio else 1.0
+
+
+def _speed(row: Row) -> str:
+    """By compute where that is told apart, else by B."""
+    from rollcast.scaling.compare import COMPUTE_MARGIN, is_off_zero, logarithms
+
+    if row.compute_ratio and is_off_zero(logarithms(row.compute_ratio), COMPUTE_MARGIN):
+        low, ratio, high = row.compute_ratio
+        act = "do not" if ratio > 1 else "do"
+        return f"half-way up it has taken {ratio:.2f} times the compute ({low:.2f} to {high:.2f}); {act}"
+    loss = row.exponent_loss[1] if row.exponent_loss else 0.0
+    return f"B falls by {loss:.2f}; do not" if loss > 0 else f"B rises by {-loss:.2f}; do"

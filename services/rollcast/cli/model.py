@@ -1,0 +1,80 @@
+"""`rollcast model`: put a model's folder where the services of a cluster find it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollcast.config.errors import UserError
+
+app = typer.Typer(help="Put a model into a folder, once, whoever else wants it too.", no_args_is_help=True)
+Folder = Annotated[Path, typer.Option(help="where the model's files go; left alone where it exists")]
+WEIGHTS_OF_OTHERS = ("*.bin", "*.pth", "*.pt", "*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*")
+"""What is fetched from the hub is read by transformers and vLLM, from safetensors."""
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="on the Hugging Face hub")],
+    folder: Folder,
+    revision: Annotated[str, typer.Option(help="branch, tag or commit")] = "main",
+) -> None:
+    """Download a model from the hub. The environment variable HF_TOKEN is presented where it is set.
+
+    \b
+    rollcast model fetch Qwen/Qwen3-8B-Base --folder /models/qwen3-8b
+    """
+    with _alone(folder) as there:
+        if there:
+            return
+        from huggingface_hub import snapshot_download
+
+        # Kept where it fails, so that the next try goes on where this one ended.
+        partial = folder.parent / f".{folder.name}.partial"
+        try:
+            snapshot_download(name, revision=revision, local_dir=partial, ignore_patterns=list(WEIGHTS_OF_OTHERS))
+        except Exception as error:  # HTTP errors, wrong names, full disks: each of the library's own kind
+            reason = " ".join(str(error).split())[:300]
+            raise UserError(
+                f"model {name} at revision {revision} cannot be fetched ({reason}); "
+                "check name, HF_TOKEN, network and disk"
+            ) from error
+        partial.rename(folder)
+    typer.echo(f"{name} at {revision} is in {folder}")
+
+
+@app.command()
+def arithmetic(folder: Folder) -> None:
+    """Train the demo's model of 0.6 M parameters from scratch: a minute on one core.
+
+    \b
+    rollcast model arithmetic --folder /models/arithmetic
+    """
+    with _alone(folder) as there:
+        if there:
+            return
+        from rollcast.cli.demo import trained
+        from rollcast.local.base_model import BaseModel
+
+        os.environ["ROLLCAST_CACHE"] = str(folder.parent)
+        folder.symlink_to(trained(BaseModel()).name)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[bool]:
+    """Holds the folder's lock; yields whether the folder is there already, made by another."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield folder.exists()
+    except OSError as error:
+        raise UserError(
+            f"--folder = {folder}: cannot be written ({error.strerror or error}); free space or name another folder"
+        ) from error

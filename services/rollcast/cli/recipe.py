@@ -1,0 +1,130 @@
+"""`rollcast recipe list|show|diff`: the published recipes and what sets them apart."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollcast.cli import report
+
+if TYPE_CHECKING:
+    from rollcast.cli.shipped_recipes import RecipeFile
+
+app = typer.Typer(
+    help="The recipes that ship: the published ones, and ScaleRL without each of its parts.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+COLUMNS = {
+    "schedule": "schedule.kind",
+    "loss": "loss.kind",
+    "average": "aggregation",
+    "normalised by": "advantage_normalisation",
+    "head": "lm_head",
+    "0-variance filter": "zero_variance_filter",
+    "resampling below": "no_positive_resampling",
+    "length": "length_control.kind",
+    "prompts": "prompts_per_step",
+}
+"""Heading -> setting."""
+WIDTH = 100
+Name = Annotated[str, typer.Argument(metavar="RECIPE", help="name of a shipped recipe, or a run file")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+@app.command("list")
+def list_recipes(as_json: AsJson = False) -> None:
+    """One line for each recipe that ships.
+
+    \b
+    rollcast recipe list
+    """
+    from rollcast.cli.shipped_recipes import shipped
+
+    recipes = shipped()
+    if as_json:
+        typer.echo(json.dumps([_report(recipe) for recipe in recipes], indent=1))
+        return
+    rows = []
+    for recipe in recipes:
+        values = {setting.name: setting.value for setting in recipe.settings()}
+        rows.append((recipe.name, *(_shown(values.get(name)) for name in COLUMNS.values())))
+    report.show_table(("recipe", *COLUMNS), rows, left=tuple(COLUMNS))
+
+
+@app.command()
+def show(recipe: Name, as_json: AsJson = False) -> None:
+    """Every setting of a recipe: its value, whether the file or the default gives it, where the paper says so.
+
+    \b
+    rollcast recipe show scalerl
+    rollcast recipe show my-run.yaml --json
+    """
+    from rollcast.cli.shipped_recipes import find_recipe
+
+    found = find_recipe(recipe)
+    if as_json:
+        typer.echo(json.dumps(_report(found), indent=1))
+        return
+    typer.echo(f"{found.name}: {found.path}")
+    typer.echo(found.about + "\n")
+    for setting in found.settings():
+        origin = "the file" if setting.is_given else "default"
+        note = f"; {setting.note}" if setting.note else ""
+        typer.echo(f"{setting.name}: {_shown(setting.value)}    ({origin}{note})")
+        typer.echo(textwrap.fill(setting.meaning, WIDTH, initial_indent="    ", subsequent_indent="    "))
+
+
+@app.command()
+def diff(first: Name, second: Name, as_json: AsJson = False) -> None:
+    """Only the settings in which two recipes differ.
+
+    \b
+    rollcast recipe diff scalerl minimax
+    rollcast recipe diff scalerl my-run.yaml
+    """
+    from rollcast.cli.shipped_recipes import find_recipe
+
+    one, two = find_recipe(first), find_recipe(second)
+    values = [{setting.name: setting.value for setting in recipe.settings()} for recipe in (one, two)]
+    names = list(dict.fromkeys([*values[0], *values[1]]))
+    different = [name for name in names if values[0].get(name, _ABSENT) != values[1].get(name, _ABSENT)]
+    if as_json:
+        both = {name: [value.get(name) for value in values] for name in different}
+        typer.echo(json.dumps({"recipes": [one.name, two.name], "settings": both}, indent=1, default=str))
+    elif not different:
+        typer.echo(f"{one.name} and {two.name}: no setting differs")
+    else:
+        rows = [(name, *(_shown(value[name]) if name in value else "" for value in values)) for name in different]
+        report.show_table(("setting", one.name, two.name), rows, left=(one.name, two.name))
+
+
+_ABSENT = object()
+
+
+def _report(recipe: RecipeFile) -> dict[str, Any]:
+    return {
+        "recipe": recipe.name,
+        "file": str(recipe.path),
+        "about": recipe.about,
+        "settings": [
+            {
+                "name": setting.name,
+                "value": setting.value,
+                "from": "file" if setting.is_given else "default",
+                "note": setting.note,
+                "meaning": setting.meaning,
+            }
+            for setting in recipe.settings()
+        ],
+    }
+
+
+def _shown(value: Any) -> str:
+    """As a run file writes it."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "on", False: "off"}[value]
+    return str(list(value)) if isinstance(value, tuple) else str(value)

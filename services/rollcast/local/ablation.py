@@ -1,0 +1,264 @@
+"""A set of runs on one machine, one after the other: a base and its variants, each with several seeds.
+
+plan -> for each run: finished already? -> skipped
+                      has a history?    -> continued
+                      else              -> started
+     -> finished | failed (told, the others go on) | interrupted (the set ends, to be continued)
+
+ablation.json in the set's folder says after every run how far the set is.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rollcast.config.errors import UserError
+from rollcast.config.resolved import reveal
+from rollcast.config.run import RunConfig, load_run_config
+from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
+from rollcast.local.frozen_forecast import END_EVALUATIONS, RESULT_FILE, conclude
+from rollcast.local.run_folder import RUN_FILE, UP_FILE, has_history
+from rollcast.local.status import JsonLines, StatusReader
+from rollcast.local.supervisor import Ending, ServiceLostError
+from rollcast.local.up import View, run_locally
+
+PROGRESS_FILE = "ablation.json"
+WHOLE = "whole"
+"""Name of the base among its variants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A row of the table to come."""
+
+    name: str
+    """Lower case and hyphens; part of its runs' names."""
+    what: str
+    """How it differs from the base, in words."""
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    variant: Variant
+    config: RunConfig
+    is_null_control: bool = False
+    """Whether it is a variant that trains as the whole recipe does."""
+
+
+class State(StrEnum):
+    WAITING = "waiting"
+    FINISHED = "finished"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """What became of one run."""
+
+    run: str
+    variant: str
+    what: str
+    seed: int
+    folder: str
+    state: State = State.WAITING
+    error: str | None = None
+    seconds: float | None = None
+    """Of this attempt. None = it was not run (again)."""
+    initial: float | None = None
+    measured: float | None = None
+    """Mean pass rate of the last three evaluations."""
+    interrupted_ratio: float | None = None
+    """Rollouts trained on whose thinking was cut short, over all of them; mean over the steps."""
+    null_control: bool = False
+    """Whether its recipe is the whole one in effect: its row shows the noise."""
+
+
+class RunDeadlineError(RuntimeError):
+    """A run of the set took longer than it may."""
+
+
+def plan(base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder: Path) -> list[PlannedRun]:
+    """The base and every variant with the base's seed, then all of them with the next one, and so on.
+
+    A set that is cut short so has every recipe before any is repeated. `folder` is absolute where the runs are made
+    here. Raises UserError where a change clashes with the base.
+    """
+    rows = [Variant(WHOLE, "the whole recipe", {}), *variants]
+    planned = []
+    for seed in range(base.seed, base.seed + num_seeds):
+        for row in rows:
+            run = f"{base.run}-{row.name}" + (f"-s{seed}" if num_seeds > 1 else "")
+            mine = {"run": run, "seed": seed, "folder": str(folder)}
+            config = changed(base, row.change | mine, source=row.name)
+            planned.append(PlannedRun(row, config, row.name != WHOLE and is_same_in_effect(config, base)))
+    return planned
+
+
+def run_set(
+    planned: Sequence[PlannedRun],
+    *,
+    folder: Path,
+    resume: bool,
+    view_of: Callable[[int], View],
+    report: Callable[[str], None],
+    seconds_per_run: float | None = None,
+) -> list[RunRecord]:
+    """Run those that are not finished; the records of all, in the order of the plan.
+
+    `view_of`: what shows the run of that place. Raises UserError where the folder holds a set and `resume` is not asked
+    for, or where one of its runs was made with other settings.
+    """
+    records = [_record(item) for item in planned]
+    for item in planned:
+        _check_folder(item.config, resume=resume)
+    for place, (item, record) in enumerate(zip(planned, records, strict=True)):
+        if is_finished(item.config.run_folder):
+            _conclude(record, item.config)
+        else:
+            _run(item.config, record, view_of(place), seconds_per_run)
+            if record.state is State.FAILED:
+                report(f"{record.run} failed: {record.error}")
+        write_progress(folder, records)
+        if record.state is State.INTERRUPTED:
+            break
+    return records
+
+
+def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
+    """The records of runs that were trained elsewhere, each in a folder of its name in `folder`; nothing is written.
+
+    One that is not there, or holds no evaluation after the first step, failed. Raises UserError where a run was made
+    with another recipe or seed.
+    """
+    records = [_record(item) for item in planned]
+    for item, record in zip(planned, records, strict=True):
+        _check_recipe(item.config)
+        evaluations = StatusReader(item.config).read().evaluations
+        if evaluations and evaluations[-1].step > 0:
+            rates = [point.pass_rate for point in evaluations]
+            record.state, record.initial, record.measured = State.FINISHED, rates[0], fmean(rates[-END_EVALUATIONS:])
+            record.interrupted_ratio = _interrupted_ratio(item.config.run_folder)
+        else:
+            record.state = State.FAILED
+            record.error = f"{folder / record.run} holds no evaluation after the first step"
+    return records
+
+
+def write_progress(folder: Path, records: Sequence[RunRecord], **more: Any) -> None:
+    """Raises UserError where it cannot be written."""
+    text = json.dumps({"set": [asdict(record) for record in records], **more}, indent=1)
+    temporary = folder / f"{PROGRESS_FILE}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text + "\n")
+        temporary.replace(folder / PROGRESS_FILE)
+    except OSError as error:
+        raise UserError(f"folder {folder}: {PROGRESS_FILE} cannot be written ({error.strerror}); free space") from error
+
+
+def is_finished(run_folder: Path) -> bool:
+    """Whether the run came to its end and was concluded."""
+    return (run_folder / RESULT_FILE).exists()
+
+
+def _record(item: PlannedRun) -> RunRecord:
+    config = item.config
+    return RunRecord(
+        config.run,
+        item.variant.name,
+        item.variant.what,
+        config.seed,
+        str(config.run_folder),
+        null_control=item.is_null_control,
+    )
+
+
+def _check_recipe(config: RunConfig) -> None:
+    """Of a run that was trained elsewhere, where its folder holds its run file: paths and addresses may differ."""
+    for name in (UP_FILE, RUN_FILE):
+        file = config.run_folder / name
+        if file.exists():
+            made = load_run_config(file)
+            if (made.recipe, made.seed) != (config.recipe, config.seed):
+                raise UserError(
+                    f"run folder {config.run_folder}: was made with another recipe or seed than the set's; give the "
+                    "--config, --without, --recipe and --seeds it was made with"
+                )
+            return
+
+
+def _check_folder(config: RunConfig, *, resume: bool) -> None:
+    folder = config.run_folder
+    if not has_history(folder):
+        return
+    if not resume:
+        raise UserError(f"run folder {folder}: holds a run already; go on with --continue, or choose another --folder")
+    if (folder / UP_FILE).exists():
+        before, now = (reveal(one.model_dump()) for one in (load_run_config(folder / UP_FILE), config))
+        if different := sorted(name for name in now if before[name] != now[name]):
+            raise UserError(
+                f"run folder {folder}: was made with other settings ({', '.join(different)}); choose another --folder"
+            )
+
+
+def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: float | None) -> None:
+    started = time.monotonic()
+    if seconds_per_run is not None:
+        view = _WithDeadline(view, started + seconds_per_run, seconds_per_run)
+    try:
+        ending = run_locally(config, resume=has_history(config.run_folder), view=view)
+    except (UserError, ServiceLostError, RunDeadlineError) as error:
+        record.state, record.error = State.FAILED, str(error)
+    else:
+        if ending is Ending.INTERRUPTED:
+            record.state = State.INTERRUPTED
+        else:
+            _conclude(record, config)
+    record.seconds = round(time.monotonic() - started, 1)
+
+
+def _conclude(record: RunRecord, config: RunConfig) -> None:
+    """Note how the run ended; its result stays in its folder and says that it is finished."""
+    result = conclude(config.run_folder, StatusReader(config).read())
+    if result is None:
+        record.state, record.error = State.FAILED, "not one evaluation came back"
+        return
+    record.state, record.initial, record.measured = State.FINISHED, result.initial, result.measured
+    record.interrupted_ratio = _interrupted_ratio(config.run_folder)
+
+
+def _interrupted_ratio(run_folder: Path) -> float | None:
+    """None where no step tells it. A step that was lost and made again counts once."""
+    ratios = {
+        line["step"]: ratio
+        for line in JsonLines(run_folder / "steps.jsonl").read()
+        if isinstance(ratio := line.get("interrupted_ratio"), float)
+    }
+    return fmean(ratios.values()) if ratios else None
+
+
+class _WithDeadline:
+    """A view that ends its run when it took too long: the supervisor stops everything in order and passes this on."""
+
+    def __init__(self, view: View, deadline: float, seconds: float) -> None:
+        self._view, self._deadline, self._seconds = view, deadline, seconds
+
+    def begin(self, config: RunConfig) -> None:
+        self._view.begin(config)
+
+    def report(self, line: str) -> None:
+        self._view.report(line)
+
+    def tick(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise RunDeadlineError(f"took longer than {self._seconds:.0f} s and was stopped")
+        self._view.tick()

@@ -1,0 +1,272 @@
+"""The parts of a recipe, what takes the place of each when it is left out, and whole recipes on another base.
+
+A variant is a change of the base run file: nested settings that are put over it. Lengths of the paper (14,000 tokens of
+a budget of 14,336) are scaled to the base's own completion budget.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rollcast.config.errors import UserError
+from rollcast.config.recipe import Interruption, LengthPenalty, Recipe
+from rollcast.config.resolved import reveal
+from rollcast.config.run import RunConfig, parse_run_config
+
+Change = dict[str, Any]
+"""Settings put over a run file; a mapping that names a `kind` replaces the whole mapping there."""
+PAPERS_BUDGET = Recipe().max_completion_tokens
+"""Completion tokens of the paper's base recipe (A.3)."""
+PAPERS_BATCH = Recipe().prompts_per_step
+"""Prompts of a step of the paper's base recipe (A.3)."""
+REUSE = 4
+"""Leaving fresh data out leaves a prompt of so many, unless another number is asked for."""
+SWITCHES = (
+    "schedule",
+    "loss",
+    "aggregation",
+    "advantage_normalisation",
+    "kl",
+    "entropy_bonus",
+    "lm_head",
+    "zero_variance_filter",
+    "refill_filtered",
+    "no_positive_resampling",
+    "unique_prompts",
+    "length_control",
+    "exclude_truncated",
+    "rollout_allocation",
+    "temperature",
+)
+"""What a recipe brings to another base; batch, budgets and optimizer stay the base's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    name: str
+    instead: str
+    """What takes its place, in words."""
+    source: str
+    """Place in arXiv 2510.13786."""
+    is_in: Callable[[Recipe], bool]
+    without: Callable[[RunConfig], Change]
+
+
+def _papers_penalty(base: RunConfig) -> Change:
+    return _penalty(LengthPenalty(), base.recipe.max_completion_tokens / PAPERS_BUDGET)
+
+
+def _recipe(**settings: Any) -> Callable[[RunConfig], Change]:
+    return lambda _: {"recipe": settings}
+
+
+PARTS: tuple[Part, ...] = (
+    Part(
+        "cispo",
+        "the DAPO loss",
+        "figures 5a and 7",
+        lambda recipe: recipe.loss.kind == "cispo",
+        _recipe(loss={"kind": "dapo", "clip_low": 0.2, "clip_high": 0.26}),
+    ),
+    Part(
+        "fp32_head",
+        "the LM head in the model's precision",
+        "figures 5b and 7",
+        lambda recipe: recipe.lm_head == "fp32",
+        _recipe(lm_head="model"),
+    ),
+    Part(
+        "prompt_average",
+        "sample average",
+        "figures 7 and 14a",
+        lambda recipe: recipe.aggregation == "prompt",
+        _recipe(aggregation="sample"),
+    ),
+    Part(
+        "batch_normalisation",
+        "advantages normalised by prompt",
+        "figures 7 and 14b",
+        lambda recipe: recipe.advantage_normalisation == "batch",
+        _recipe(advantage_normalisation="prompt"),
+    ),
+    Part(
+        "zero_variance_filter",
+        "groups without variance kept in the batch",
+        "figures 6a and 7",
+        lambda recipe: recipe.zero_variance_filter,
+        _recipe(zero_variance_filter=False, refill_filtered=False),
+    ),
+    Part(
+        "no_positive_resampling",
+        "uniform sampling",
+        "figures 6b and 7",
+        lambda recipe: recipe.no_positive_resampling is not None,
+        _recipe(no_positive_resampling=None),
+    ),
+    Part(
+        "interruption",
+        "the length penalty",
+        "figure 7",
+        lambda recipe: isinstance(recipe.length_control, Interruption),
+        lambda base: {"recipe": {"length_control": _papers_penalty(base)}},
+    ),
+    Part(
+        "pipeline",
+        "PPO-off-policy of the same k",
+        "figures 4a and 7",
+        lambda recipe: recipe.schedule.kind == "pipeline",
+        lambda base: {
+            "recipe": {
+                "schedule": {"kind": "ppo-off-policy", "max_staleness": max(1, base.recipe.schedule.max_staleness)}
+            }
+        },
+    ),
+)
+"""The eight of the paper's leave-one-out table."""
+
+FRESH_DATA = "fresh_data"
+
+
+def fresh_data(reuse: int = REUSE) -> Part:
+    """Data reuse as an axis, on demand only, since it is no switch of the recipe: a prompt of `reuse` stays."""
+    name = FRESH_DATA if reuse == REUSE else f"{FRESH_DATA}:{reuse}"
+
+    def without(base: RunConfig) -> Change:
+        num_prompts, step = _num_prompts(base), base.recipe.prompts_per_step
+        if num_prompts // reuse < step:
+            raise UserError(
+                f"--without {name}: 1 in {reuse} of the {num_prompts} training prompts makes {num_prompts // reuse}, "
+                f"and a step takes {step} different ones; train on {reuse * step} or more, or lower "
+                "recipe.prompts_per_step"
+            )
+        return {"recipe": {"unique_prompts": num_prompts // reuse}}
+
+    return Part(
+        name,
+        f"1 prompt in {reuse}, used {reuse} times as often,",
+        "not in the paper's table",
+        lambda recipe: True,
+        without,
+    )
+
+
+def find_part(name: str) -> Part:
+    """Raises UserError that lists the parts, or says what is wrong with N of `fresh_data:N`."""
+    kind, colon, number = name.replace("-", "_").partition(":")
+    if kind == FRESH_DATA:
+        if colon and not (number.isdecimal() and 2 <= int(number) <= 1_000):
+            raise UserError(f"--without {name}: {number!r} is no number from 2 to 1000; write {FRESH_DATA}:8 or so")
+        return fresh_data(int(number) if colon else REUSE)
+    for part in PARTS:
+        if not colon and part.name == kind:
+            return part
+    known = ", ".join([*(part.name for part in PARTS), FRESH_DATA, f"{FRESH_DATA}:N"])
+    raise UserError(f"--without {name}: no such part; choose from {known}")
+
+
+def changed(base: RunConfig, change: Mapping[str, Any], source: str) -> RunConfig:
+    """`base` with the change put over it, checked anew. Raises UserError, beginning with `source`, where they clash."""
+    settings = json.loads(json.dumps(reveal(base.model_dump()), default=str))
+    return parse_run_config(_merged(settings, change), source=source)
+
+
+def is_same_in_effect(one: RunConfig, other: RunConfig) -> bool:
+    """Whether both train alike: run, seed and folder may differ, and the head where the model is as precise."""
+
+    def effective(config: RunConfig) -> dict[str, Any]:
+        settings = config.model_dump(exclude={"run", "seed", "folder"})
+        if config.model.dtype == "float32":
+            settings["recipe"]["lm_head"] = "fp32"
+        return settings
+
+    return effective(one) == effective(other)
+
+
+def transplanted(recipe: Recipe, base: RunConfig, *, is_published: bool) -> Change:
+    """The switches of `recipe` as a change of `base`, lengths scaled from its completion budget to the base's.
+
+    `is_published`: of the paper; where such a one is defined by a larger batch than the paper's 48 prompts, the base's
+    is larger by as much.
+    """
+    settings = {name: value for name, value in recipe.model_dump(mode="json").items() if name in SWITCHES}
+    control = recipe.length_control
+    if recipe.max_completion_tokens != base.recipe.max_completion_tokens:
+        share = base.recipe.max_completion_tokens / recipe.max_completion_tokens
+        if isinstance(control, LengthPenalty):
+            settings["length_control"] = _penalty(control, share)
+        elif isinstance(control, Interruption):
+            settings["length_control"] = _interruption(control, base.recipe, share)
+    if _brings_its_batch(recipe, is_published):
+        settings["prompts_per_step"] = round(base.recipe.prompts_per_step * recipe.prompts_per_step / PAPERS_BATCH)
+    return {"recipe": settings}
+
+
+def _brings_its_batch(recipe: Recipe, is_published: bool) -> bool:
+    return is_published and recipe.prompts_per_step != PAPERS_BATCH
+
+
+def left_behind(recipe: Recipe, base: RunConfig, *, is_published: bool) -> dict[str, tuple[Any, Any]]:
+    """Settings of `recipe` that `transplanted` does not bring although they differ: name -> (its own, the base's).
+
+    Lengths and a batch that are scaled are brought; the interruption of a base with one of its own stays.
+    """
+    names = {name for name in Recipe.model_fields if name not in SWITCHES}
+    if (
+        isinstance(recipe.length_control, Interruption)
+        and isinstance(base.recipe.length_control, Interruption)
+        and recipe.max_completion_tokens != base.recipe.max_completion_tokens
+    ):
+        names.add("length_control")
+    if _brings_its_batch(recipe, is_published):
+        names.remove("prompts_per_step")
+    theirs, ours = (_leaves(one.model_dump(mode="json", include=names)) for one in (recipe, base.recipe))
+    return {name: (theirs[name], ours[name]) for name in theirs if theirs[name] != ours[name]}
+
+
+def _merged(settings: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(settings)
+    for name, value in change.items():
+        old = merged.get(name)
+        if isinstance(value, Mapping) and isinstance(old, dict) and "kind" not in value:
+            merged[name] = _merged(old, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _leaves(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for name, value in settings.items():
+        leaves |= _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return leaves
+
+
+def _scaled(tokens: int, share: float) -> int:
+    return max(1, round(tokens * share))
+
+
+def _penalty(control: LengthPenalty, share: float) -> Change:
+    return {
+        "kind": "penalty",
+        "max_tokens": _scaled(control.max_tokens, share),
+        "cache_tokens": _scaled(control.cache_tokens, share),
+    }
+
+
+def _interruption(control: Interruption, base: Recipe, share: float) -> Change:
+    """The base's own where it has one: phrase and marker belong to the model and its data."""
+    if isinstance(base.length_control, Interruption):
+        return base.length_control.model_dump(mode="json")
+    low, high = (_scaled(position, share) for position in control.position)
+    answer = max(1, min(_scaled(control.answer_tokens, share), base.max_completion_tokens - high - 1))
+    return control.model_dump(mode="json") | {"position": [low, high], "answer_tokens": answer}
+
+
+def _num_prompts(base: RunConfig) -> int:
+    """Training prompts of the base."""
+    from rollcast.tasks.prompts import load
+
+    return min(base.recipe.unique_prompts or 1 << 62, len(load(base.tasks).train))

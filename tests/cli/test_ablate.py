@@ -1,0 +1,391 @@
+"""`rollcast ablate`: which runs it plans, what it writes for a cluster, what it makes of runs that are there."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from rollcast.cli.ablate import choose_variants
+from rollcast.cli.ablation_report import curve_of_run
+from rollcast.config.resolved import reveal, write_resolved
+from rollcast.config.run import RunConfig, load_run_config, parse_run_config
+from rollcast.local.ablation import plan
+from rollcast.local.ablation_parts import PARTS
+from rollcast.scaling.curve import SigmoidParameters
+from rollcast.scaling.leave_one_out import Repeats, leave_one_out
+from rollcast.tasks.prompts import load
+from tests.cli.test_fit import rollcast
+from tests.cli.test_recipe import leaves
+
+ROOT = Path(__file__).parents[2]
+BASE = ROOT / "configs/ablation.yaml"
+SECRET = "hunter-2-secret"
+
+
+def differences(one: RunConfig, two: RunConfig) -> set[str]:
+    a, b = (leaves(reveal(config.model_dump(mode="json"))) for config in (one, two))
+    return {name for name in a | b if a.get(name) != b.get(name)}
+
+
+def test_the_plan_changes_one_part_at_a_time_and_has_every_recipe_before_it_repeats_any(tmp_path: Path) -> None:
+    base = load_run_config(BASE)
+    variants = choose_variants(base, "all,fresh_data", None)
+    planned = plan(base, variants, num_seeds=2, folder=tmp_path)
+    names = ["whole", *(f"without-{part.name.replace('_', '-')}" for part in PARTS), "without-fresh-data"]
+    assert [(item.variant.name, item.config.seed) for item in planned] == [(n, s) for s in (0, 1) for n in names]
+    assert [item.config.run for item in planned][:2] == ["miniature-whole-s0", "miniature-without-cispo-s0"]
+    touched = {
+        item.variant.name: {name.split(".")[1] for name in differences(planned[0].config, item.config) - {"run"}}
+        for item in planned[1 : len(names)]
+    }
+    assert touched == {
+        "without-cispo": {"loss"},
+        "without-fp32-head": {"lm_head"},
+        "without-prompt-average": {"aggregation"},
+        "without-batch-normalisation": {"advantage_normalisation"},
+        "without-zero-variance-filter": {"zero_variance_filter"},
+        "without-no-positive-resampling": {"no_positive_resampling"},
+        "without-interruption": {"length_control"},
+        "without-pipeline": {"schedule"},
+        "without-fresh-data": {"unique_prompts"},
+    }
+    by_name = {item.variant.name: item.config.recipe for item in planned}
+    assert by_name["without-fresh-data"].unique_prompts == 480 // 4
+    penalty = by_name["without-interruption"].length_control
+    assert penalty.kind == "penalty"
+    assert (penalty.max_tokens, penalty.cache_tokens) == (round(14_000 * 56 / 14_336), round(2_000 * 56 / 14_336))
+
+
+def test_a_whole_recipe_brings_its_switches_and_leaves_batch_budget_and_rate(tmp_path: Path) -> None:
+    base = load_run_config(BASE)
+    variants = choose_variants(base, None, "scalerl,qwen-dapo,deepseek-grpo")
+    whole, scalerl, dapo, grpo = (item.config.recipe for item in plan(base, variants, num_seeds=1, folder=tmp_path))
+    assert scalerl == whole  # the base is ScaleRL in miniature, its interruption scaled to its task
+    assert (dapo.loss.kind, dapo.schedule.kind, dapo.lm_head) == ("dapo", "ppo-off-policy", "model")
+    assert (grpo.loss.kind, grpo.aggregation, grpo.zero_variance_filter) == ("grpo", "sample", False)
+    assert grpo.prompts_per_step == whole.prompts_per_step
+    assert dapo.prompts_per_step == round(whole.prompts_per_step * 80 / 48)  # it drops groups of an oversized batch
+    for recipe in (dapo, grpo):
+        assert recipe.optimizer == whole.optimizer
+        assert recipe.max_completion_tokens == whole.max_completion_tokens
+
+
+def test_the_papers_interruption_is_scaled_where_the_base_has_none(tmp_path: Path) -> None:
+    base = load_run_config(ROOT / "configs/demo.yaml")
+    (variant,) = choose_variants(base, None, "scalerl")
+    control = plan(base, [variant], num_seeds=1, folder=tmp_path)[1].config.recipe.length_control
+    assert control.kind == "interruption"
+    share = base.recipe.max_completion_tokens / 14_336
+    assert control.position == (round(10_000 * share), round(12_000 * share))
+    assert control.position[1] + control.answer_tokens <= base.recipe.max_completion_tokens
+
+
+def run_file(folder: Path, **recipe: Any) -> Path:
+    """The miniature under another name, with these settings of its recipe."""
+    settings = yaml.safe_load(BASE.read_text())
+    settings |= {"run": "mine"}
+    settings["recipe"] |= recipe
+    file = folder / "mine.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    return file
+
+
+def test_a_run_files_recipe_is_brought_and_what_is_left_behind_is_named(tmp_path: Path) -> None:
+    control = {"kind": "interruption", "phrase": "|", "end_of_thinking": "|", "position": [30, 31], "answer_tokens": 9}
+    file = run_file(
+        tmp_path,
+        length_control=control,
+        rollout_allocation={"kind": "difficulty", "least": 4, "most": 16},
+        unique_prompts=100,
+        temperature=0.7,
+        prompts_per_step=12,
+        optimizer={"learning_rate": 2e-5, "warmup_steps": 10},
+    )
+    base = load_run_config(BASE)
+    whole, mine = (
+        item.config for item in plan(base, choose_variants(base, None, str(file)), num_seeds=1, folder=tmp_path)
+    )
+    touched = {".".join(name.split(".")[:2]) for name in differences(whole, mine)}
+    brought = ("length_control", "rollout_allocation", "unique_prompts", "temperature")
+    assert touched == {"run", *(f"recipe.{name}" for name in brought)}
+    theirs = load_run_config(file).recipe
+    assert all(getattr(mine.recipe, name) == getattr(theirs, name) for name in brought)
+    told = rollcast("ablate", "--config", BASE, "--recipe", file, "--write-values", tmp_path / "v", "--json")
+    assert json.loads(told.stdout)["left_behind"] == {
+        "mine": {"prompts_per_step": [12, 16], "optimizer.learning_rate": [2e-5, 5e-5]}
+    }
+    assert told.stderr == (
+        "mine: stays as miniature has it: prompts_per_step 16 (not 12), optimizer.learning_rate 5e-05 (not 2e-05)\n"
+    )
+
+
+def test_every_seed_is_measured_on_the_same_prompts(tmp_path: Path) -> None:
+    base = load_run_config(BASE)
+    planned = plan(base, choose_variants(base, "cispo", None), num_seeds=3, folder=tmp_path)
+    asked = [{prompt.id for prompt in load(item.config.tasks).held_out} for item in planned]
+    assert {item.config.seed for item in planned} == {0, 1, 2}
+    assert len(asked[0]) == 128
+    assert all(prompts == asked[0] for prompts in asked)
+
+
+def test_data_reuse_is_an_axis_of_as_many_points_as_are_asked_for(tmp_path: Path) -> None:
+    base = load_run_config(BASE)
+    variants = choose_variants(base, "fresh_data:2,fresh-data,fresh_data:8", None)
+    planned = plan(base, variants, num_seeds=1, folder=tmp_path)
+    assert {item.config.run: item.config.recipe.unique_prompts for item in planned} == {
+        "miniature-whole": None,
+        "miniature-without-fresh-data-2": 240,
+        "miniature-without-fresh-data": 120,
+        "miniature-without-fresh-data-8": 60,
+    }
+
+
+@pytest.mark.parametrize(("dtype", "null"), [("float32", {"without-fp32-head", "scalerl"}), ("bfloat16", {"scalerl"})])
+def test_what_trains_like_the_whole_recipe_is_a_null_control(tmp_path: Path, dtype: str, null: set[str]) -> None:
+    base = load_run_config(BASE)
+    base = base.model_copy(update={"model": base.model.model_copy(update={"dtype": dtype})})
+    planned = plan(base, choose_variants(base, "all", "scalerl,minimax"), num_seeds=2, folder=tmp_path)
+    assert {item.variant.name for item in planned if item.is_null_control} == null
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("--without", "fresh_data:1000"),
+            "--without fresh_data:1000: 1 in 1000 of the 4000 training prompts makes 4, and a step takes 16 different "
+            "ones; train on 16000 or more, or lower recipe.prompts_per_step",
+        ),
+        (("--without", "fresh_data:1"), "--without fresh_data:1: '1' is no number from 2 to 1000; write fresh_data:8"),
+        (("--without", "cispo:2"), "--without cispo:2: no such part; choose from cispo, "),
+        (("--from-folder", "runs", "--continue"), "--from-folder: trains nothing; leave --continue, --folder and "),
+        (("--without", "kl"), "--without kl: no such part; choose from cispo, fp32_head, "),
+        (("--without", "interruption"), "--without interruption: demo does not have it"),
+        (("--without", "cispo,cispo"), "--without, --recipe: name at least one part or recipe, and each once"),
+        (("--recipe", "none"), "recipe 'none': does not ship; choose one of deepseek-grpo, "),
+        (("--plot", "table.pdf"), "--plot table.pdf: draws .png or .svg"),
+        (
+            ("--continue", "--without", "cispo"),
+            "--continue: {set} holds none of the 2 runs, demo-whole the first of them",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_nothing_is_run(
+    tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    result = rollcast("ablate", "--config", ROOT / "configs/demo.yaml", "--folder", tmp_path / "set", *arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {sentence.replace('{set}', str(tmp_path / 'set'))}")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "set").exists()
+
+
+def test_values_files_hold_what_is_the_runs_own_and_nothing_that_the_chart_sets(tmp_path: Path) -> None:
+    settings = yaml.safe_load(BASE.read_text())
+    settings |= {"rpc": {"port": 7431, "token": SECRET}, "redis": {"host": "redis", "password": SECRET}}
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    written = rollcast("ablate", "--config", file, "--without", "all", "--seeds", 2, "--write-values", tmp_path / "v")
+    assert written.returncode == 0, written.stderr
+    paths = [Path(line) for line in written.stdout.splitlines()]
+    told = rollcast("ablate", "--config", file, "--without", "cispo", "--write-values", tmp_path / "w", "--json")
+    assert [Path(path).is_file() for path in json.loads(told.stdout)["values"]] == [True, True]
+    base = load_run_config(file)
+    planned = plan(base, choose_variants(base, "all", None), num_seeds=2, folder=base.folder)
+    assert [path.stem for path in paths] == [item.config.run for item in planned]
+    for path, item in zip(paths, planned, strict=True):
+        text = path.read_text()
+        assert SECRET not in text
+        values = yaml.safe_load(text)
+        assert list(values) == ["config"]
+        again = parse_run_config(values["config"], source="values")
+        assert differences(again, item.config) == {"redis.host", "redis.password", "rpc.token", "forecaster.http_port"}
+        for name in ("folder", "redis", "rpc", "http", "forecaster", "local"):
+            assert name not in values["config"]
+        assert not {"http_port", "tensor_parallel", "cpu"} & {
+            *values["config"]["generator"],
+            *values["config"]["trainer"],
+        }
+
+
+LAWS = {
+    "whole": (0.8, 1.0),
+    "without-cispo": (0.6, 1.0),
+    "without-pipeline": (0.8, 2.2),
+    "without-fp32-head": (0.8, 1.0),
+}
+
+
+def record(folder: Path, config: RunConfig, law: tuple[float, float]) -> None:
+    """A finished run's folder: 40 evaluations of a law with midpoint 0.02 x law[1], as the trainer writes them."""
+    folder.mkdir(parents=True)
+    asymptote, slowness = law
+    rng = np.random.default_rng(sum(map(ord, config.run)))
+    lines = []
+    for step in range(0, 205, 5):
+        compute = 0.001 * step
+        rate = float(SigmoidParameters(0.2, asymptote, 2.0, 0.02 * slowness).pass_rate([compute])[0])
+        error = math.sqrt(rate * (1 - rate) / 2000)
+        line = {
+            "run": config.run,
+            "dataset": "arithmetic",
+            "incarnation": 1,
+            "step": step,
+            "pass_rate": min(1.0, rate + error * float(rng.standard_normal())),
+            "standard_error": error,
+            "compute_device_hours": compute,
+            "trained_tokens": 3000 * step,
+            "samples": 2000,
+            "at": 1000.0 + step,
+        }
+        lines.append(json.dumps(line) + "\n")
+    (folder / "evaluations.jsonl").write_text("".join(lines))
+    (folder / "result.json").write_text("{}")
+    write_resolved(config.model_copy(update={"folder": config.folder.absolute()}), folder / "up.json")
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A run file whose model is missing, and a set in which two seeds of four recipes are finished already."""
+    settings: dict[str, Any] = yaml.safe_load(BASE.read_text())
+    settings["model"]["path"] = str(tmp_path / "no-model")
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    base = load_run_config(file)
+    variants = choose_variants(base, "cispo,pipeline,fp32_head", None)
+    for item in plan(base, variants, num_seeds=2, folder=tmp_path / "set"):
+        record(item.config.run_folder, item.config, LAWS[item.variant.name])
+    return file
+
+
+def test_finished_runs_are_not_repeated_a_failed_one_is_told_and_the_table_is_made(recorded: Path) -> None:
+    folder = recorded.parent / "set"
+    command = ("ablate", "--config", recorded, "--seeds", 2, "--folder", folder, "--continue")
+    without = ("--without", "cispo,pipeline,fp32_head,prompt_average")
+    picture = recorded.parent / "table.svg"
+    answered = rollcast(*command, *without, "--json", "--plot", picture)
+    assert answered.returncode == 1, answered.stderr
+    answer = json.loads(answered.stdout)
+    states = {record["run"]: (record["state"], record["seconds"] is None) for record in answer["set"]}
+    failed = {"miniature-without-prompt-average-s0", "miniature-without-prompt-average-s1"}
+    assert {run for run, (state, _) in states.items() if state == "failed"} == failed
+    assert all(state == "finished" and skipped for run, (state, skipped) in states.items() if run not in failed)
+    assert all("no-model" in record["error"] for record in answer["set"] if record["run"] in failed)
+    table = answer["leave_one_out"]
+    expected = [
+        Repeats.of(name, [curve_of_run(folder / f"miniature-{name}-s{seed}", "x") for seed in (0, 1)])
+        for name in ("whole", "without-cispo", "without-pipeline", "without-fp32-head")
+    ]
+    rows = leave_one_out(expected[0], expected[1:], null_controls={"without-fp32-head"}).rows
+    for row, one in zip(table["rows"], rows, strict=True):
+        assert (row["curve"], row["num_runs"], row["kind"]) == (one.name, 2, one.kind and str(one.kind))
+        assert list(row["asymptote"].values()) == pytest.approx(one.asymptote)
+    kinds = {row["curve"]: row["kind"] for row in table["rows"]}
+    assert kinds == {
+        "whole": None,
+        "without-cispo": "ceiling mover",
+        "without-pipeline": "efficiency shaper",
+        "without-fp32-head": "null control: no difference here",
+    }
+    assert f"without-fp32-head {table['rows'][3]['compute_ratio']['q50']:.2f} times" in answer["advice"][-1]
+    assert not any("without-fp32-head" in line for line in answer["advice"][:-1])
+    ceiling, *_ = [line for line in answer["advice"] if "without-cispo" in line]
+    speed, *_ = [line for line in answer["advice"] if "without-pipeline" in line]
+    assert answer["advice"].index(ceiling) < answer["advice"].index(speed)
+    assert answer["advice"][0].startswith("Raise the ceiling first")
+    assert f"A falls by {table['rows'][1]['asymptote_loss']['q50']:.3f}; do not" in ceiling
+    assert f"taken {table['rows'][2]['compute_ratio']['q50']:.2f} times the compute" in speed
+    assert json.loads((folder / "ablation.json").read_text())["leave_one_out"] == table
+    assert 'id="axes_2"' in picture.read_text()
+
+    shown = rollcast(*command, *without)
+    assert shown.returncode == 1
+    for text in (
+        *answer["advice"],
+        f"compute to {table['half_way']:.3f}",
+        "failed: miniature-without-prompt-average-s0: model.path",
+    ):
+        assert text in shown.stdout
+
+
+def test_a_set_that_was_trained_elsewhere_ends_in_the_same_table(recorded: Path) -> None:
+    """Folders as the trainer leaves them, one of them missing, in the end without their run files."""
+    here = ("ablate", "--config", recorded, "--seeds", 2, "--without", "cispo,pipeline,fp32_head", "--json")
+    folder = recorded.parent / "set"
+    expected = json.loads(rollcast(*here, "--folder", folder, "--continue").stdout)
+    elsewhere = recorded.parent / "fetched"
+    (elsewhere / "miniature-whole-s0").mkdir(parents=True)
+    for run in folder.glob("miniature-*"):
+        (elsewhere / run.name).mkdir(exist_ok=True)
+        (elsewhere / run.name / "evaluations.jsonl").write_bytes((run / "evaluations.jsonl").read_bytes())
+    steps = [{"step": 1, "interrupted_ratio": 0.5}, {"step": 1, "interrupted_ratio": 0.1}, {"step": 2}]
+    (elsewhere / "miniature-whole-s0/steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    before = sorted(elsewhere.rglob("*"))
+    answered = rollcast(*here, "--from-folder", elsewhere)
+    assert answered.returncode == 0, answered.stderr
+    answer = json.loads(answered.stdout)
+    assert answer["leave_one_out"] == expected["leave_one_out"]
+    assert [record["interrupted_ratio"] for record in answer["set"]] == [0.1, *[None] * 7]
+    assert answer["notes"] == ["Thinking was cut short in 0.1000 to 0.1000 of the rollouts of a run."]
+    assert sorted(elsewhere.rglob("*")) == before
+
+    (elsewhere / "miniature-without-cispo-s1/evaluations.jsonl").unlink()
+    answered = rollcast(*here, "--from-folder", elsewhere)
+    assert answered.returncode == 1
+    (failed,) = (record for record in json.loads(answered.stdout)["set"] if record["state"] == "failed")
+    assert (failed["run"], failed["error"].split(" holds ")[1]) == (
+        "miniature-without-cispo-s1",
+        "no evaluation after the first step",
+    )
+
+    other = json.loads((folder / "miniature-whole-s1/up.json").read_text())
+    other["recipe"]["temperature"] = 0.5
+    (elsewhere / "miniature-whole-s1/run.json").write_text(json.dumps(other))
+    refused = rollcast(*here, "--from-folder", elsewhere)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "miniature-whole-s1: was made with another recipe or seed than the set's" in refused.stderr
+
+
+def test_a_set_is_neither_overwritten_nor_mixed_with_other_settings(recorded: Path) -> None:
+    command = ("ablate", "--config", recorded, "--seeds", 2, "--folder", recorded.parent / "set", "--without", "cispo")
+    again = rollcast(*command)
+    assert again.returncode == 2
+    assert "holds a run already; go on with --continue" in again.stderr
+    other = rollcast(*command, "--continue", "--steps", 70)
+    assert other.returncode == 2
+    assert "was made with other settings (budget); choose another --folder" in other.stderr
+
+
+def test_without_the_whole_recipe_there_is_no_table(recorded: Path) -> None:
+    for seed in (0, 1):
+        folder = recorded.parent / "set" / f"miniature-whole-s{seed}"
+        for file in folder.iterdir():
+            file.unlink()
+    command = ("ablate", "--config", recorded, "--seeds", 2, "--folder", recorded.parent / "set", "--without", "cispo")
+    result = rollcast(*command, "--continue")
+    assert result.returncode == 2
+    assert "no table: no run of the whole recipe is finished" in result.stderr
+
+
+@pytest.mark.parametrize("benchmark", ["ablation", "controls"])
+def test_the_documented_tables_are_those_of_the_results(benchmark: str) -> None:
+    figures = json.loads((ROOT / "benchmarks/results" / f"{benchmark}.json").read_text())["figures"]
+    assert all(run["state"] == "finished" for run in figures["runs"])
+    document = (ROOT / "docs/recipes.md").read_text()
+    table = figures["reread"]["leave_one_out"]
+    head = f"| B at A = {table['common_asymptote']:.3f} | compute to {table['half_way']:.3f} | found as |"
+    section = document.partition(head)[2].partition("\n\n")[0]
+    rows = {line.split(" | ")[0].strip("| "): line for line in section.splitlines()[2:]}
+    assert list(rows) == [row["curve"] for row in table["rows"]]
+    for row in table["rows"]:
+        line = rows[row["curve"]]
+        assert f"| {row['asymptote']['q50']:.3f} ({row['asymptote']['q05']:.3f} to" in line
+        assert line.endswith(f"| {row['kind'] or ''} |")
+        if ratio := row["compute_ratio"]:
+            assert f"| {ratio['q50']:.2f} ({ratio['q05']:.2f} to {ratio['q95']:.2f}) |" in line

@@ -1,0 +1,111 @@
+"""Which rows of a file make which curve: restarts, malformed lines, files of several runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from rollcast.cli.curve_source import Columns, read_curve, read_curves
+from rollcast.config.errors import UserError
+from rollcast.forecaster.evaluations import EvaluationLog
+from rollcast.forecaster.natural_order import natural
+from rollcast.forecaster.run_folder import RunFolder
+
+LOST_AND_REDONE = [(10, 1.0), (20, 2.0), (30, 3.0), (40, 4.0), (30, 3.2), (40, 4.2), (50, 5.2)]
+"""Steps and compute of a run that was killed after step 40 and went on from a checkpoint at 25."""
+
+
+def write_lines(path: Path, rows: Iterable[object]) -> Path:
+    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def test_a_resumed_run_is_its_surviving_history_as_the_forecaster_sees_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"incarnation": 1 + (place > 3), "step": step, "compute_device_hours": hours, "pass_rate": hours / 10}
+        for place, (step, hours) in enumerate(LOST_AND_REDONE)
+    ]
+    path = write_lines(tmp_path / "evaluations.jsonl", rows)
+    curve = read_curve(str(path), Columns(), None)
+    assert curve.compute.tolist() == [1.0, 2.0, 3.2, 4.2, 5.2]
+    log = EvaluationLog()
+    for item in RunFolder(tmp_path, "run").read().evaluations:
+        log.add(item)
+    assert curve.compute.tolist() == [item.compute for item in log.surviving()]
+    assert "2 evaluations left out, of steps that were made again after a restart" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_step_that_goes_back_tells_a_restart_where_no_column_does(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"log.{ending}"
+    if ending == "csv":
+        write_lines(path, ["step,compute,accuracy", *(f"{step},{c},{c / 10}" for step, c in LOST_AND_REDONE)])
+    else:
+        write_lines(path, [{"global_step": step, "compute": c, "accuracy": c / 10} for step, c in LOST_AND_REDONE])
+    assert read_curve(str(path), Columns(), None).compute.tolist() == [1.0, 2.0, 3.2, 4.2, 5.2]
+
+
+def test_steps_of_training_tell_the_restart_of_an_evaluation_that_was_redone(tmp_path: Path) -> None:
+    made = [(10, 1.0), (20, 2.0), (30, 3.0), (30, 3.2), (40, 4.2)]
+    rows = [{"step": step, "compute": hours, "accuracy": 0.1} for step, hours in made]
+    training = [{"step": step, "loss": 1.0} for step in (31, 32, 33, 34, 26, 27, 28, 29)]
+    path = write_lines(tmp_path / "log.jsonl", [*rows[:3], *training, *rows[3:]])
+    assert read_curve(str(path), Columns(), None).compute.tolist() == [1.0, 2.0, 3.2, 4.2]
+    write_lines(path, rows)
+    assert read_curve(str(path), Columns(), None).compute.tolist() == [1.0, 2.0, 3.2, 4.2]
+
+
+@pytest.mark.parametrize("order", [[5, 4, 3, 2, 1], [3, 1, 5, 2, 4], [1, 1, 2, 2, 3]])
+def test_a_file_in_another_order_or_with_repeated_readings_is_kept_whole(tmp_path: Path, order: list[int]) -> None:
+    path = write_lines(tmp_path / "c.csv", ["step,compute,accuracy", *(f"{n},{n},0.{n}" for n in order)])
+    assert read_curve(str(path), Columns(), None).compute.tolist() == sorted(order)
+
+
+def test_malformed_lines_are_left_out_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"compute": n, "accuracy": n / 10} for n in (1, 2, 3)]
+    path = write_lines(tmp_path / "c.jsonl", [rows[0], '{"compute": 2, "accu', "[]", *rows[1:]])
+    assert len(read_curve(str(path), Columns(), None)) == 3
+    assert "2 lines left out, line 2 is no JSON object, nor are the others" in capsys.readouterr().err
+
+
+def test_a_file_of_several_runs_is_one_curve_for_each(tmp_path: Path) -> None:
+    lines = [f"{run},{n},{n / 20 + place / 10}" for n in (1, 2, 3) for place, run in enumerate(("whole", "part"))]
+    path = str(write_lines(tmp_path / "runs.csv", ["run,hours,reward", *lines]))
+    columns = Columns(compute="hours", pass_rate="reward")
+    curves = read_curves(path, columns)
+    for curve in curves:
+        alone = read_curve(path, columns, curve.name)
+        assert (curve.name, curve.pass_rate.tolist()) == (alone.name, alone.pass_rate.tolist())
+    assert [curve.name for curve in curves] == ["whole", "part"]
+    with pytest.raises(UserError, match="holds 2 runs; choose one of whole, part"):
+        read_curve(path, columns, None)
+    one = read_curves(path, Columns(compute="hours", pass_rate="reward", where=("run=part",)))
+    assert [curve.name for curve in one] == ["runs"]
+
+
+def test_names_are_sorted_as_people_count() -> None:
+    names = ["run-10", "run-2", "b", "run-1", "10", "2", "run-2a", "run-2-x"]
+    assert sorted(names, key=natural) == ["2", "10", "b", "run-1", "run-2", "run-2-x", "run-2a", "run-10"]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("GPU_Hours;Reward;StdErr\n1;0.3;0.01\n2;0.4;0.02\n", Columns()),
+        ("gpu_hours\tmean_reward\tstderr\n1\t0.3\t0.01\n2\t0.4\t0.02\n", Columns()),
+        ("GPU_HOURS,percent,StdErr\n1,30,1\n2,40,2\n", Columns(pass_rate="Percent", scale=0.01)),
+    ],
+)
+def test_delimiter_case_and_per_cent_of_a_file_are_no_obstacle(tmp_path: Path, text: str, columns: Columns) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text(text)
+    curve = read_curve(str(path), columns, None)
+    assert curve.compute.tolist() == [1.0, 2.0]
+    assert curve.pass_rate.tolist() == pytest.approx([0.3, 0.4])
+    assert curve.standard_error is not None
+    assert curve.standard_error.tolist() == pytest.approx([0.01, 0.02])
