@@ -1,0 +1,85 @@
+"""Writes ../k8s/PROFILE/rollcast.yaml: the chart rendered for those without Helm.
+
+    python helm/manifests.py [--check]
+
+Credentials are random, so they are in no file: the Secret `rollcast-auth` is made by hand (docs/kubernetes.md).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from helm_python.chart import Chart
+
+HERE = Path(__file__).parent
+TARGET = HERE.parent / "k8s"
+PROFILES = ("cpu", "8xh100")
+NAME = NAMESPACE = "rollcast"
+SECRET = "rollcast-auth"  # noqa: S105  # a name
+
+
+class Dumper(yaml.SafeDumper):
+    """Texts of several lines stay readable."""
+
+
+def _text(dumper: Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+Dumper.add_representer(str, _text)
+
+
+def manifests() -> dict[str, str]:
+    """Profile -> every object but Helm's tests, as one YAML stream."""
+    chart = Chart.load(HERE / "rollcast")
+    texts = {}
+    for profile in PROFILES:
+        values = yaml.safe_load((HERE / "rollcast" / f"values-{profile}.yaml").read_text(encoding="utf-8"))
+        rendered = chart.render(values | {"auth": {"existingSecret": SECRET}}, name=NAME, namespace=NAMESPACE)
+        documents = [
+            _without_helm(document)
+            for file in sorted(rendered)
+            if file.endswith(".yaml")
+            for document in yaml.safe_load_all(rendered[file])
+            if document and "helm.sh/hook" not in document["metadata"].get("annotations", {})
+        ]
+        head = f"# Written by helm/manifests.py from helm/rollcast/values-{profile}.yaml; needs the Secret {SECRET}.\n"
+        texts[profile] = head + yaml.dump_all(documents, Dumper=Dumper, sort_keys=False, width=120)
+    return texts
+
+
+def _without_helm(node: Any) -> Any:
+    """Nobody manages these but their owner."""
+    if isinstance(node, list):
+        return [_without_helm(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {
+        key: "kubectl" if key == "app.kubernetes.io/managed-by" else _without_helm(value)
+        for key, value in node.items()
+        if key not in ("helm.sh/chart", "helm.sh/resource-policy")
+    }
+    if not kept.get("annotations", True):
+        del kept["annotations"]
+    return kept
+
+
+def main() -> int:
+    stale = []
+    for profile, text in manifests().items():
+        path = TARGET / profile / "rollcast.yaml"
+        if "--check" in sys.argv:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                stale.append(path)
+                print(f"{path} is out of date: run python helm/manifests.py")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

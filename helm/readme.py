@@ -1,0 +1,127 @@
+"""Writes rollcast/README.md: how the chart is installed, and a table of values.yaml made from its comments.
+
+    python helm/readme.py [--check]
+
+A comment that begins with `# --` describes the value below it. A value without one stands in the table with its default
+alone; a group is described by its values, and shown as one line where it is an empty map or a list.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CHART = Path(__file__).parent / "rollcast"
+README = CHART / "README.md"
+INTRODUCTION = """# Chart `rollcast`
+
+One release is one run: a trainer (Indexed Job or JobSet), generators (Deployment), Redis, the forecaster and, if
+wanted, an autoscaler and graders. The walkthrough, upgrades, sizes and networking are in `docs/kubernetes.md`.
+
+    helm install demo helm/rollcast -f helm/rollcast/values-cpu.yaml          # a whole run without a GPU
+    helm install mine helm/rollcast -f helm/rollcast/values-8xh100.yaml       # one node of eight
+    helm install study helm/rollcast -f helm/rollcast/values-scalerl-8b.yaml  # 64 GPUs generate, 16 train
+    helm install moe helm/rollcast -f helm/rollcast/values-moe.yaml           # tensor parallel, three trainer nodes
+    helm install one helm/rollcast -f helm/rollcast/values-8xh100.yaml \\
+      -f helm/recipes/scalerl-without-cispo.yaml                              # an ablation
+    helm test demo
+    helm package helm/rollcast && helm push rollcast-0.1.0.tgz oci://registry.example.com/charts
+
+`values.schema.json` refuses unknown names and wrong kinds; `config` is checked by the schema of the run file itself, so
+that `rollcast config schema` describes it. Rules across values are in `templates/validate.yaml`. Both name the value.
+
+`generator`, `trainer`, `forecaster`, `autoscaler`, `grader` and `redis` all know `image`, `resources`, `extraArgs`,
+`extraEnv`, `extraVolumes`, `extraVolumeMounts`, `podAnnotations`, `podLabels`, `nodeSelector`, `tolerations`,
+`affinity`, `runtimeClassName` and `priorityClassName`; the table shows these once, for the generator.
+
+| value | default | what it is |
+|---|---|---|
+"""
+SHOWN_ONCE = {
+    "resources", "extraArgs", "extraEnv", "extraVolumes", "extraVolumeMounts", "podAnnotations", "podLabels",
+    "nodeSelector", "affinity", "runtimeClassName", "priorityClassName",
+}  # fmt: skip
+_KEY = re.compile(r"^( *)([A-Za-z][A-Za-z0-9_]*):")
+
+
+@dataclass(frozen=True)
+class Row:
+    path: str
+    default: str
+    text: str
+
+
+def descriptions(text: str) -> dict[str, str]:
+    """Path of a value -> the comment above it."""
+    found: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    comment: list[str] = []
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped.startswith("#"):
+            if stripped.startswith("# -- "):
+                comment = [stripped.removeprefix("# -- ")]
+            elif comment:
+                comment.append(stripped.lstrip("# "))
+            continue
+        if key := _KEY.match(line):
+            indent = len(key[1])
+            path = [*(entry for entry in path if entry[0] < indent), (indent, key[2])]
+            if comment:
+                found[".".join(name for _, name in path)] = " ".join(comment)
+        comment = []
+    return found
+
+
+def rows(values: dict[str, Any], told: dict[str, str], above: str = "") -> list[Row]:
+    """One row a value, in the order of the file; `config` is one value."""
+    result: list[Row] = []
+    for name, value in values.items():
+        path = f"{above}{name}"
+        role, _, rest = path.partition(".")
+        if (
+            role in ("trainer", "forecaster", "autoscaler", "grader", "redis")
+            and rest in SHOWN_ONCE
+            and path not in told
+        ):
+            continue
+        if ".image." in path and not path.startswith("generator.") and name != "repository" and path not in told:
+            continue
+        if isinstance(value, dict) and value and path not in ("config", "generator.resources"):
+            if path in told:
+                result.append(Row(path, "", told[path]))
+            result += rows(value, told, f"{path}.")
+            continue
+        default = "see values.yaml" if isinstance(value, dict) and value else f"`{json.dumps(value)}`"
+        result.append(Row(path, default, told.get(path, "")))
+    return result
+
+
+def readme() -> str:
+    text = (CHART / "values.yaml").read_text(encoding="utf-8")
+    table = rows(yaml.safe_load(text), descriptions(text))
+    return INTRODUCTION + "".join(
+        f"| `{row.path}` | {row.default.replace('|', chr(92) + '|')} | {row.text.replace('|', chr(92) + '|')} |\n"
+        for row in table
+    )
+
+
+def main() -> int:
+    text = readme()
+    if "--check" in sys.argv:
+        same = README.exists() and README.read_text(encoding="utf-8") == text
+        if not same:
+            print(f"{README} is out of date: run python helm/readme.py")
+        return 0 if same else 1
+    README.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,372 @@
+{{- define "rollcast.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "rollcast.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "rollcast.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "rollcast.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels by which Services and policies select; (list . "role"). */}}
+{{- define "rollcast.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "rollcast.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* A pod's labels; (list . "role"). The chart's version is not among them: it alone must restart nothing. */}}
+{{- define "rollcast.podLabels" -}}
+{{- $root := index . 0 -}}
+{{ include "rollcast.selector" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: rollcast
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+{{- end -}}
+
+{{/* Every object's labels; (list . "role"). */}}
+{{- define "rollcast.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "rollcast.podLabels" . }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* An image's name; (list . imageValues). global.imageRegistry wins over the registry, the digest over the tag. */}}
+{{- define "rollcast.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $registry := ($root.Values.global).imageRegistry | default $image.registry -}}
+{{- $name := empty $registry | ternary $image.repository (printf "%s/%s" $registry $image.repository) -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $name $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $name ($image.tag | default $root.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rollcast.secretName" -}}
+{{- .Values.auth.existingSecret | default (printf "%s-auth" (include "rollcast.fullname" .)) -}}
+{{- end -}}
+
+{{- define "rollcast.trainerHost" -}}
+{{ include "rollcast.fullname" . }}-trainer
+{{- end -}}
+
+{{/* Name of the Job or JobSet: what of it is immutable makes another one when it changes. A JobSet's pods have longer names,
+which must stay below 63 characters. */}}
+{{- define "rollcast.trainerObject" -}}
+{{- $spec := eq .Values.trainer.controller "jobset" | ternary "rollcast.trainerJobSetSpec" "rollcast.trainerJobSpec" -}}
+{{- $hash := include $spec . | sha256sum | trunc 8 -}}
+{{- if eq .Values.trainer.controller "jobset" -}}
+{{- printf "%s-%s" (include "rollcast.fullname" . | trunc 30 | trimSuffix "-") $hash -}}
+{{- else -}}
+{{- printf "%s-trainer-%s" (include "rollcast.fullname" .) $hash -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Name of the Job whose pods train. */}}
+{{- define "rollcast.trainerJob" -}}
+{{- eq .Values.trainer.controller "jobset" | ternary (printf "%s-trainer-0" (include "rollcast.trainerObject" .)) (include "rollcast.trainerObject" .) -}}
+{{- end -}}
+
+{{/* An id that is null is left to the cluster, as OpenShift wants it. */}}
+{{- define "rollcast.podSecurityContext" -}}
+runAsNonRoot: true
+{{- range $id := list "runAsUser" "runAsGroup" "fsGroup" }}
+{{- with index $.Values.podSecurity $id }}
+{{ $id }}: {{ int64 . }}
+{{- end }}
+{{- end }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* (list . withRdma) */}}
+{{- define "rollcast.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+  {{- if and (index . 1) (index . 0).Values.networking.rdma.enabled }}
+  add: [IPC_LOCK]
+  {{- end }}
+{{- end -}}
+
+{{/* Credentials of every service of Rollcast. */}}
+{{- define "rollcast.credentials" -}}
+{{- $redis := .Values.redis.enabled | ternary (include "rollcast.secretName" .) .Values.redis.external.passwordSecret }}
+{{- with $redis }}
+- name: ROLLCAST_REDIS_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ . }}
+      key: redis-password
+{{- end }}
+- name: ROLLCAST_RPC_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "rollcast.secretName" . }}
+      key: rpc-token
+{{- if .Values.auth.http }}
+- name: ROLLCAST_HTTP_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "rollcast.secretName" . }}
+      key: http-token
+{{- end }}
+{{- end -}}
+
+{{/* Writable folders under a read-only root, and a name for whatever user id the pod has. */}}
+{{- define "rollcast.folders" -}}
+- name: HOME
+  value: /home/rollcast
+- name: USER
+  value: rollcast
+- name: TMPDIR
+  value: /tmp
+{{- end -}}
+
+{{/* Presented to the hub. */}}
+{{- define "rollcast.hubToken" -}}
+{{- with .Values.model.tokenSecret }}
+- name: HF_TOKEN
+  valueFrom:
+    secretKeyRef: {name: {{ . }}, key: token}
+{{- end }}
+{{- end -}}
+
+{{/* Whether the trainer reads a data set from the hub. */}}
+{{- define "rollcast.hubDatasets" -}}
+{{- $tasks := .Values.config.tasks | default dict -}}
+{{- $datasets := list ($tasks.dataset | default dict) -}}
+{{- range concat (dig "dataset" "parts" list $tasks) ($tasks.downstream | default list) -}}
+{{- $datasets = append $datasets (.dataset | default dict) -}}
+{{- end -}}
+{{- range $datasets -}}{{- if eq (default "" .kind) "huggingface" -}}true{{- end -}}{{- end -}}
+{{- end -}}
+
+{{/* What trainer and generator add: caches, hub, interfaces. */}}
+{{- define "rollcast.deviceEnvironment" -}}
+- name: HF_HOME
+  value: /models/hub
+- name: TORCHINDUCTOR_CACHE_DIR
+  value: /home/rollcast/.cache/inductor
+- name: TRITON_CACHE_DIR
+  value: /home/rollcast/.cache/triton
+{{- with .Values.networking.interface }}
+- name: NCCL_SOCKET_IFNAME
+  value: {{ . | quote }}
+- name: GLOO_SOCKET_IFNAME
+  value: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "rollcast.commonMounts" -}}
+- name: config
+  mountPath: /etc/rollcast
+  readOnly: true
+- name: tmp
+  mountPath: /tmp
+- name: home
+  mountPath: /home/rollcast
+{{- end -}}
+
+{{- define "rollcast.commonVolumes" -}}
+- name: config
+  configMap:
+    name: {{ include "rollcast.fullname" . }}-run
+- name: tmp
+  emptyDir: {}
+- name: home
+  emptyDir: {}
+{{- end -}}
+
+{{- define "rollcast.modelVolume" -}}
+{{- $volume := .Values.model.volume -}}
+- name: models
+  {{- if eq $volume.kind "pvc" }}
+  persistentVolumeClaim:
+    claimName: {{ $volume.existingClaim | default (printf "%s-models" (include "rollcast.fullname" .)) }}
+  {{- else if eq $volume.kind "hostPath" }}
+  hostPath:
+    path: {{ $volume.hostPath }}
+    type: DirectoryOrCreate
+  {{- else }}
+  emptyDir:
+    sizeLimit: {{ $volume.size }}
+  {{- end }}
+{{- end -}}
+
+{{/* The model's folder in every pod. */}}
+{{- define "rollcast.modelFolder" -}}
+{{- if eq .Values.model.source "hub" -}}
+/models/{{ .Values.config.model.path | replace "/" "--" }}@{{ .Values.model.revision | replace "/" "--" }}
+{{- else if eq .Values.model.source "arithmetic" -}}
+/models/arithmetic
+{{- else -}}
+{{ .Values.config.model.path }}
+{{- end -}}
+{{- end -}}
+
+{{/* Fetches or trains the model before the service starts; (list . roleValues). Pods that share a volume wait for one. */}}
+{{- define "rollcast.modelInit" -}}
+{{- $root := index . 0 -}}
+{{- $role := index . 1 -}}
+{{- if ne $root.Values.model.source "folder" }}
+- name: model
+  image: {{ include "rollcast.image" (list $root $role.image) }}
+  imagePullPolicy: {{ $role.image.pullPolicy }}
+  command: [rollcast, model]
+  args:
+    {{- if eq $root.Values.model.source "hub" }}
+    - fetch
+    - {{ $root.Values.config.model.path | quote }}
+    - --revision={{ $root.Values.model.revision }}
+    - --folder={{ include "rollcast.modelFolder" $root }}
+    {{- else }}
+    - arithmetic
+    - --folder={{ include "rollcast.modelFolder" $root }}
+    {{- end }}
+  env:
+    {{- include "rollcast.folders" $root | nindent 4 }}
+    - name: HF_HOME
+      value: /models/hub
+    {{- if eq $root.Values.model.source "hub" }}
+    {{- include "rollcast.hubToken" $root | nindent 4 }}
+    {{- end }}
+    {{- with $role.extraEnv }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  securityContext:
+    {{- include "rollcast.securityContext" (list $root false) | nindent 4 }}
+  # It is gone before the service starts: what that asks for serves both.
+  resources: {{- toYaml $role.resources | nindent 4 }}
+  volumeMounts:
+    {{- include "rollcast.commonMounts" $root | nindent 4 }}
+    - name: models
+      mountPath: /models
+    {{- with $role.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* "Never", or whom a role's class puts out; (list . "role"). */}}
+{{- define "rollcast.preemptionPolicy" -}}
+{{- eq (index . 1) "trainer" | ternary (index . 0).Values.priorityClasses.preemptionPolicy "Never" -}}
+{{- end -}}
+
+{{/* These belong to the whole cluster, and nothing of them can change; (list . "role"). */}}
+{{- define "rollcast.priorityClass" -}}
+{{- $root := index . 0 -}}
+{{- $role := index . 1 -}}
+{{- $name := printf "%s-%s-%s-%d" $root.Release.Namespace (include "rollcast.fullname" $root) $role (int64 (index $root.Values.priorityClasses $role)) -}}
+{{- eq (include "rollcast.preemptionPolicy" .) "Never" | ternary $name (printf "%s-preempts" $name) -}}
+{{- end -}}
+
+{{/* Where pods may run and what is added to each; (list . roleValues roleName). */}}
+{{- define "rollcast.placement" -}}
+{{- $root := index . 0 -}}
+{{- $role := index . 1 -}}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $role.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $role.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $role.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- $priority := $role.priorityClassName -}}
+{{- if and (not $priority) $root.Values.priorityClasses.create (has (index . 2) (list "trainer" "generator")) -}}
+{{- $priority = include "rollcast.priorityClass" (list $root (index . 2)) -}}
+{{- end -}}
+{{- with $priority }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Whether the chart's own model volume lets the pods of one node mount it, and no others. */}}
+{{- define "rollcast.oneNode" -}}
+{{- $volume := .Values.model.volume -}}
+{{- if and (eq $volume.kind "pvc") (not $volume.existingClaim) (eq $volume.accessMode "ReadWriteOnce") -}}true{{- end -}}
+{{- end -}}
+
+{{/* Affinity of a role that mounts the model; (list . roleValues affinity). The first pod chooses the node of the volume. */}}
+{{- define "rollcast.deviceAffinity" -}}
+{{- $root := index . 0 -}}
+{{- $affinity := deepCopy (index . 1) -}}
+{{- if include "rollcast.oneNode" $root -}}
+{{- $roles := list (dict "key" "app.kubernetes.io/component" "operator" "In" "values" (list "trainer" "generator")) -}}
+{{- $selector := omit (include "rollcast.selector" (list $root "") | fromYaml) "app.kubernetes.io/component" -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $selector "matchExpressions" $roles) -}}
+{{- $pods := $affinity.podAffinity | default dict -}}
+{{- $required := $pods.requiredDuringSchedulingIgnoredDuringExecution | default list -}}
+{{- $_ := set $pods "requiredDuringSchedulingIgnoredDuringExecution" (append $required $term) -}}
+{{- $_ := set $affinity "podAffinity" $pods -}}
+{{- end -}}
+{{- with $affinity -}}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* Pod annotations; (list . roleValues "role" port). A change of what the role reads of the run file starts it anew; what
+it does not read must not: more replicas, for one, must leave the trainer alone. */}}
+{{- define "rollcast.podAnnotations" -}}
+{{- $root := index . 0 -}}
+{{- $unread := get (dict
+  "trainer" (list "autoscaler" "forecaster" "local")
+  "generator" (list "autoscaler" "forecaster" "local" "budget" "stop_when")
+  "forecaster" (list "autoscaler" "grader" "local")
+  "autoscaler" (list "forecaster" "grader" "local")
+  "grader" (list "autoscaler" "budget" "forecaster" "generator" "local" "model" "recipe" "redis" "stop_when" "trainer"
+    "weights")) (index . 2) -}}
+{{- $read := include "rollcast.runFile" $root | fromYaml -}}
+{{- range $unread -}}{{- $_ := unset $read . -}}{{- end -}}
+checksum/config: {{ toYaml $read | sha256sum }}
+{{- if $root.Values.monitoring.annotations }}
+prometheus.io/scrape: "true"
+prometheus.io/scheme: {{ include "rollcast.probeScheme" $root | lower }}
+prometheus.io/port: {{ index . 3 | quote }}
+prometheus.io/path: /metrics
+{{- end }}
+{{- with (index . 1).podAnnotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* A quantity of memory as a number of bytes. */}}
+{{- define "rollcast.bytes" -}}
+{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15
+    "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- mulf (regexFind "^[0-9.]+" . | float64) (index $units (regexFind "[A-Za-z]*$" .)) | int64 -}}
+{{- end -}}
+
+{{/* (list . roleValues) */}}
+{{- define "rollcast.deviceResources" -}}
+{{- $root := index . 0 -}}
+{{- $role := index . 1 -}}
+{{- $resources := deepCopy $role.resources -}}
+{{- $limits := $resources.limits | default dict -}}
+{{- if gt (int $role.gpus) 0 -}}
+{{- $_ := set $limits "nvidia.com/gpu" (int $role.gpus) -}}
+{{- if $root.Values.networking.rdma.enabled -}}
+{{- $_ := set $limits $root.Values.networking.rdma.resource (int $root.Values.networking.rdma.count) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $resources "limits" $limits -}}
+{{- toYaml $resources -}}
+{{- end -}}
+
+{{- define "rollcast.probeScheme" -}}
+{{- if dig "http" "tls" "" .Values.config -}}HTTPS{{- else -}}HTTP{{- end -}}
+{{- end -}}

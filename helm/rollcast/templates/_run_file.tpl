@@ -1,0 +1,53 @@
+{{/* The run file: values.config with what the chart knows. */}}
+{{- define "rollcast.runFile" -}}
+{{- $name := include "rollcast.fullname" . -}}
+{{- $redis := dict "host" (printf "%s-redis" $name) "port" 6379 -}}
+{{- if not .Values.redis.enabled -}}
+{{- $redis = dict "host" .Values.redis.external.host "port" (int .Values.redis.external.port) -}}
+{{- if .Values.redis.external.tls -}}{{- $_ := set $redis "tls" dict -}}{{- end -}}
+{{- end -}}
+{{- $chart := dict
+  "folder" "/var/lib/rollcast/runs"
+  "redis" $redis
+  "rpc" (dict "host" (include "rollcast.trainerHost" .) "port" 7431 "bind" .Values.networking.bind)
+  "http" (dict "bind" .Values.networking.bind)
+  "generator" (dict "http_port" 8080 "tensor_parallel" (max 1 (int .Values.generator.gpus)))
+  "trainer" (dict "http_port" 8080)
+  "forecaster" (dict "bind" .Values.networking.bind "http_port" 8400 "grpc_port" 8403
+    "history" "/var/lib/rollcast/forecaster/forecasts.sqlite")
+-}}
+{{- $_ := set $chart "model" (dict "path" (include "rollcast.modelFolder" .)) -}}
+{{- if not (dig "forecaster" "source" "" .Values.config) -}}
+{{- $scheme := include "rollcast.probeScheme" . | lower -}}
+{{- $_ := set $chart.forecaster "source" (dict "kind" "scrape" "urls"
+    (list (printf "%s://%s:8080/metrics" $scheme (include "rollcast.trainerHost" .)))) -}}
+{{- end -}}
+{{- if ne .Values.autoscaler.mode "none" -}}
+{{- $scaler := dict
+    "mode" .Values.autoscaler.mode
+    "bind" .Values.networking.bind
+    "http_port" 8401
+    "grpc_port" 8402
+    "deployment" (printf "%s-generator" $name)
+    "namespace" .Release.Namespace
+    "least" (int .Values.autoscaler.minReplicas)
+    "most" (int .Values.autoscaler.maxReplicas)
+    "lower_after_seconds" (float64 .Values.autoscaler.scaleDown.stabilizationSeconds)
+    "lower_every_seconds" (float64 .Values.autoscaler.scaleDown.everySeconds)
+-}}
+{{- if .Values.autoscaler.letGoAtEnd -}}
+{{- $_ := set $scaler "trainer_jobs" (include "rollcast.selector" (list . "trainer") | replace ": " "=" | replace "\n" ",") -}}
+{{- end -}}
+{{- if not (dig "autoscaler" "source" "" .Values.config) -}}
+{{- $_ := set $scaler "source" (dict "kind" "scrape"
+    "trainer" (printf "%s://%s:8080/metrics" (include "rollcast.probeScheme" . | lower) (include "rollcast.trainerHost" .))
+    "generators" (printf "%s-generator:8080" $name)) -}}
+{{- end -}}
+{{- $_ := set $chart "autoscaler" $scaler -}}
+{{- end -}}
+{{- if include "rollcast.gradesRemotely" . -}}
+{{- $_ := set $chart "tasks" (dict "grading" (dict "sandbox" "remote")) -}}
+{{- $_ := set $chart "grader" (include "rollcast.graderSettings" . | fromYaml) -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite (deepCopy .Values.config) $chart) -}}
+{{- end -}}

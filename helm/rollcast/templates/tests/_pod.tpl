@@ -1,0 +1,48 @@
+{{/* Spec of a pod that runs a few lines of Python; (list . imageValues script environment). */}}
+{{- define "rollcast.testSpec" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+restartPolicy: Never
+serviceAccountName: {{ include "rollcast.fullname" $root }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext: {{- include "rollcast.podSecurityContext" $root | nindent 2 }}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+containers:
+  - name: test
+    image: {{ include "rollcast.image" (list $root $image) }}
+    imagePullPolicy: {{ $image.pullPolicy }}
+    command: [python, -c]
+    args:
+      - |
+        {{- index . 2 | trim | nindent 8 }}
+    env:
+      {{- include "rollcast.folders" $root | nindent 6 }}
+      {{- include "rollcast.credentials" $root | nindent 6 }}
+    securityContext: {{- include "rollcast.securityContext" (list $root false) | nindent 6 }}
+    resources:
+      requests: {cpu: 50m, memory: 256Mi}
+      limits: {memory: 1Gi}
+    volumeMounts:
+      {{- include "rollcast.commonMounts" $root | nindent 6 }}
+volumes:
+  {{- include "rollcast.commonVolumes" $root | nindent 2 }}
+{{- end -}}
+
+{{/* A test of the control image; (list . name script). */}}
+{{- define "rollcast.testPod" -}}
+{{- $root := index . 0 -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ include "rollcast.fullname" $root }}-test-{{ index . 1 }}
+  namespace: {{ $root.Release.Namespace }}
+  labels: {{- include "rollcast.labels" (list $root "test") | nindent 4 }}
+  annotations:
+    helm.sh/hook: test
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+spec:
+  {{- include "rollcast.testSpec" (list $root $root.Values.forecaster.image (index . 2)) | nindent 2 }}
+{{- end -}}

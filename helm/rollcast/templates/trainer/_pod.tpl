@@ -1,0 +1,99 @@
+{{/* Template of the trainer's pods, the same for both controllers. */}}
+{{- define "rollcast.trainerPod" -}}
+{{- $role := .Values.trainer -}}
+{{- $ranks := max 1 (int $role.gpus) -}}
+metadata:
+  labels:
+    {{- include "rollcast.podLabels" (list . "trainer") | nindent 4 }}
+    {{- with $role.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  annotations: {{- include "rollcast.podAnnotations" (list . $role "trainer" 8080) | nindent 4 }}
+spec:
+  serviceAccountName: {{ include "rollcast.fullname" . }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  restartPolicy: Never
+  subdomain: {{ include "rollcast.trainerHost" . }}
+  securityContext: {{- include "rollcast.podSecurityContext" . | nindent 4 }}
+  terminationGracePeriodSeconds: {{ $role.terminationGracePeriodSeconds }}
+  {{- include "rollcast.placement" (list . $role "trainer") | nindent 2 }}
+  {{- include "rollcast.deviceAffinity" (list . $role.affinity) | nindent 2 }}
+  {{- with include "rollcast.modelInit" (list . $role) }}
+  initContainers: {{- . | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: trainer
+      image: {{ include "rollcast.image" (list . $role.image) }}
+      imagePullPolicy: {{ $role.image.pullPolicy }}
+      # Starts python -m rollcast.trainer once for every rank; the first pod holds the run's folder meanwhile.
+      command: [python, -m, rollcast.trainer.launch]
+      args:
+        - --nodes={{ $role.nodes }}
+        - --ranks={{ $ranks }}
+        - --main-host={{ include "rollcast.trainerHost" . }}
+        - --main-port=29500
+        - --config=/etc/rollcast/run.yaml
+        # Without a checkpoint this starts anew; with one, a restarted pod continues its run.
+        - --resume
+        {{- range $role.extraArgs }}
+        - {{ . | quote }}
+        {{- end }}
+      env:
+        {{- include "rollcast.folders" . | nindent 8 }}
+        {{- include "rollcast.deviceEnvironment" . | nindent 8 }}
+        {{- include "rollcast.credentials" . | nindent 8 }}
+        {{- if include "rollcast.hubDatasets" . }}
+        {{- include "rollcast.hubToken" . | nindent 8 }}
+        {{- end }}
+        {{- with $role.extraEnv }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      ports:
+        - {name: http, containerPort: 8080}
+        - {name: rpc, containerPort: 7431}
+        {{- if gt (mul $role.nodes $ranks) 1 }}
+        - {name: rendezvous, containerPort: 29500}
+        {{- end }}
+      securityContext: {{- include "rollcast.securityContext" (list . true) | nindent 8 }}
+      resources: {{- include "rollcast.deviceResources" (list . $role) | nindent 8 }}
+      # Only the pod of rank 0 answers.
+      startupProbe:
+        exec: {command: {{ include "rollcast.trainerProbe" . }}}
+        periodSeconds: 10
+        failureThreshold: {{ ceil (divf $role.startupSeconds 10) }}
+        timeoutSeconds: 10
+      livenessProbe:
+        exec: {command: {{ include "rollcast.trainerProbe" . }}}
+        periodSeconds: 60
+        timeoutSeconds: 20
+        failureThreshold: 5
+      volumeMounts:
+        {{- include "rollcast.commonMounts" . | nindent 8 }}
+        - {name: models, mountPath: /models}
+        - {name: runs, mountPath: /var/lib/rollcast/runs}
+        - {name: shm, mountPath: /dev/shm}
+        {{- with $role.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+  volumes:
+    {{- include "rollcast.commonVolumes" . | nindent 4 }}
+    {{- include "rollcast.modelVolume" . | nindent 4 }}
+    - name: runs
+      persistentVolumeClaim:
+        claimName: {{ .Values.storage.existingClaim | default (printf "%s-runs" (include "rollcast.fullname" .)) }}
+    - name: shm
+      emptyDir: {medium: Memory, sizeLimit: {{ $role.sharedMemory }}}
+    {{- with $role.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+
+{{- define "rollcast.trainerProbe" -}}
+{{- $connect := "HTTPConnection('127.0.0.1', 8080, timeout=8)" -}}
+{{- if eq (include "rollcast.probeScheme" .) "HTTPS" -}}
+{{- $connect = "HTTPSConnection('127.0.0.1', 8080, timeout=8, context=ssl._create_unverified_context())" -}}
+{{- end -}}
+{{- $ask := printf "import http.client, ssl; c = http.client.%s; c.request('GET', '/healthz'); raise SystemExit(c.getresponse().status != 200)" $connect -}}
+[/bin/sh, -c, {{ printf `[ "${JOB_COMPLETION_INDEX:-0}" != 0 ] || exec python -c "%s"` $ask | quote }}]
+{{- end -}}

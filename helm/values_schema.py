@@ -1,0 +1,271 @@
+"""Writes rollcast/values.schema.json: what values.yaml may hold, `config` by the run file's own schema; and the run
+file's defaults that templates/validate.yaml compares with.
+
+    python helm/values_schema.py [--check]
+
+Keywords of draft 07 only, so that Helm 3 and 4 enforce the same. Fields that the chart itself sets in the run file are
+refused by templates/validate.yaml, which can name the remedy.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rollcast.config.model import Model
+from rollcast.config.recipe import Recipe
+from rollcast.config.run import RunConfig
+from rollcast.config.services import Generator, Grader, Redis
+from rollcast.config.tasks import Grading
+
+CHART_FOLDER = Path(__file__).parent / "rollcast"
+SCHEMA = CHART_FOLDER / "values.schema.json"
+DEFAULTS = CHART_FOLDER / "files" / "run-defaults.json"
+Node = dict[str, Any]
+
+BOOLEAN: Node = {"type": "boolean"}
+STRING: Node = {"type": "string"}
+MAP: Node = {"type": "object"}
+STRINGS: Node = {"type": "object", "additionalProperties": {"type": "string"}}
+OBJECTS: Node = {"type": "array", "items": {"type": "object"}}
+QUANTITY: Node = {
+    "type": "string",
+    "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$",
+    "description": "a Kubernetes quantity, such as 500m, 4 or 16Gi",
+}
+DURATION: Node = {"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$", "description": "such as 15s"}
+NAME: Node = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$"}
+
+
+def integer(least: int, most: int | None = None) -> Node:
+    return {"type": "integer", "minimum": least} | ({} if most is None else {"maximum": most})
+
+
+UNIX_ID: Node = {"type": ["integer", "null"], "minimum": 1}
+
+
+def choice(*values: str) -> Node:
+    return {"type": "string", "enum": list(values)}
+
+
+def mapping(**properties: Node) -> Node:
+    """An object with these fields and no others."""
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+ACCESS_MODE = choice("ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany")
+RESOURCES = mapping(
+    requests={"type": "object", "additionalProperties": QUANTITY},
+    limits={"type": "object", "additionalProperties": QUANTITY},
+)
+IMAGE = mapping(
+    registry=STRING,
+    repository={"type": "string", "minLength": 1},
+    tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$", "not": {"const": "latest"}},
+    digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+    pullPolicy=choice("Always", "IfNotPresent", "Never"),
+)
+EVERY_ROLE: dict[str, Node] = {
+    "image": IMAGE,
+    "resources": RESOURCES,
+    "extraArgs": {"type": "array", "items": STRING},
+    "extraEnv": OBJECTS,
+    "extraVolumes": OBJECTS,
+    "extraVolumeMounts": OBJECTS,
+    "podAnnotations": STRINGS,
+    "podLabels": STRINGS,
+    "nodeSelector": STRINGS,
+    "tolerations": OBJECTS,
+    "affinity": MAP,
+    "runtimeClassName": NAME,
+    "priorityClassName": NAME,
+}
+PEERS = {"type": "array", "items": mapping(namespaceSelector=MAP, podSelector=MAP, ipBlock=MAP)}
+
+CHART = mapping(
+    **{"global": {"type": "object", "properties": {"imageRegistry": STRING}}},
+    enabled=BOOLEAN,
+    nameOverride=NAME,
+    fullnameOverride=NAME,
+    model=mapping(
+        source=choice("hub", "folder", "arithmetic"),
+        revision={"type": "string", "minLength": 1},
+        tokenSecret=NAME,
+        volume=mapping(
+            kind=choice("emptyDir", "pvc", "hostPath"),
+            existingClaim=NAME,
+            storageClass=STRING,
+            accessMode=ACCESS_MODE,
+            hostPath={"type": "string", "pattern": "^(/.*)?$"},
+            size=QUANTITY,
+        ),
+    ),
+    generator=mapping(
+        **EVERY_ROLE,
+        replicas=integer(0, 4096),
+        gpus=integer(0, 64),
+        sharedMemory=QUANTITY,
+        startupSeconds=integer(10),
+        handBackSeconds=integer(1),
+        packing=BOOLEAN,
+        podDisruptionBudget=mapping(enabled=BOOLEAN, maxUnavailable=integer(1)),
+    ),
+    trainer=mapping(
+        **EVERY_ROLE,
+        controller=choice("job", "jobset"),
+        nodes=integer(1, 1024),
+        gpus=integer(0, 64),
+        sharedMemory=QUANTITY,
+        startupSeconds=integer(10),
+        terminationGracePeriodSeconds=integer(1),
+        backoffLimit=integer(0),
+        ttlSecondsAfterFinished=integer(0),
+        podDisruptionBudget=mapping(enabled=BOOLEAN),
+    ),
+    forecaster=mapping(
+        **EVERY_ROLE,
+        enabled=BOOLEAN,
+        persistence=mapping(enabled=BOOLEAN, existingClaim=NAME, storageClass=STRING, size=QUANTITY),
+        service=mapping(type=choice("ClusterIP", "NodePort", "LoadBalancer"), annotations=STRINGS),
+        ingress=mapping(enabled=BOOLEAN, className=NAME, annotations=STRINGS, host=NAME, tlsSecret=NAME),
+    ),
+    autoscaler=mapping(
+        **EVERY_ROLE,
+        mode=choice("none", "keda", "hpa", "controller"),
+        minReplicas=integer(1, 4096),
+        maxReplicas=integer(1, 4096),
+        letGoAtEnd=BOOLEAN,
+        fallbackReplicas=integer(0, 4096),
+        triggerAuthentication=NAME,
+        scaleDown=mapping(stabilizationSeconds=integer(0, 3600), everySeconds=integer(1, 1800)),
+    ),
+    grader=mapping(
+        **EVERY_ROLE,
+        enabled=BOOLEAN,
+        replicas=integer(1, 1024),
+        external=mapping(host=STRING, port=integer(1, 65535), tokenSecret=NAME),
+        podDisruptionBudget=mapping(enabled=BOOLEAN, maxUnavailable=integer(1)),
+    ),
+    redis=mapping(
+        **EVERY_ROLE,
+        enabled=BOOLEAN,
+        external=mapping(host=STRING, port=integer(1, 65535), tls=BOOLEAN, passwordSecret=NAME),
+        runAsUser=integer(1),
+        persistence=mapping(enabled=BOOLEAN, storageClass=STRING, size=QUANTITY),
+        exporter=mapping(enabled=BOOLEAN, image=IMAGE, resources=RESOURCES),
+    ),
+    auth=mapping(existingSecret=NAME, http=BOOLEAN),
+    storage=mapping(
+        existingClaim=NAME,
+        storageClass=STRING,
+        accessMode=ACCESS_MODE,
+        size=QUANTITY,
+        keep=BOOLEAN,
+    ),
+    networkPolicy=mapping(
+        enabled=BOOLEAN,
+        prometheus=mapping(namespaceSelector=MAP, podSelector=MAP),
+        forecasterFrom=PEERS,
+        autoscalerFrom=PEERS,
+        allowHub={"type": ["boolean", "null"]},
+        apiServerCIDR={"type": "string", "pattern": "^([0-9a-fA-F.:]+/[0-9]{1,3})?$"},
+    ),
+    networking=mapping(
+        bind=choice("0.0.0.0", "::"),  # noqa: S104  (in a pod)
+        interface=STRING,
+        rdma=mapping(enabled=BOOLEAN, resource=STRING, count=integer(1)),
+    ),
+    podSecurity=mapping(runAsUser=UNIX_ID, runAsGroup=UNIX_ID, fsGroup=UNIX_ID),
+    serviceAccount=mapping(annotations=STRINGS),
+    priorityClasses=mapping(
+        create=BOOLEAN,
+        preemptionPolicy=choice("Never", "PreemptLowerPriority"),
+        trainer=integer(-2147483648, 1000000000),
+        generator=integer(-2147483648, 1000000000),
+    ),
+    monitoring=mapping(
+        enabled=BOOLEAN,
+        interval=DURATION,
+        labels=STRINGS,
+        tlsConfig=MAP,
+        annotations=BOOLEAN,
+        rules=mapping(enabled=BOOLEAN, noStepMinutes=integer(1), runbookUrl={"type": "string", "minLength": 1}),
+        dashboards=mapping(
+            enabled=BOOLEAN,
+            labels=STRINGS,
+            annotations=STRINGS,
+            datasourceLabels={**STRINGS, "type": ["object", "null"]},
+        ),
+    ),
+    extraObjects={"type": "array", "items": {"type": ["object", "string"]}},
+    imagePullSecrets={"type": "array", "items": mapping(name=NAME)},
+)
+
+
+def values_schema() -> Node:
+    """The whole schema; the run file's part comes from its pydantic models."""
+    run = RunConfig.model_json_schema(ref_template="#/definitions/{model}")
+    definitions = {name: _draft_07(node) for name, node in run.pop("$defs").items()}
+    schema = copy.deepcopy(CHART)
+    schema["properties"]["config"] = _draft_07(run)
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart rollcast",
+        **schema,
+        "definitions": definitions,
+    }
+
+
+def _draft_07(node: Any) -> Any:
+    """Without what only later drafts or other tools know."""
+    if isinstance(node, list):
+        return [_draft_07(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: value for key, value in node.items() if key not in ("discriminator", "title", "default", "writeOnly")}
+    if "prefixItems" in kept:
+        kept["items"] = kept.pop("prefixItems")
+    if "properties" in kept:
+        return {
+            key: {name: _draft_07(child) for name, child in value.items()} if key == "properties" else _draft_07(value)
+            for key, value in kept.items()
+        }
+    return {key: _draft_07(value) for key, value in kept.items()}
+
+
+def run_defaults() -> Node:
+    """Those settings of the run file that the chart's rules across fields need."""
+    recipe, generator = Recipe(), Generator()
+    return {
+        "model": {"max_length": Model.model_fields["max_length"].default},
+        "recipe": {
+            field: getattr(recipe, field)
+            for field in ("max_prompt_tokens", "max_completion_tokens", "rollouts_per_prompt")
+        },
+        "generator": {"slots": generator.slots},
+        "redis": {"max_bytes": Redis.model_fields["max_bytes"].default},
+        "grader": {"patience_seconds": Grader().patience_seconds},
+        "tasks": {"grading": {"deadline_seconds": Grading().longest_seconds}},
+    }
+
+
+def main() -> int:
+    texts = {
+        file: json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        for file, content in ((SCHEMA, values_schema()), (DEFAULTS, run_defaults()))
+    }
+    if "--check" in sys.argv:
+        stale = [file for file, text in texts.items() if not file.exists() or file.read_text(encoding="utf-8") != text]
+        for file in stale:
+            print(f"{file} is out of date: run python helm/values_schema.py")
+        return 1 if stale else 0
+    for file, text in texts.items():
+        file.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

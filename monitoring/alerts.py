@@ -1,0 +1,208 @@
+"""The alerts: what each means stands in docs/runbook.md, under its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+
+from monitoring.promql import series
+from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
+from rollcast.telemetry import names
+from rollcast.telemetry.names import Metric
+
+RUN = 'run="@RUN@"'
+PATIENCE = "@NO_STEP_MINUTES@m"
+RUNBOOK = "@RUNBOOK@"
+"""Put in by the chart: the run's name, monitoring.rules.noStepMinutes and monitoring.rules.runbookUrl."""
+MOST_TRUNCATION = 0.10
+"""Above this truncation typically destabilises a run (paper A.15)."""
+MOST_GAP = 0.05
+"""Nats. Rounding and k steps of learning make less; a head in lower precision or a wrong version makes more."""
+MISSED_READINGS = 3
+
+
+def _of(metric: Metric, *matchers: str, suffix: str = "") -> str:
+    return series(metric, RUN, *matchers, suffix=suffix)
+
+
+_STEP = f"max by (run) ({_of(names.TRAINER_STEP)})"
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Attributes: name; expression; how long it must hold; severity; one sentence with {{ $value }}."""
+
+    name: str
+    expression: str
+    holds_for: str
+    severity: Literal["critical", "warning", "info"]
+    summary: str
+
+    @property
+    def anchor(self) -> str:
+        """Of the runbook's entry."""
+        return self.name.lower()
+
+    def rule(self) -> dict[str, Any]:
+        return {
+            "alert": self.name,
+            "expr": self.expression + "\n",
+            "for": self.holds_for,
+            "labels": {"severity": self.severity},
+            "annotations": {
+                "summary": f"Run {{{{ $labels.run }}}}: {self.summary}",
+                "runbook_url": f"{RUNBOOK}#{self.anchor}",
+            },
+        }
+
+
+def _while_training(expression: str) -> str:
+    """Only between the first step and the end: a trainer that starts or has ended concerns nobody."""
+    return f"{expression}\nand on (run) {_STEP} > 0"
+
+
+def _share_waited(reason: str) -> str:
+    matcher = f'for="{reason}"'
+    return f"sum by (run) (rate({_of(names.TRAINER_WAIT, matcher)}[15m]))"
+
+
+def _verdict(kind: str) -> str:
+    matcher = f'verdict="{kind}"'
+    return f"max by (run) ({_of(names.FORECAST_VERDICT, matcher)}) == 1"
+
+
+_AT_THE_END = f"{_STEP} >= on (run) max by (run) ({_of(names.BUDGET_STEPS)})"
+_PAUSED = f"avg by (run) (rate({_of(names.WEIGHT_PAUSE_SECONDS, suffix='_sum')}[15m]))"
+
+ALERTS = (
+    Alert(
+        "RollcastNoOptimizerStep",
+        f"changes(({_STEP})[{PATIENCE}:1m]) == 0\n"
+        f"and on (run) max by (run) ({_of(names.TRAINER_STEP)} offset {PATIENCE})\n"
+        f"and on (run) {_STEP}\n"
+        f"unless on (run) {_AT_THE_END}",
+        "1m",
+        "critical",
+        "no optimizer step for @NO_STEP_MINUTES@ minutes",
+    ),
+    Alert(
+        "RollcastTrainerAway",
+        f"count by (run) ({_of(names.RUNNING_ROLLOUTS)})\nunless on (run) {_STEP}",
+        PATIENCE,
+        "critical",
+        "{{ $value }} generators hold devices, and no trainer has answered for @NO_STEP_MINUTES@ minutes",
+    ),
+    Alert(
+        "RollcastStalenessNearBound",
+        _while_training(
+            f"max by (run) (avg_over_time({_of(names.LONGEST_GROUP_RATIO)}[10m])) > {LONGEST_GROUP_WARNING:g}"
+        ),
+        "10m",
+        "warning",
+        "the longest groups take {{ $value | humanizePercentage }} of the steps that the bound on staleness leaves",
+    ),
+    Alert(
+        "RollcastTrainerStarved",
+        _while_training(f"{_share_waited('batch')} > 0.1"),
+        "15m",
+        "warning",
+        "the trainer waits for rollouts {{ $value | humanizePercentage }} of its time",
+    ),
+    Alert(
+        "RollcastGeneratorsIdle",
+        _while_training(f"avg by (run) (rate({_of(names.GENERATOR_IDLE)}[15m])) > 0.3")
+        + f"\nand on (run) changes(({_STEP})[30m:1m]) > 0",
+        "30m",
+        "warning",
+        "generators have had nothing to sample {{ $value | humanizePercentage }} of their time",
+    ),
+    Alert(
+        "RollcastLogprobGap",
+        _while_training(
+            f"""max by (run) (avg_over_time({_of(names.LOGPROB_GAP, 'statistic="mean"')}[15m])) > {MOST_GAP:g}"""
+        ),
+        "10m",
+        "warning",
+        "trainer and generators differ by {{ $value | humanize }} nats a token",
+    ),
+    Alert(
+        "RollcastTruncation",
+        _while_training(f"max by (run) (avg_over_time({_of(names.TRUNCATION_RATIO)}[15m])) > {MOST_TRUNCATION:g}"),
+        "10m",
+        "warning",
+        "{{ $value | humanizePercentage }} of the rollouts are cut off by the token budget",
+    ),
+    Alert(
+        "RollcastQueueBytes",
+        _while_training(
+            f"max by (run) ({_of(names.QUEUE_BYTES)})\n/ on (run) max by (run) ({_of(names.QUEUE_MAX_BYTES)}) > 0.8"
+        ),
+        "5m",
+        "warning",
+        "finished rollouts fill {{ $value | humanizePercentage }} of what the queue may hold",
+    ),
+    Alert(
+        "RollcastWeightSyncSlow",
+        _while_training(f"({_share_waited('weights')} > 0.05 or {_PAUSED} > 0.05)"),
+        "15m",
+        "warning",
+        "new weights cost {{ $value | humanizePercentage }} of the time of the trainer or of the generators",
+    ),
+    Alert(
+        "RollcastSaturated",
+        _while_training(_verdict("saturated")),
+        "30m",
+        "info",
+        "the forecast says that the run is saturated; what the rest of the budget gains is on the dashboard",
+    ),
+    Alert(
+        "RollcastForecastDrifted",
+        _while_training(f"max by (run) ({_of(names.FORECAST_MISSED)}) >= {MISSED_READINGS}"),
+        "0m",
+        "warning",
+        "the last {{ $value }} readings lie outside the 90 % interval that had been forecast for them",
+    ),
+    Alert(
+        "RollcastCurveBroken",
+        _while_training(_verdict("not_sigmoid")),
+        "10m",
+        "warning",
+        "the curve of pass rates has collapsed or declines; no forecast holds for it",
+    ),
+    Alert(
+        "RollcastForecasterBlind",
+        _while_training(f"max by (run) ({_of(names.FORECAST_SOURCE_UP)}) == 0"),
+        "15m",
+        "warning",
+        "the forecaster cannot read its source; the forecast stands still",
+    ),
+    Alert(
+        "RollcastAutoscalerBlind",
+        _while_training(
+            f"(max by (run) ({_of(names.AUTOSCALER_MEASURED)}) == 0\n"
+            f"or sum by (run) (increase({_of(names.AUTOSCALER_FAILURES)}[15m])) > 0)"
+        ),
+        "30m",
+        "warning",
+        "the autoscaler cannot measure the run or change the number of generators; the number is held",
+    ),
+)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Expressions of several lines as blocks."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+def rules_file() -> str:
+    """The text of helm/rollcast/files/rules.yaml."""
+    head = "# Written by `python -m monitoring` from monitoring/alerts.py; what each means stands in docs/runbook.md.\n"
+    groups = {"groups": [{"name": "rollcast", "rules": [alert.rule() for alert in ALERTS]}]}
+    return head + yaml.dump(groups, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)

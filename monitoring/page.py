@@ -1,0 +1,45 @@
+"""The part of docs/monitoring.md that lists alerts and panels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from monitoring.alerts import ALERTS
+
+MARK = "<!-- Written by `python -m monitoring` from here on. -->\n"
+
+
+def with_lists(page: str, dashboards: Mapping[str, Dashboard]) -> str:
+    """`page` with what follows the mark written anew."""
+    kept, mark, _ = page.partition(MARK)
+    assert mark, f"docs/monitoring.md needs the line {MARK}"
+    return kept + mark + _alerts() + "".join(_dashboard(name, board) for name, board in dashboards.items())
+
+
+def _alerts() -> str:
+    head = "\n## Alerts\n\n| alert | severity | for | summary |\n|---|---|---|---|\n"
+    return head + "".join(
+        f"| [{alert.name}](runbook.md#{alert.anchor}) | {alert.severity} | {_plain(alert.holds_for)} | "
+        f"{_plain(alert.summary)} |\n"
+        for alert in ALERTS
+    )
+
+
+def _plain(text: str) -> str:
+    """Templates and placeholders as what they usually say."""
+    text = text.replace("@NO_STEP_MINUTES@", "30")
+    for template in ("{{ $value | humanizePercentage }}", "{{ $value | humanize }}", "{{ $value }}"):
+        text = text.replace(template, "..")
+    return text
+
+
+def _dashboard(name: str, board: Dashboard) -> str:
+    lines = [f"\n## {board.title}\n", f"{board.description}\n", f"![{board.title}](images/dashboard-{name}.png)\n"]
+    for panel in board.panels or []:
+        if panel.type_val == "row":
+            lines.append(f"\n**{panel.title}**\n\n| panel | shows |\n|---|---|")
+        else:
+            lines.append(f"| {panel.title} | {getattr(panel, 'description', '')} |")
+    return "\n".join(lines) + "\n"

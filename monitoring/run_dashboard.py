@@ -1,0 +1,257 @@
+"""Run: where it will end, how that forecast aged, and whether the run is healthy."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from monitoring import variables
+from monitoring.panels import (
+    FORECASTER,
+    HOURS,
+    READINGS,
+    SHARE,
+    Query,
+    assemble,
+    band,
+    curve,
+    gauges,
+    lines,
+    number,
+    rows,
+    states,
+)
+from monitoring.promql import OWN_CURVE, band_by_compute, last, newest_evaluation, readings_by, series, stacked
+from monitoring.variables import RUN
+from rollcast.telemetry import names
+from rollcast.telemetry.names import Metric
+
+RANGE = "$__range"
+_THREE = 'quantile=~"0.05|0.5|0.95"'
+
+
+def _quantiles(metric: Metric) -> list[Query]:
+    """5 %, the median and 95 %, as far as the run has got."""
+    return [Query(f"sort({last(metric, RUN, _THREE, by='quantile')})", "{{quantile}}", once=True)]
+
+
+def _over_time(metric: Metric, by: str = "quantile") -> Query:
+    return Query(f"max by ({by}) ({series(metric, RUN)})", f"{{{{{by}}}}}")
+
+
+def _gauge(metric: Metric, legend: str, *matchers: str) -> Query:
+    return Query(f"max by (run) ({series(metric, RUN, *matchers)})", legend)
+
+
+def _newest_reading() -> Query:
+    return Query(newest_evaluation(names.EVAL_PASS_RATE, RUN, OWN_CURVE), READINGS)
+
+
+def _cost_to_target() -> str:
+    band_by = last(names.FORECAST_PASS_RATE, RUN, _THREE, by="quantile, compute")
+    return f"{band_by} >= $target"
+
+
+def run_dashboard() -> Dashboard:
+    curve_expression = stacked(
+        [
+            (band_by_compute(RUN, RANGE), "$1", "quantile"),
+            (readings_by(names.EVAL_COMPUTE, RUN, RANGE), READINGS, ""),
+        ]
+    )
+    end = [
+        number(
+            "Verdict",
+            "What the forecaster thinks of the curve. Under any but forecastable and saturated, decide nothing on its "
+            "numbers.",
+            [Query(f"{last(names.FORECAST_VERDICT, RUN, by='verdict')} == 1", "{{verdict}}", once=True)],
+            width=5,
+            name_only=True,
+        ),
+        number(
+            "A, the asymptote",
+            "The pass rate that unlimited compute would reach: median and 90 % interval.",
+            _quantiles(names.FORECAST_ASYMPTOTE),
+            width=5,
+        ),
+        number(
+            "Headroom",
+            "A minus the law's pass rate now: what is left to gain at most.",
+            _quantiles(names.FORECAST_HEADROOM),
+            width=5,
+        ),
+        number(
+            "At the end of the budget",
+            "What the last evaluation will read: median and 90 % interval.",
+            _quantiles(names.FORECAST_END),
+            width=5,
+        ),
+        number(
+            "Device-hours",
+            "Compute of the surviving history, and where the budget ends.",
+            [
+                Query(f"sum({last(names.COMPUTE_STATE, RUN, by='role')})", "so far", once=True),
+                Query(last(names.FORECAST_END_DEVICE_HOURS, RUN), "at the end", once=True),
+            ],
+            width=4,
+        ),
+        curve(
+            "Pass rate against compute",
+            "Points: evaluations on held-out prompts. Band: what an evaluation at that compute will read, median, 50 % "
+            "and 90 %. Points of steps that a restart threw away stay visible; the forecast leaves them out.",
+            curve_expression,
+            abscissa=HOURS,
+            width=16,
+            height=11,
+            overrides=band(measured=READINGS),
+        ),
+        rows(
+            "Cost of the target",
+            "Device-hours since the start at which a reading reaches the target of the top of the page: the first "
+            "point of the run's grid of 40 computes, which are about a sixth apart. Quantile 0.95: with luck (one in "
+            "twenty); 0.5: the median; 0.05: almost surely.",
+            [Query(_cost_to_target(), once=True)],
+            [
+                ("convertFieldType", {"conversions": [{"targetField": "compute", "destinationType": "number"}]}),
+                (
+                    "groupBy",
+                    {
+                        "fields": {
+                            "quantile": {"operation": "groupby", "aggregations": []},
+                            "compute": {"operation": "aggregate", "aggregations": ["min"]},
+                        }
+                    },
+                ),
+                ("organize", {"renameByName": {"quantile": "Quantile", "compute (min)": "Device-hours"}}),
+            ],
+            width=8,
+            height=11,
+            empty="not within four times the budget",
+        ),
+        lines(
+            "Over time, and beyond now",
+            "The same forecast against the clock: compute as it was reached, then at the measured rate, until the "
+            "budget ends. From the forecaster's own query API, the second data source.",
+            [
+                Query(series(names.TIMELINE_PASS_RATE, RUN), "{{quantile}}", source=FORECASTER),
+                _newest_reading(),
+            ],
+            width=12,
+            height=9,
+            unit=SHARE,
+            overrides=band(measured=READINGS),
+        ),
+        lines(
+            "What was forecast, and what came",
+            "Band: what had been forecast for the newest reading when half of its compute was spent. Points: the "
+            "reading. One in ten may lie outside; three in a row raise an alert.",
+            [_over_time(names.FORECAST_EARLIER), _newest_reading()],
+            width=12,
+            height=9,
+            unit=SHARE,
+            overrides=band(measured=READINGS),
+        ),
+    ]
+    history = [
+        lines(
+            "The end, as it was forecast",
+            "The reading at the end of the budget as forecast at each moment. A forecast to trust narrows and stays "
+            "inside of what it said before.",
+            [_over_time(names.FORECAST_END)],
+            width=8,
+            unit=SHARE,
+            overrides=band(),
+        ),
+        lines(
+            "A, as it was forecast",
+            "The asymptote at each moment, median, 50 % and 90 %.",
+            [_over_time(names.FORECAST_ASYMPTOTE)],
+            width=8,
+            unit=SHARE,
+            overrides=band(),
+        ),
+        states(
+            "Verdicts", "Which verdict was in force when.", [_over_time(names.FORECAST_VERDICT, "verdict")], width=8
+        ),
+    ]
+    health = [
+        lines(
+            "Reward and entropy",
+            "Mean reward of the batch before filtering, and entropy of the policy in nats. Reward that rises while "
+            "entropy falls to nothing ends in a collapse.",
+            [_gauge(names.REWARD_MEAN, "reward"), _gauge(names.ENTROPY, "entropy (nats)")],
+            width=8,
+        ),
+        lines(
+            "Truncation",
+            "Share of rollouts cut off by the token budget, and whose thinking was interrupted. Above 10 % truncation "
+            "destabilises runs.",
+            [_gauge(names.TRUNCATION_RATIO, "truncated"), _gauge(names.INTERRUPTED_RATIO, "interrupted")],
+            width=8,
+            unit=SHARE,
+            bounds=(0, None),
+        ),
+        lines(
+            "Completion length",
+            "Mean tokens of a completion.",
+            [_gauge(names.COMPLETION_TOKENS_MEAN, "tokens")],
+            width=8,
+            bounds=(0, None),
+        ),
+        lines(
+            "Log-prob gap",
+            "Mean and largest difference between the log-probs of trainer and generators at the same tokens, in nats.",
+            [
+                _gauge(names.LOGPROB_GAP, "mean", 'statistic="mean"'),
+                _gauge(names.LOGPROB_GAP, "largest", 'statistic="max"'),
+            ],
+            width=8,
+            overrides={"mean": {"custom.lineWidth": 2}, "largest": {"custom.axisPlacement": "right"}},
+        ),
+        lines(
+            "Gradient and loss",
+            "Gradient norm before clipping, and the loss of the last update.",
+            [_gauge(names.GRAD_NORM, "gradient norm"), _gauge(names.LOSS, "loss")],
+            width=8,
+            overrides={"loss": {"custom.axisPlacement": "right"}},
+        ),
+        lines(
+            "Learning rate",
+            "Of the last update.",
+            [_gauge(names.LEARNING_RATE, "learning rate")],
+            width=8,
+        ),
+        gauges(
+            "Newest reading of each data set",
+            "The run's own curve, the parts of its mixture (part:) and downstream sets (downstream:).",
+            [Query(newest_evaluation(names.EVAL_PASS_RATE, RUN, by="dataset", window=RANGE), "{{dataset}}", once=True)],
+            width=8,
+        ),
+        lines(
+            "Compute",
+            "Device-hours of the surviving history and ever spent: they part where a restart threw steps away.",
+            [
+                Query(f"sum by (role) ({series(names.COMPUTE_STATE, RUN)})", "{{role}}, surviving"),
+                Query(f"sum by (role) ({series(names.COMPUTE_SPENT, RUN)})", "{{role}}, spent"),
+            ],
+            width=8,
+        ),
+        lines(
+            "Prompts",
+            "Distinct prompts trained on, how often each was used in the mean, and those retired for good.",
+            [
+                _gauge(names.UNIQUE_PROMPTS, "distinct"),
+                _gauge(names.PROMPTS_RETIRED, "retired"),
+                _gauge(names.PROMPT_USES, "mean uses"),
+            ],
+            width=8,
+            overrides={"mean uses": {"custom.axisPlacement": "right"}},
+        ),
+    ]
+    return assemble(
+        "run",
+        "Run",
+        "Where one run will end, how that forecast aged, and whether the run is healthy.",
+        [("Where will it end?", end), ("How the forecast aged", history), ("Health of the run", health)],
+        [variables.data_source(), variables.forecaster(), variables.run(), variables.target()],
+        time=("now-12h", "now+12h"),
+    )

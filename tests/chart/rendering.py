@@ -1,0 +1,124 @@
+"""The chart, rendered by Helm's own engine, as objects."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+helm_chart = pytest.importorskip("helm_python.chart", reason="helm-python-sdk is not installed: no chart is rendered")
+helm_errors = pytest.importorskip("helm_python.errors")
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm" / "rollcast"
+PROFILES = sorted(path.stem.removeprefix("values-") for path in CHART.glob("values-*.yaml"))
+NAMESPACE = "ml"
+WORKLOADS = ("Deployment", "StatefulSet", "Job", "JobSet", "Pod")
+Object = dict[str, Any]
+
+
+@functools.cache
+def chart(path: Path = CHART) -> Any:
+    return helm_chart.Chart.load(path)
+
+
+def profile(name: str) -> Object:
+    """Values of a profile; "" = the defaults."""
+    return yaml.safe_load((CHART / f"values-{name}.yaml").read_text()) if name else {}
+
+
+def merged(base: Object, change: Object) -> Object:
+    """As Helm merges values files: maps deeply, everything else is replaced."""
+    result = copy.deepcopy(base)
+    for key, value in change.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def render(values: Object, *, name: str = "demo", path: Path = CHART) -> list[Object]:
+    """Every object that would be sent to the API server. Raises Helm's error."""
+    return _objects(json.dumps(values, sort_keys=True), name, path)
+
+
+@functools.lru_cache(maxsize=200)
+def _objects(values: str, name: str, path: Path) -> list[Object]:
+    files = chart(path).render(json.loads(values), name=name, namespace=NAMESPACE)
+    texts = (text for file, text in files.items() if not file.endswith("NOTES.txt"))
+    return [item for text in texts for item in yaml.safe_load_all(text) if item]
+
+
+def copy_for(version: str, folder: Path) -> Path:
+    """The chart as a cluster of that version sees it: the engine renders for the newest one that it knows alone."""
+    copied = shutil.copytree(CHART, folder / f"rollcast-{version}")
+    for template in copied.rglob("templates/**/*.*"):
+        template.write_text(template.read_text().replace(".Capabilities.KubeVersion.Version", f'"v{version}.0"'))
+    return copied
+
+
+def notes(values: Object, path: Path = CHART) -> str:
+    files = chart(path).render(values, name="demo", namespace=NAMESPACE)
+    return next(text for file, text in files.items() if file.endswith("NOTES.txt"))
+
+
+def of_kind(objects: list[Object], kind: str, suffix: str = "") -> list[Object]:
+    return [item for item in objects if item["kind"] == kind and item["metadata"]["name"].endswith(suffix)]
+
+
+def one(objects: list[Object], kind: str, suffix: str = "") -> Object:
+    (found,) = of_kind(objects, kind, suffix)
+    return found
+
+
+@dataclass(frozen=True)
+class PodOf:
+    """Template of the pods of one workload."""
+
+    owner: Object
+    metadata: Object
+    spec: Object
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner['kind']}/{self.owner['metadata']['name']}"
+
+    @property
+    def role(self) -> str:
+        return str(self.metadata["labels"]["app.kubernetes.io/component"])
+
+    @property
+    def containers(self) -> list[Object]:
+        return [*self.spec.get("initContainers", []), *self.spec["containers"]]
+
+
+def pods(objects: list[Object]) -> Iterator[PodOf]:
+    for item in objects:
+        kind = item["kind"]
+        if kind == "Pod":
+            yield PodOf(item, item["metadata"], item["spec"])
+        elif kind == "JobSet":
+            for job in item["spec"]["replicatedJobs"]:
+                template = job["template"]["spec"]["template"]
+                yield PodOf(item, template["metadata"], template["spec"])
+        elif kind in WORKLOADS:
+            template = item["spec"]["template"]
+            yield PodOf(item, template["metadata"], template["spec"])
+
+
+def pod_of(objects: list[Object], role: str) -> PodOf:
+    (found,) = [pod for pod in pods(objects) if pod.role == role]
+    return found
+
+
+def run_file(objects: list[Object]) -> Object:
+    """The run file as pods read it."""
+    (text,) = [item["data"]["run.yaml"] for item in of_kind(objects, "ConfigMap") if "run.yaml" in item.get("data", {})]
+    return yaml.safe_load(text)

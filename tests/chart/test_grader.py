@@ -1,0 +1,100 @@
+"""The chart's graders: what they hold, who reaches them, and one started as it is rendered."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from rollcast.config.run import load_run_config
+from rollcast.config.tasks import Grading
+from rollcast.generator.remote_sandbox import RemoteSandbox
+from rollcast.tasks.sandbox import protections
+from rollcast.telemetry.exporter import Exporter
+from tests.chart.local_cluster import LocalCluster
+from tests.chart.rendering import CHART, ROOT, merged, of_kind, one, pod_of, pods, profile, render, run_file
+from tests.chart.value_sets import VALUE_SETS
+from tests.system.harness import wait_for
+
+
+@pytest.mark.parametrize("name", [name for name in VALUE_SETS if name.startswith("graders-")])
+def test_graders_hold_no_credential_but_their_own_and_only_generators_share_it(name: str) -> None:
+    def keys(pod: Any) -> set[str]:
+        entries = [entry for container in pod.containers for entry in container.get("env", [])]
+        return {entry["valueFrom"]["secretKeyRef"]["key"] for entry in entries if "secretKeyRef" in str(entry)}
+
+    objects = render(VALUE_SETS[name])
+    grader = pod_of(objects, "grader")
+    assert keys(grader) == {"grader-token"}
+    assert not any("secret" in volume or "persistentVolumeClaim" in volume for volume in grader.spec["volumes"])
+    assert {pod.role for pod in pods(objects) if "grader-token" in keys(pod)} == {"grader", "generator"}
+    assert "grader-token" in one(objects, "Secret", "-auth")["data"]
+    settings = run_file(objects)
+    assert settings["tasks"]["grading"]["sandbox"] == "remote"
+    assert settings["grader"]["host"] == one(objects, "Service", "-grader")["metadata"]["name"]
+    runtime = grader.spec.get("runtimeClassName", "")
+    assert (runtime, settings["grader"]["sandbox"]) in {("gvisor", "gvisor"), ("", "strict"), ("kata", "strict")}
+    grading = settings["tasks"]["grading"].get("deadline_seconds", Grading().longest_seconds)
+    assert grader.spec["terminationGracePeriodSeconds"] > grading + 15
+    monitors = of_kind(objects, "PodMonitor", "-grader")
+    assert "authorization" not in json.dumps(monitors), "Prometheus's token of the other pages is not for graders"
+    assert len(monitors) == bool(VALUE_SETS[name].get("monitoring"))
+
+
+def test_a_grader_elsewhere_is_reached_with_its_own_token() -> None:
+    objects = render(VALUE_SETS["a-grader-elsewhere"])
+    assert not any(pod.role == "grader" for pod in pods(objects))
+    assert run_file(objects)["grader"] == {"host": "grader.example.com", "port": 7433}
+    environment = pod_of(objects, "generator").spec["containers"][0]["env"]
+    (token,) = [entry for entry in environment if entry["name"] == "ROLLCAST_GRADER_TOKEN"]
+    assert token["valueFrom"]["secretKeyRef"] == {"name": "grader", "key": "grader-token"}
+    egress = one(objects, "NetworkPolicy", "-generator")["spec"]["egress"]
+    assert {"ports": [{"port": 7433}]} in egress
+
+
+def test_the_prerequisites_offer_the_runtime_class_that_the_chart_asks_for() -> None:
+    offered = yaml.safe_load((ROOT / "k8s" / "prerequisites" / "gvisor.yaml").read_text())
+    wanted = yaml.safe_load((CHART / "values.yaml").read_text())["grader"]["runtimeClassName"]
+    assert (offered["kind"], offered["metadata"]["name"], offered["handler"]) == ("RuntimeClass", wanted, "runsc")
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pods-") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.skipif(bool(protections.missing()), reason=f"this machine lacks {' and '.join(protections.missing())}")
+def test_the_rendered_grader_serves_the_rendered_generator(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with its own command, environment and mounted run file; on this machine's kernel instead of gVisor's."""
+    objects = render(merged(profile("cpu"), {"grader": {"enabled": True, "runtimeClassName": ""}}))
+    with LocalCluster(objects, short_path) as cluster:
+        grader, generator = cluster.pod("grader"), cluster.pod("generator")
+        grader.start("grader")
+        probe = f"http://{grader.address}:8404{grader.container('grader')['readinessProbe']['httpGet']['path']}"
+        wait_for(lambda: _answers(probe), 120, f"readiness: {grader.log('grader').read_text()}")
+        for name, value in generator._environment(generator.container("generator")).items():
+            if name.startswith("ROLLCAST_"):
+                monkeypatch.setenv(name, value)
+        config = load_run_config(generator._volume("config") / "run.yaml")
+        assert config.grader.token is not None
+        client = RemoteSandbox(config.grader_rpc, 30.0, config.tasks.grading, Exporter("demo"))
+        client.check(["code"])
+        reference = json.dumps({"kind": "tests", "tests": "assert f(1) == 2"})
+        assert client.grade("code", "```python\ndef f(x): return x + 1\n```", reference).status == "ok"
+        client.close()
+        grader.processes["grader"].terminate()
+        assert grader.processes["grader"].wait(30) == 0
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False

@@ -1,0 +1,258 @@
+"""The Dockerfiles by hadolint's rules that matter, and the install lists against what the services import.
+
+No engine builds images here. `ROLLCAST_INSTALL_IMAGES=1` installs the control image's list into a fresh environment and
+has pip find every package of the other lists.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+IMAGES = ("control", "trainer", "generator")
+VALUES = yaml.safe_load((ROOT / "helm" / "rollcast" / "values.yaml").read_text())
+
+
+@dataclass(frozen=True)
+class Instruction:
+    word: str
+    text: str
+    stage: int
+
+
+def instructions(image: str) -> list[Instruction]:
+    """Continued lines joined, comments left out."""
+    found: list[Instruction] = []
+    waiting = ""
+    stage = -1
+    for line in (ROOT / f"Dockerfile.{image}").read_text().splitlines():
+        if line.lstrip().startswith("#") or (not line.strip() and not waiting):
+            continue
+        waiting += line.removesuffix("\\")
+        if line.endswith("\\"):
+            continue
+        word, _, text = waiting.strip().partition(" ")
+        assert word.isupper(), f"DL1000: {waiting}"
+        stage += word == "FROM"
+        found.append(Instruction(word, " ".join(text.split()), stage))
+        waiting = ""
+    return found
+
+
+def of(image: str, *words: str) -> list[Instruction]:
+    return [instruction for instruction in instructions(image) if instruction.word in words]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+class TestDockerfile:
+    def test_bases_are_pinned_and_stages_named(self, image: str) -> None:
+        """DL3006, DL3007, DL3022, DL3023, DL3024."""
+        arguments = dict(item.text.replace('"', "").split("=", 1) for item in of(image, "ARG") if item.stage == -1)
+        assert re.fullmatch(r"\d+\.\d+\.\d+-slim-[a-z]+", arguments["PYTHON"])
+        assert arguments["PYTHON_DIGEST"] == ""
+        stages = [item.text for item in of(image, "FROM")]
+        assert all(text.startswith("python:${PYTHON}${PYTHON_DIGEST:+@${PYTHON_DIGEST}}") for text in stages)
+        names = [text.split(" AS ")[1] for text in stages if " AS " in text]
+        assert len(names) == len(set(names)) == len(stages) - 1 >= 2
+        for item in of(image, "COPY"):
+            source = re.search(r"--from=(\S+)", item.text)
+            assert source is None or names.index(source[1]) < item.stage
+
+    def test_the_image_runs_as_nobody_in_particular(self, image: str) -> None:
+        """DL3002, DL3004, and numeric ids, which Kubernetes needs to believe runAsNonRoot."""
+        users = of(image, "USER")
+        assert [item.text for item in users] == ["1000:1000"]
+        last = instructions(image)[-1].stage
+        assert users[0].stage == last
+        after = [item for item in instructions(image) if item.stage == last]
+        assert all(item.word not in ("RUN", "COPY") for item in after[after.index(users[0]) :])
+        assert not any(re.search(r"\b(sudo|su|chmod 777)\b", item.text) for item in of(image, "RUN"))
+
+    def test_it_starts_without_a_shell_and_says_how_it_is(self, image: str) -> None:
+        """DL3025, DL4003, DL4004, DL3012; the entry point passes signals on."""
+        last = instructions(image)[-1].stage
+        for word in ("ENTRYPOINT", "CMD", "HEALTHCHECK"):
+            (item,) = of(image, word)
+            assert item.stage == last
+            command = item.text.partition("CMD ")[2] if word == "HEALTHCHECK" else item.text
+            assert isinstance(yaml.safe_load(command), list)
+        (health,) = of(image, "HEALTHCHECK")
+        compile(yaml.safe_load(health.text.partition("CMD ")[2])[2], "healthcheck", "exec")
+
+    def test_packages_are_installed_tidily(self, image: str) -> None:
+        """DL3009, DL3013, DL3014, DL3015, DL3042, DL3003, DL3020, DL3027, DL3059, DL4006."""
+        assert of(image, "ADD", "MAINTAINER") == []
+        for item in of(image, "RUN"):
+            if "apt-get" in item.text:
+                assert "apt-get update &&" in item.text
+                assert "--yes --no-install-recommends" in item.text
+                assert "rm -rf /var/lib/apt/lists/*" in item.text
+            for command in re.findall(r"pip (?:install|wheel) [^&]*", item.text):
+                assert "--no-cache-dir" in command
+                assert "-r " in command or "/wheel/*.whl" in command or command.rstrip().endswith("."), command
+            assert not re.search(r"(^|&& )cd |\bapt |curl |wget ", item.text)
+            assert "|" not in item.text.replace("||", "")
+        for item in of(image, "WORKDIR"):
+            assert item.text.startswith("/")
+
+    def test_nothing_secret_is_baked_in(self, image: str) -> None:
+        for item in of(image, "ARG", "ENV", "LABEL"):
+            assert not re.search(r"(?i)token|password|secret|apikey", item.text)
+
+    def test_what_is_copied_exists_and_is_sent_to_the_builder(self, image: str) -> None:
+        ignore = [
+            line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")
+        ]
+        assert ignore[0] == "*"
+        sent = [line[1:] for line in ignore if line.startswith("!")]
+        for item in of(image, "COPY"):
+            if "--from=" in item.text:
+                continue
+            for source in item.text.split()[:-1]:
+                assert (ROOT / source).exists(), source
+                assert any(source == top or source.startswith(f"{top}/") for top in sent), source
+                assert not any(fnmatch.fnmatch(source, line) for line in ignore[1:] if not line.startswith("!"))
+
+    def test_ports_and_commands_are_those_of_the_chart(self, image: str) -> None:
+        (exposed,) = of(image, "EXPOSE")
+        ports = {"control": "7432 8400 8401 8402 8403 8404", "trainer": "8080 7431 29500", "generator": "8080"}
+        assert exposed.text == ports[image]
+        roles = ("forecaster", "autoscaler", "grader") if image == "control" else (image,)
+        assert {VALUES[role]["image"]["repository"] for role in roles} == {f"rollcast/{image}"}
+
+
+def test_the_lists_are_up_to_date() -> None:
+    checked = subprocess.run(
+        [sys.executable, str(ROOT / "requirements" / "closure.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_trainer_reads_every_kind_of_data_set(device: str) -> None:
+    """Parquet files and sets of the hub need libraries that are imported only then."""
+    lines = (ROOT / "requirements" / f"trainer-{device}.txt").read_text().splitlines()
+    assert {"datasets", "pyarrow"} <= {line.partition("==")[0] for line in lines}
+
+
+IMPORTS = {
+    "control": (
+        "forecaster.service",
+        "autoscaler.service",
+        "grader.service",
+        "cli.main",
+        "cli.plots.forecast",
+        "tasks.sandbox.files",
+        "tasks.sandbox.system_calls",
+    ),
+    "trainer": ("trainer.service", "trainer.launch", "cli.model", "local.base_model_training"),
+    "generator": ("generator.grading", "generator.service", "cli.model"),
+}
+ONLY = """
+import sys
+from importlib.machinery import PathFinder
+hidden = set(sys.argv[1].split(","))
+class Visible:
+    find_distributions = PathFinder.find_distributions
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return None if name.partition(".")[0] in hidden else PathFinder.find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Visible
+import %s
+"""
+
+
+@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.engine
+def test_the_services_import_with_nothing_but_their_list(image: str) -> None:
+    """Every other package of this environment is hidden from the import system."""
+    file = "control.txt" if image == "control" else f"{image}-cpu.txt"
+    lines = (ROOT / "requirements" / file).read_text().splitlines()
+    listed = {re.split("[=<>]", line)[0].lower().replace("_", "-") for line in lines if not line.startswith("#")}
+    hidden = {
+        module
+        for module, owners in packages_distributions().items()
+        if not any(re.sub(r"[-_.]+", "-", owner).lower() in listed | {"rollcast"} for owner in owners)
+    } - set(sys.stdlib_module_names)
+    assert "pytest" in hidden
+    assert ("torch" in hidden) is (image == "control")
+    program = ONLY % ", ".join(f"rollcast.{module}" for module in IMPORTS[image])
+    done = subprocess.run(
+        [sys.executable, "-c", program, ",".join(hidden)],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "services")},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+INSTALLS = pytest.mark.skipif(
+    "ROLLCAST_INSTALL_IMAGES" not in os.environ, reason="ROLLCAST_INSTALL_IMAGES is not set: nothing is installed"
+)
+
+
+@INSTALLS
+@pytest.mark.timeout(3700)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("image", ["trainer", "generator"])
+def test_the_other_lists_can_be_installed(image: str, device: str, tmp_path: Path) -> None:
+    """As their Dockerfiles install them, short of unpacking; the index for CPU builds comes from pip's own settings."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=400)
+    alone = ["--no-deps"] if device == "cpu" else []
+    listed = str(ROOT / "requirements" / f"{image}-{device}.txt")
+    done = subprocess.run(
+        [str(tmp_path / "venv" / "bin" / "python"), "-m", "pip", "install", "-q", "--dry-run", *alone, "-r", listed],
+        capture_output=True,
+        text=True,
+        timeout=3600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+@INSTALLS
+@pytest.mark.timeout(1800)
+def test_the_control_list_installs_into_a_fresh_environment(tmp_path: Path) -> None:
+    """As Dockerfile.control does it: the list, the wheel, nothing else; then the programs start."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=400)
+    python = str(tmp_path / "venv" / "bin" / "python")
+
+    def pip(*arguments: str) -> None:
+        done = subprocess.run(
+            [python, "-m", "pip", *arguments], capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "build")], check=True, timeout=400)
+    builder = str(tmp_path / "build" / "bin" / "python")
+    for command in (
+        ["install", "-q", "--no-deps", "-r", str(ROOT / "requirements" / "build.txt")],
+        ["wheel", "-q", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path / "wheel"), str(ROOT)],
+    ):
+        subprocess.run([builder, "-m", "pip", *command], check=True, timeout=600)
+    pip("install", "-q", "--no-deps", "-r", str(ROOT / "requirements" / "control.txt"))
+    pip("install", "-q", "--no-deps", *(str(path) for path in (tmp_path / "wheel").glob("*.whl")))
+    pip("check")
+    for module in ("rollcast.forecaster", "rollcast.autoscaler", "rollcast.grader", "rollcast.cli.main"):
+        done = subprocess.run(
+            [python, "-m", module, "--help"], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+    torch = subprocess.run([python, "-c", "import torch"], capture_output=True, timeout=60, check=False)
+    assert torch.returncode != 0

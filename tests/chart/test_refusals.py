@@ -1,0 +1,203 @@
+"""Wrong values are refused, and the message names the value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.chart.rendering import helm_errors, merged, profile, render
+from tests.chart.value_sets import VALUE_SETS
+
+CPU = profile("cpu")
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    # What the schema knows: spelling, kinds, bounds.
+    ("generater", {"generater": {"replicas": 2}}),
+    ("replica", {"generator": {"replica": 2}}),
+    ("generator/replicas", {"generator": {"replicas": -1}}),
+    ("generator/replicas", {"generator": {"replicas": "two"}}),
+    ("generator/gpus", {"generator": {"gpus": 0.5}}),
+    ("generator/gpus", {"generator": {"gpus": -1}}),
+    ("trainer/gpus", {"trainer": {"gpus": "8"}}),
+    ("trainer/nodes", {"trainer": {"nodes": 0}}),
+    ("trainer/controller", {"trainer": {"controller": "deployment"}}),
+    ("trainer/backoffLimit", {"trainer": {"backoffLimit": -1}}),
+    ("trainer/terminationGracePeriodSeconds", {"trainer": {"terminationGracePeriodSeconds": 0}}),
+    ("trainer/startupSeconds", {"trainer": {"startupSeconds": 1}}),
+    ("generator/image/tag", {"generator": {"image": {"tag": "latest"}}}),
+    ("generator/image/tag", {"generator": {"image": {"tag": "a b"}}}),
+    ("generator/image/digest", {"generator": {"image": {"digest": "sha256:abc"}}}),
+    ("trainer/image/repository", {"trainer": {"image": {"repository": ""}}}),
+    ("forecaster/image/pullPolicy", {"forecaster": {"image": {"pullPolicy": "Sometimes"}}}),
+    ("generator/resources/requests/memory", {"generator": {"resources": {"requests": {"memory": "8 GB"}}}}),
+    ("generator/resources/limits/cpu", {"generator": {"resources": {"limits": {"cpu": 4}}}}),
+    ("generator/resources", {"generator": {"resources": {"request": {}}}}),
+    ("generator/sharedMemory", {"generator": {"sharedMemory": "lots"}}),
+    ("generator/extraArgs", {"generator": {"extraArgs": "--index 1"}}),
+    ("generator/extraEnv", {"generator": {"extraEnv": {"A": "b"}}}),
+    ("trainer/podAnnotations/a", {"trainer": {"podAnnotations": {"a": 1}}}),
+    ("trainer/tolerations", {"trainer": {"tolerations": "all"}}),
+    ("trainer/priorityClassName", {"trainer": {"priorityClassName": "Very High"}}),
+    ("autoscaler/mode", {"autoscaler": {"mode": "vpa"}}),
+    ("autoscaler/minReplicas", {"autoscaler": {"minReplicas": 0}}),
+    ("autoscaler/scaleDown/everySeconds", {"autoscaler": {"scaleDown": {"everySeconds": 0}}}),
+    ("redis/external/port", {"redis": {"external": {"port": 70000}}}),
+    ("redis/runAsUser", {"redis": {"runAsUser": 0}}),
+    ("redis/persistence", {"redis": {"persistence": {"class": "fast"}}}),
+    ("model/source", {"model": {"source": "s3"}}),
+    ("model/volume/kind", {"model": {"volume": {"kind": "nfs"}}}),
+    ("model/volume/hostPath", {"model": {"volume": {"kind": "hostPath", "hostPath": "models"}}}),
+    ("model/revision", {"model": {"revision": ""}}),
+    ("storage/accessMode", {"storage": {"accessMode": "ReadOnlyMany"}}),
+    ("storage/size", {"storage": {"size": 500}}),
+    ("networking/bind", {"networking": {"bind": "127.0.0.1"}}),
+    ("networkPolicy/apiServerCIDR", {"networkPolicy": {"apiServerCIDR": "10.0.0.1"}}),
+    ("networkPolicy/allowHub", {"networkPolicy": {"allowHub": "yes"}}),
+    ("podSecurity/runAsUser", {"podSecurity": {"runAsUser": 0}}),
+    ("monitoring/interval", {"monitoring": {"interval": 15}}),
+    ("monitoring/rules/noStepMinutes", {"monitoring": {"rules": {"noStepMinutes": 0}}}),
+    ("imagePullSecrets", {"imagePullSecrets": ["registry"]}),
+    ("auth/http", {"auth": {"http": "on"}}),
+    ("fullnameOverride", {"fullnameOverride": "Rollcast"}),
+    # The run file's own schema.
+    ("config/run", {"config": {"run": "My Run"}}),
+    ("config/budget/steps", {"config": {"budget": {"steps": 0}}}),
+    ("config/generator", {"config": {"generator": {"slot": 4}}}),
+    ("config/recipe/prompts_per_step", {"config": {"recipe": {"prompts_per_step": 0}}}),
+    ("config/recipe/loss", {"config": {"recipe": {"loss": {"kind": "cispoo"}}}}),
+    ("config/trainer/tokens_per_micro_batch", {"config": {"trainer": {"tokens_per_micro_batch": "many"}}}),
+    ("config/redis/max_bytes", {"config": {"redis": {"max_bytes": 1}}}),
+    # Rules across fields.
+    ("config.folder", {"config": {"folder": "/data"}}),
+    ("config.redis.host", {"config": {"redis": {"host": "redis"}}}),
+    ("config.rpc.bind", {"config": {"rpc": {"bind": "0.0.0.0"}}}),
+    ("config.generator.tensor_parallel", {"config": {"generator": {"tensor_parallel": 2}}}),
+    ("config.forecaster.http_port", {"config": {"forecaster": {"http_port": 8500}}}),
+    ("config.autoscaler.most", {"config": {"autoscaler": {"most": 5}}}),
+    ("config.autoscaler.trainer_jobs", {"config": {"autoscaler": {"trainer_jobs": "a=b"}}}),
+    ("autoscaler/letGoAtEnd", {"autoscaler": {"letGoAtEnd": "no"}}),
+    ("config.model.max_length", {"config": {"model": {"max_length": 64}}}),
+    ("config.recipe.rollouts_per_prompt", {"config": {"recipe": {"rollouts_per_prompt": 200}}}),
+    ("config.redis.tls", {"config": {"redis": {"tls": {"certificate_authority": "/ca.crt"}}}}),
+    ("config.redis.max_bytes = 1073741824", {"config": {"redis": {"max_bytes": 1 << 30}}}),
+    ("generator.sharedMemory = 8Gi", {"generator": {"sharedMemory": "8Gi"}}),
+    (
+        "trainer.sharedMemory = 6.5Gi",
+        {"trainer": {"sharedMemory": "6.5Gi", "resources": {"limits": {"memory": "6500Mi"}}}},
+    ),
+    ("storage.accessMode", {"trainer": {"nodes": 2}}),
+    (
+        "model.volume.accessMode",
+        {"trainer": {"nodes": 2}, "storage": {"existingClaim": "runs"}, "model": {"volume": {"kind": "pvc"}}},
+    ),
+    (
+        "model.volume.accessMode = ReadWriteOnce",
+        {
+            "trainer": {"gpus": 8},
+            "generator": {"gpus": 1},
+            "autoscaler": {"mode": "hpa", "maxReplicas": 9},
+            "model": {"volume": {"kind": "pvc"}},
+        },
+    ),
+    (
+        "model.volume.accessMode = ReadWriteOncePod",
+        {"model": {"volume": {"kind": "pvc", "accessMode": "ReadWriteOncePod"}}},
+    ),
+    ("redis.external.host", {"redis": {"enabled": False}}),
+    ("redis.external.host = other", {"redis": {"external": {"host": "other"}}}),
+    ("redis.exporter.enabled", {"redis": {"enabled": False, "external": {"host": "a"}, "exporter": {"enabled": True}}}),
+    ("model.volume.hostPath", {"model": {"volume": {"kind": "hostPath"}}}),
+    ("model.volume.hostPath = /x", {"model": {"volume": {"hostPath": "/x"}}}),
+    ("model.volume.existingClaim = mine", {"model": {"volume": {"existingClaim": "mine"}}}),
+    ("model.volume.kind", {"model": {"source": "folder"}, "config": {"model": {"path": "/models/mine"}}}),
+    ("config.model.path = mine", {"model": {"source": "folder"}, "config": {"model": {"path": "mine"}}}),
+    ("config.model.path = /models/mine", {"model": {"source": "hub"}, "config": {"model": {"path": "/models/mine"}}}),
+    ("autoscaler.minReplicas = 9", {"autoscaler": {"mode": "keda", "minReplicas": 9}}),
+    ("autoscaler.fallbackReplicas = 20", {"autoscaler": {"mode": "keda", "fallbackReplicas": 20}}),
+    ("autoscaler.fallbackReplicas = 2", {"autoscaler": {"mode": "hpa", "fallbackReplicas": 2}}),
+    (
+        "autoscaler.triggerAuthentication",
+        {"autoscaler": {"mode": "keda"}, "config": {"rpc": {"tls": {"certificate": "/a", "private_key": "/b"}}}},
+    ),
+    (
+        "config.http.tls",
+        {"autoscaler": {"mode": "controller"}, "config": {"http": {"tls": {"certificate": "/a", "private_key": "/b"}}}},
+    ),
+    (
+        "config.forecaster.source.urls[1] = http://other-rollcast-trainer:8080/metrics",
+        {
+            "config": {
+                "forecaster": {
+                    "source": {
+                        "kind": "scrape",
+                        "urls": [f"http://{name}-rollcast-trainer:8080/metrics" for name in ("demo", "other")],
+                    }
+                }
+            }
+        },
+    ),
+    ("forecaster.ingress.host", {"forecaster": {"ingress": {"enabled": True}}}),
+    ("forecaster.ingress.enabled", {"forecaster": {"enabled": False, "ingress": {"enabled": True, "host": "a.b"}}}),
+    ("networking.rdma.enabled", {"networking": {"rdma": {"enabled": True}}}),
+    ("trainer.gpus = 0", {"generator": {"gpus": 1}}),
+    ("priorityClasses/preemptionPolicy", {"priorityClasses": {"preemptionPolicy": "Always"}}),
+    ("priorityClasses.trainer = 1", {"priorityClasses": {"create": True, "trainer": 1}}),
+    ("monitoring.annotations", {"monitoring": {"annotations": True}, "auth": {"http": True}}),
+    ("generator.extraEnv[0].name = HOME", {"generator": {"extraEnv": [{"name": "HOME", "value": "/"}]}}),
+    (
+        "trainer.extraEnv[1].name = A",
+        {"trainer": {"extraEnv": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}},
+    ),
+    ("redis.extraEnv[0].name is missing", {"redis": {"extraEnv": [{"value": "1"}]}}),
+    ("forecaster.extraVolumes[0].name = tmp", {"forecaster": {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}}),
+    (
+        "trainer.extraVolumeMounts[0].mountPath = /models",
+        {"trainer": {"extraVolumeMounts": [{"name": "a", "mountPath": "/models"}]}},
+    ),
+    (
+        "generator.podLabels.app.kubernetes.io/component",
+        {"generator": {"podLabels": {"app.kubernetes.io/component": "trainer"}}},
+    ),
+    ("grader/replicas", {"grader": {"replicas": 0}}),
+    ("runtime", {"grader": {"runtime": "gvisor"}}),
+    ("grader/external/port", {"grader": {"external": {"port": 0}}}),
+    ("config/grader/sandbox", {"config": {"grader": {"sandbox": "unsafe"}}}),
+    ("config/tasks/grading/sandbox", {"config": {"tasks": {"grading": {"sandbox": "distant"}}}}),
+    ("config.grader.host", {"grader": {"enabled": True}, "config": {"grader": {"host": "elsewhere"}}}),
+    ("config.grader.token", {"config": {"grader": {"token": "hush"}}}),
+    ("config.tasks.grading.sandbox = remote", {"config": {"tasks": {"grading": {"sandbox": "remote"}}}}),
+    (
+        "config.tasks.grading.sandbox = strict",
+        {"grader": {"enabled": True}, "config": {"tasks": {"grading": {"sandbox": "strict"}}}},
+    ),
+    ("grader.external.host = a.b", {"grader": {"enabled": True, "external": {"host": "a.b"}}}),
+    ("grader.external.tokenSecret = mine", {"grader": {"external": {"tokenSecret": "mine"}}}),
+    (
+        "grader.runtimeClassName is empty",
+        {"grader": {"enabled": True, "runtimeClassName": ""}, "config": {"grader": {"sandbox": "gvisor"}}},
+    ),
+    (
+        "config.grader.patience_seconds = 5",
+        {"grader": {"enabled": True}, "config": {"grader": {"patience_seconds": 5}}},
+    ),
+    ("grader.extraEnv[0].name = ROLLCAST_GRADER_TOKEN", {"grader": {"extraEnv": [{"name": "ROLLCAST_GRADER_TOKEN"}]}}),
+    ("trainer.podAnnotations.checksum/config", {"trainer": {"podAnnotations": {"checksum/config": "1"}}}),
+]
+
+
+def test_there_are_enough() -> None:
+    assert len(REFUSED) >= 60
+    assert len(VALUE_SETS) >= 25
+
+
+@pytest.mark.parametrize(("named", "values"), REFUSED, ids=[f"{i}-{named}" for i, (named, _) in enumerate(REFUSED)])
+def test_the_message_names_the_value(named: str, values: dict[str, Any]) -> None:
+    with pytest.raises(helm_errors.HelmError) as refused:
+        render(merged(CPU, values))
+    assert named in str(refused.value) or f"/{named}" in str(refused.value)
+
+
+def test_a_secret_is_not_shown() -> None:
+    with pytest.raises(Exception, match=r"config\.redis\.password") as refused:
+        render(merged(CPU, {"config": {"redis": {"password": "hunter2"}}}))
+    assert "hunter2" not in str(refused.value)

@@ -1,0 +1,122 @@
+"""The CPU profile as rendered, run to its end on this machine; local_cluster.py says what is in the cluster's place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from rollcast.local.base_model import BaseModel, ensure_base_model
+from tests.chart.local_cluster import LocalCluster, LocalPod
+from tests.chart.rendering import merged, profile, render
+from tests.system.harness import wait_for
+
+pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(1200)]
+
+STEPS = 6
+SMALLER: dict[str, Any] = {
+    "config": {
+        "budget": {"steps": STEPS},
+        "tasks": {"evaluation": {"num_prompts": 16, "rollouts_per_prompt": 4, "every_steps": 3}},
+        "recipe": {"prompts_per_step": 4, "optimizer": {"warmup_steps": 2}},
+        # A machine that does other things as well: nobody is to be taken for dead.
+        "weights": {"heartbeat_timeout_seconds": 90, "bucket_timeout_seconds": 60, "acknowledge_timeout_seconds": 90},
+    }
+}
+INIT_SECONDS = 240.0
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pods-") as folder:
+        yield Path(folder)
+
+
+def finish(pod: LocalPod, container: str, seconds: float) -> str:
+    """Run a container to its end; returns what it said."""
+    code = pod.start(container).wait(seconds)
+    said = pod.log(container).read_text(errors="replace")
+    assert code == 0, f"{pod.name}/{container} ended with {code}:\n{said[-3000:]}"
+    return said
+
+
+def listens(pod: LocalPod, port: int) -> bool:
+    try:
+        socket.create_connection((pod.address, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def ready(pod: LocalPod, container: str) -> bool:
+    """The container's own readiness probe."""
+    probe = pod.container(container)["readinessProbe"]["httpGet"]
+    ports = {port["name"]: port["containerPort"] for port in pod.container(container)["ports"]}
+    try:
+        return httpx.get(f"http://{pod.address}:{ports[probe['port']]}{probe['path']}", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
+    objects = render(merged(profile("cpu"), SMALLER))
+    grace = {}
+    with LocalCluster(objects, short_path) as cluster:
+        redis, trainer, generator, forecaster = (
+            cluster.pod(role) for role in ("redis", "trainer", "generator", "forecaster")
+        )
+        redis.start("redis")
+        wait_for(lambda: listens(redis, 6379), 20, "Redis")
+        base = ensure_base_model(BaseModel(), lambda share: None)  # so that init containers find it made
+        for pod in (trainer, generator):
+            shutil.copytree(base, pod.folder / "volumes" / "models" / base.name)
+            finish(pod, "model", INIT_SECONDS)
+            grace[pod.name] = pod.template.spec["terminationGracePeriodSeconds"]
+        forecaster.start("forecaster")
+        process = trainer.start("trainer")
+        sampler = generator.start("generator")
+        finish(cluster.pod("test", owner="test-redis"), "test", 120)
+        wait_for(lambda: sampler.poll() is not None or ready(generator, "generator"), 500, "a ready generator")
+        assert sampler.poll() is None, generator.log("generator").read_text()[-3000:]
+        assert trainer.probe("trainer", "startupProbe") == 0
+        assert ready(forecaster, "forecaster")
+        assert "127.0.77" in finish(cluster.pod("test", owner="test-generator"), "test", 120)
+        finish(cluster.pod("test", owner="test-forecaster"), "test", 120)
+        assert process.wait(500) == 0, trainer.log("trainer").read_text()[-3000:]
+
+        run_folder = short_path / "claims" / "demo-rollcast-runs" / "demo"
+        evaluations = [json.loads(line) for line in (run_folder / "evaluations.jsonl").read_text().splitlines()]
+        assert [line["step"] for line in evaluations] == [0, 3, STEPS]
+        assert all(line["samples"] == 16 * 4 for line in evaluations)
+        assert (run_folder / "model" / "config.json").exists()
+        seen = httpx.get(f"http://{forecaster.address}:8400/metrics", timeout=10).text
+        assert "rollcast_forecast" in seen
+
+        sampler.send_signal(signal.SIGTERM)
+        begun = time.monotonic()
+        assert sampler.wait(grace[generator.name]) == 0, generator.log("generator").read_text()[-3000:]
+        assert time.monotonic() - begun < grace[generator.name]
+        assert "left" in generator.log("generator").read_text()
+
+        # What a pod does that is started again after the run's end, without a generator left: nothing.
+        lines = (run_folder / "steps.jsonl").read_text()
+        assert trainer.start("trainer").wait(240) == 0, trainer.log("trainer").read_text()[-3000:]
+        assert (run_folder / "steps.jsonl").read_text() == lines
+
+
+def test_two_ranks_add_up_as_the_helm_test_does(tmp_path: Path) -> None:
+    with LocalCluster(render(profile("cpu")), tmp_path) as cluster:
+        ranks = [cluster.pod("test-ranks", index) for index in range(2)]
+        processes = [pod.start("test") for pod in ranks]
+        for pod, process in zip(ranks, processes, strict=True):
+            assert process.wait(120) == 0, pod.log("test").read_text()
+            assert "added up" in pod.log("test").read_text()

@@ -1,0 +1,194 @@
+"""Values that must render: every profile, every switch, each role's additions, and combinations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.chart.rendering import PROFILES, merged, profile
+
+CPU = profile("cpu")
+NO_HUB_MODEL = {"model": {"source": "arithmetic"}}
+_ROLES = ("generator", "trainer", "forecaster", "autoscaler", "grader", "redis")
+_ADDED: dict[str, Any] = {
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+    "extraVolumes": [{"name": "more", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+    "podAnnotations": {"team": "rl"},
+    "podLabels": {"cost-center": "42"},
+    "nodeSelector": {"pool": "a"},
+    "tolerations": [{"key": "pool", "operator": "Exists"}],
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]
+            }
+        }
+    },
+    "runtimeClassName": "nvidia",
+    "priorityClassName": "high",
+}
+CERTIFICATES = {
+    "extraVolumes": [{"name": "certificates", "secret": {"secretName": "certificates"}}],
+    "extraVolumeMounts": [{"name": "certificates", "mountPath": "/certificates", "readOnly": True}],
+}
+_PEM = {
+    "certificate_authority": "/certificates/ca.crt",
+    "certificate": "/certificates/tls.crt",
+    "private_key": "/certificates/tls.key",
+}
+_DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "hpa": {"autoscaler": {"mode": "hpa"}},
+    "keda": {"autoscaler": {"mode": "keda", "minReplicas": 2, "maxReplicas": 6, "fallbackReplicas": 4}},
+    "controller": {"autoscaler": {"mode": "controller"}},
+    "hpa-without-tolerance": {"autoscaler": {"mode": "hpa"}, "config": {"autoscaler": {"hpa_tolerance": 0}}},
+    "keda-with-little-tolerance": {"autoscaler": {"mode": "keda"}, "config": {"autoscaler": {"hpa_tolerance": 0.05}}},
+    "generators-stay-at-the-end": {"autoscaler": {"mode": "controller", "letGoAtEnd": False}},
+    "autoscaler-from-prometheus": {
+        "autoscaler": {"mode": "keda"},
+        "config": {
+            "autoscaler": {"source": {"kind": "prometheus", "url": "http://prometheus.monitoring:9090"}},
+            "forecaster": {"source": {"kind": "prometheus", "url": "http://prometheus.monitoring:9090"}},
+        },
+    },
+    "jobset": {"trainer": {"controller": "jobset"}},
+    "two-cpu-nodes": {"trainer": {"nodes": 2}, "storage": {"accessMode": "ReadWriteMany"}},
+    "no-forecaster": {"forecaster": {"enabled": False}},
+    "forecaster-without-volume": {"forecaster": {"persistence": {"enabled": False}}},
+    "ingress": {
+        "forecaster": {
+            "ingress": {"enabled": True, "host": "rl.example.com", "tlsSecret": "tls", "className": "nginx"},
+            "service": {"type": "LoadBalancer", "annotations": {"a": "b"}},
+        },
+        "networkPolicy": {
+            "forecasterFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}]
+        },
+    },
+    "external-redis": {
+        "redis": {"enabled": False, "external": {"host": "redis.example.com", "tls": True, "passwordSecret": "mine"}}
+    },
+    "external-redis-without-password": {"redis": {"enabled": False, "external": {"host": "10.0.0.7"}}},
+    "redis-in-memory-with-exporter": {"redis": {"persistence": {"enabled": False}, "exporter": {"enabled": True}}},
+    "own-secret": {"auth": {"existingSecret": "mine", "http": True}},
+    "keda-with-tls": {
+        "autoscaler": {"mode": "keda", "triggerAuthentication": "rollcast"},
+        "config": {"rpc": {"tls": _PEM}},
+    },
+    "http-token": {"auth": {"http": True}, "monitoring": {"enabled": True}},
+    "tls-everywhere": {
+        "config": {"rpc": {"tls": _PEM}, "http": {"tls": _PEM}},
+        "monitoring": {"enabled": True},
+        "trainer": CERTIFICATES,
+        "generator": CERTIFICATES,
+        "forecaster": CERTIFICATES,
+    },
+    "monitoring": {
+        "monitoring": {
+            "enabled": True,
+            "labels": {"release": "prometheus"},
+            "rules": {"enabled": True},
+            "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Rollcast"}},
+        },
+        "autoscaler": {"mode": "keda"},
+        "redis": {"exporter": {"enabled": True}},
+    },
+    "annotations-for-prometheus": {"monitoring": {"annotations": True}},
+    "no-network-policy": {"networkPolicy": {"enabled": False}},
+    "closed-network": {"networkPolicy": {"allowHub": False, "apiServerCIDR": "10.0.0.1/32", "autoscalerFrom": []}},
+    "shared-model-volume": {"model": {"volume": {"kind": "pvc", "storageClass": "fast"}}},
+    "model-of-mine": {
+        "config": {"model": {"path": "/models/mine"}},
+        "model": {"source": "folder", "volume": {"kind": "pvc", "existingClaim": "models"}},
+    },
+    "model-from-the-hub-with-token": {
+        "config": {"model": {"path": "org/model"}},
+        "model": {"source": "hub", "revision": "refs/pr/1", "tokenSecret": "hub"},
+    },
+    "tests-from-the-hub": {
+        "config": {
+            "tasks": {"downstream": [{"dataset": {"kind": "huggingface", "name": "exam", "path": "org/exam"}}]},
+        }
+    },
+    "openshift": {"podSecurity": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}},
+    "ipv6": {"networking": {"bind": "::", "interface": "eth0"}},
+    "digests-and-mirror": {
+        "global": {"imageRegistry": "mirror.example.com:5000"},
+        "generator": {"image": {"digest": _DIGEST}},
+        "trainer": {"image": {"digest": _DIGEST}},
+        "forecaster": {"image": {"digest": _DIGEST}},
+        "redis": {"image": {"digest": _DIGEST}},
+        "imagePullSecrets": [{"name": "mirror"}],
+    },
+    "additions-in-every-role": dict.fromkeys(_ROLES, _ADDED)
+    | {"autoscaler": _ADDED | {"mode": "controller"}, "grader": _ADDED | {"enabled": True}},
+    "names": {"fullnameOverride": "a-name-that-is-as-long-as-anybody-would-want-it", "nameOverride": "other"},
+    "priorities-and-no-budgets": {
+        "priorityClasses": {"create": True, "preemptionPolicy": "PreemptLowerPriority"},
+        "generator": {"podDisruptionBudget": {"enabled": False}, "packing": False},
+        "trainer": {"podDisruptionBudget": {"enabled": False}},
+    },
+    "storage": {"storage": {"existingClaim": "runs"}},
+    "nothing-generates": {"generator": {"replicas": 0}},
+    "further-objects": {
+        "extraObjects": [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "{{ .Release.Name }}-more"},
+                "data": {"a": "b"},
+            },
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-text\n",
+        ]
+    },
+    "as-a-subchart": {"enabled": True, "global": {"storageClass": "x", "imageRegistry": "mirror"}},
+    "stop-when": {"config": {"stop_when": {"least_gain": 0.02}, "budget": {"steps": None, "device_hours": 1}}},
+    "graders-in-gvisor": {
+        "grader": {"enabled": True, "replicas": 3},
+        "auth": {"http": True},
+        "monitoring": {"enabled": True},
+    },
+    "graders-on-the-nodes-kernel": {
+        "grader": {"enabled": True, "runtimeClassName": "", "podDisruptionBudget": {"enabled": False}},
+        "config": {"tasks": {"grading": {"sandbox": "remote", "deadline_seconds": 20}}, "http": {"tls": _PEM}},
+        "monitoring": {"enabled": True},
+    },
+    "graders-in-another-runtime": {
+        "grader": {"enabled": True, "runtimeClassName": "kata"},
+        "config": {"grader": {"sandbox": "strict", "processes": 2}},
+    },
+    "a-grader-elsewhere": {
+        "grader": {"external": {"host": "grader.example.com", "port": 7433, "tokenSecret": "grader"}},
+        "networkPolicy": {"allowHub": False},
+    },
+    "small-numbers": {"config": {"recipe": {"optimizer": {"learning_rate": 5e-7}}}},
+}
+VALUE_SETS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    **{name: profile(name) for name in PROFILES},
+    **{name: merged(CPU, change) for name, change in CHANGES.items()},
+    "data-from-the-hub-with-token": {
+        "config": {
+            "tasks": {
+                "dataset": {
+                    "kind": "mixture",
+                    "parts": [
+                        {"dataset": {"kind": "arithmetic"}},
+                        {"dataset": {"kind": "huggingface", "name": "words", "path": "org/words"}},
+                    ],
+                }
+            }
+        },
+        "model": {"source": "arithmetic", "tokenSecret": "hub"},
+    },
+    "rdma": merged(profile("scalerl-8b"), {"networking": {"rdma": {"enabled": True}, "interface": "ib0"}}),
+    "moe-as-a-job": merged(profile("moe"), {"trainer": {"controller": "job"}}),
+    "8xh100-on-node-folders": merged(
+        profile("8xh100"), {"model": {"volume": {"kind": "hostPath", "hostPath": "/var/lib/models"}}}
+    ),
+    "8xh100-scaled": merged(profile("8xh100"), {"autoscaler": {"mode": "keda", "maxReplicas": 4}}),
+}
+FROM_THE_HUB = ("data-from-the-hub-with-token", "tests-from-the-hub")
+"""Whose trainer reads a data set of the hub, while no model comes from there."""
+NOT_RESTRICTED = ("rdma", "8xh100-on-node-folders")
+"""What Pod Security "restricted" refuses, and the notes say so."""

@@ -1,0 +1,154 @@
+"""A real run as processes, scraped by a real Prometheus, with a forecaster and an autoscaler beside it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.forecaster.prometheus_server import PROMETHEUS, free_port
+from tests.system.harness import System, wait_for
+
+SCRAPE_SECONDS = 1
+FIXED = ("trainer", "forecaster", "autoscaler")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Attributes: addresses of the query APIs; names of the runs; Unix seconds of the start and of the look at it."""
+
+    prometheus: str
+    forecaster: str
+    runs: tuple[str, ...]
+    began: float
+    at: float
+
+
+@contextmanager
+def live_runs(folder: Path, runs: list[dict[str, Any]], seconds: float) -> Iterator[Recording]:
+    """Run them one after the other, each up to two thirds of its budget; yields while the last one is still at work.
+
+    In each run a generator is killed half-way there and another one joins. `seconds`: a run's deadline.
+    """
+    port = free_port()
+    with ExitStack() as stack:
+        targets = folder / "targets.json"
+        targets.write_text("[]")
+        stack.enter_context(_prometheus(folder, port, targets))
+        began = time.time()
+        for place, settings in enumerate(runs):
+            system = stack.enter_context(System(folder / settings["run"], _with_services(settings)))
+            _two_thirds(system, targets, seconds)
+            if place < len(runs) - 1:
+                for name in ("trainer", "generator-0", "generator-2", *FIXED[1:]):
+                    system.kill(name)
+        yield Recording(
+            prometheus=f"http://127.0.0.1:{port}",
+            forecaster=f"http://127.0.0.1:{system.settings['forecaster']['http_port']}/prometheus",
+            runs=tuple(settings["run"] for settings in runs),
+            began=began,
+            at=time.time(),
+        )
+
+
+def _with_services(settings: dict[str, Any]) -> dict[str, Any]:
+    """The forecaster reads the trainer's page; the autoscaler decides quickly and tells an HPA that is not there."""
+    return settings | {
+        "forecaster": {"http_port": free_port(), "grpc_port": 0, "source": {"kind": "scrape", "every_seconds": 0.5}},
+        "autoscaler": {
+            "mode": "hpa",
+            "http_port": free_port(),
+            "most": 4,
+            "every_seconds": 1.0,
+            "window_seconds": 10.0,
+            "stale_seconds": 10.0,
+            "start_up_seconds": 0.0,
+            "lower_after_seconds": 10.0,
+            "lower_every_seconds": 5.0,
+        },
+    }
+
+
+def _two_thirds(system: System, targets: Path, seconds: float) -> None:
+    """Start everything and come back when two thirds of the steps are made."""
+    system.start_trainer()
+    for name in ("generator-0", "generator-1"):
+        system.start_generator(name)
+    for service in ("forecaster", "autoscaler"):
+        system._start(service, [sys.executable, "-m", f"rollcast.{service}", "--config", str(system.config)])
+    last = int(system.settings["budget"]["steps"]) * 2 // 3
+    deadline = time.monotonic() + seconds
+
+    def reached(step: int) -> bool:
+        for name, process in list(system.processes.items()):
+            if name.startswith("generator") and name not in system.ended and process.poll() is not None:
+                system.start_generator(name)  # as a pod would be: a busy machine may cut one off
+        _list_targets(system, targets)
+        return system._all_alive() and system.last_step >= step
+
+    def wait(step: int) -> None:
+        wait_for(lambda: reached(step), deadline - time.monotonic(), f"step {step}", every=0.3)
+
+    wait(last // 2)
+    system.kill("generator-1")
+    system.start_generator("generator-2")
+    wait(last)
+
+
+def _list_targets(system: System, targets: Path) -> None:
+    """Every service that told its port."""
+    found = [
+        {
+            "targets": [f"127.0.0.1:{port.read_text().strip()}"],
+            "labels": {"job": port.name if port.name in FIXED else "generator"},
+        }
+        for port in sorted((system.run_folder / "ports").glob("*"))
+        if (port.name in FIXED or port.name.startswith("generator")) and port.read_text()
+    ]
+    text = json.dumps(found)
+    if targets.read_text() != text:
+        whole = targets.with_suffix(".new")
+        whole.write_text(text)
+        whole.replace(targets)
+
+
+@contextmanager
+def _prometheus(folder: Path, port: int, targets: Path) -> Iterator[None]:
+    (folder / "prometheus.yml").write_text(
+        f"global: {{scrape_interval: {SCRAPE_SECONDS}s, evaluation_interval: {SCRAPE_SECONDS}s}}\n"
+        "scrape_configs:\n"
+        "- job_name: rollcast\n"
+        "  honor_labels: true\n"
+        f"  file_sd_configs: [{{files: ['{targets}'], refresh_interval: 1s}}]\n"
+    )
+    assert PROMETHEUS is not None
+    process = subprocess.Popen(
+        [
+            PROMETHEUS,
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--log.level=error",
+        ]
+    )
+
+    def is_ready() -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/-/ready", timeout=2.0).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    try:
+        wait_for(is_ready, 30.0, "Prometheus")
+        yield
+    finally:
+        process.kill()
+        process.wait(10.0)
