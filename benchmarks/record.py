@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -38,8 +39,17 @@ def write_result(name: str, figures: dict[str, Any]) -> Path:
         "machine": describe_machine(),
         "figures": figures,
     }
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    path.write_text(json.dumps(strict(record), indent=1, allow_nan=False) + "\n")
     return path
+
+
+def strict(value: Any) -> Any:
+    """The same with None for what JSON has no number for: NaN and the infinities."""
+    if isinstance(value, dict):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _processor() -> str:

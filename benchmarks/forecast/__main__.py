@@ -2,10 +2,13 @@
 
     published     printed fits of arXiv 2510.13786 with the paper's procedure (real curves)
     extrapolation later points of real runs, beside existing methods (real curves)
-    calibration   coverage of the intervals on simulated runs, 2,000 of each generator
+    calibration   coverage of the intervals on simulated runs, 2,000 of each generator and window
     verdicts      simulated shapes, and the real runs that broke
     speed         processor time and memory
 
+Each figure that has a target is held against it; the exit code is 1 where one is missed.
+
+`--run-by-run` measures nothing: it prints the last results of the extrapolation run by run, as Markdown.
 Real curves are read from the folder that ROLLCAST_SHARED_DATA names; without it those parts are skipped, and say so.
 Writes results/forecast.json.
 """
@@ -13,23 +16,36 @@ Writes results/forecast.json.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 PARTS = ("published", "extrapolation", "calibration", "verdicts", "speed")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.forecast")
-    parser.add_argument("--runs", type=int, default=2000, help="simulated runs of each generator")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=2000,
+        help="simulated runs of each generator and window; a quarter for each shape of the verdicts",
+    )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--run-by-run", action="store_true", help="print the last results run by run, as Markdown")
     arguments = parser.parse_args()
 
-    from benchmarks.forecast import calibration, extrapolation, published, speed, tables, verdicts
+    from benchmarks.forecast import calibration, extrapolation, published, speed, tables, targets, verdicts
     from benchmarks.forecast.real_curves import data_folder
-    from benchmarks.record import write_result
+    from benchmarks.record import RESULTS, write_result
 
+    if arguments.run_by_run:
+        last = json.loads((RESULTS / "forecast.json").read_text())["figures"]
+        for name in ("extrapolation.paper", "extrapolation.halves"):
+            print(tables.run_by_run(last[name]["rows"]))
+        return 0
     folder = data_folder()
     if folder is None:
         print("ROLLCAST_SHARED_DATA names no folder with curves/: the parts on real curves are SKIPPED.\n")
@@ -52,13 +68,17 @@ def main() -> None:
     part("extrapolation.paper", lambda: extrapolation.paper_table(folder), tables.paper, real=True)  # type: ignore[arg-type]
     part("extrapolation.halves", lambda: extrapolation.half_table(folder), tables.halves, real=True)  # type: ignore[arg-type]
     part("calibration", lambda: calibration.calibration(arguments.runs), tables.calibration)
+    part("calibration.false_alarms", lambda: verdicts.false_alarms(figures["calibration"]), tables.rows)
     part("verdicts.simulated", lambda: verdicts.simulated(max(arguments.runs // 4, 1)), tables.rows)
     part("verdicts.real", lambda: verdicts.real(folder), tables.rows, real=True)  # type: ignore[arg-type]
     part("speed", speed.speed, tables.plain)
+    judged = targets.judge(figures)
+    tables.targets(judged)
     if tuple(arguments.only) == PARTS:
-        print(f"written: {write_result('forecast', figures)}")
+        print(f"written: {write_result('forecast', figures | {'targets': judged})}")
+    return 0 if all(target["met"] for target in judged.values()) else 1
 
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    main()
+    sys.exit(main())

@@ -32,6 +32,7 @@ FLAT = replace(
     log_midpoint=(-0.5, 1.6),
     drift=(0.0,),
     drift_weight=(1.0,),
+    error_drift_weight=(1.0,),
     transient_weight=1e-9,
 )
 """Nearly flat in B and C_mid, independent noise, no first phase: a plain grid posterior."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+BASELINES = ("last value", "power law", "log-linear", "paper grid")
+
 
 def plain(figures: Mapping[str, Any]) -> None:
     """One line per figure."""
@@ -43,15 +45,48 @@ def halves(figures: Mapping[str, Any]) -> None:
 
 def calibration(figures: Sequence[Mapping[str, Any]]) -> None:
     """Coverage by generator and window class, at 2 and at 10 times the window."""
-    print("generator  window   50 %: 2x   10x   90 %: 2x   10x   width 2x    10x  oracle 2x    10x  A missed  verdicts")
+    print(
+        "generator  window   50 %: 2x   10x   90 %: 2x   10x   width 2x    10x  oracle 2x    10x  A missed  too early"
+        "  verdicts: runs whose A is missed / runs"
+    )
     for row in figures:
         (inner_2, inner_10), (outer_2, outer_10) = row["covered_50"], row["covered_90"]
         (width_2, width_10), (oracle_2, oracle_10) = row["width"], row["oracle_width"]
+        missed = row["asymptote_missed_too_early"]
+        wrong = row["asymptote_missed_by_verdict"]
+        too_early = "" if missed is None else f"{missed:.3f}"
         print(
             f"{row['generator']:10s}{row['window']:7.1f}{inner_2:11.3f}{inner_10:6.3f}{outer_2:11.3f}{outer_10:6.3f}"
             f"{width_2:11.3f}{width_10:7.3f}{oracle_2:11.3f}{oracle_10:7.3f}{row['asymptote_missed']:10.3f}"
-            f"  {row['verdicts']}"
+            f"{too_early:>11s}"
+            f"  {', '.join(f'{kind} {wrong[kind]}/{runs}' for kind, runs in row['verdicts'].items())}"
         )
+
+
+def targets(judged: Mapping[str, Mapping[str, Any]]) -> None:
+    """One line per target, with what is outside of it."""
+    for name, target in judged.items():
+        outside = f"  (outside: {', '.join(target['outside'])})" if target["outside"] else ""
+        print(f"{'met   ' if target['met'] else 'MISSED'}  {name}{outside}")
+
+
+def run_by_run(table: Sequence[Mapping[str, Any]]) -> str:
+    """Signed errors as Markdown; of the forecast without and with the learned prior also the 90 % interval's."""
+    methods = [name for name in BASELINES if name in table[0]]
+    header = ["run", "points", *methods, "points alone", "learned prior"]
+    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    for row in table:
+        alone, learned = row["forecast"], row["forecast, learned prior"]
+        # Runs without others of their family have no prior to learn.
+        shown = [_interval(alone), "" if learned == alone else _interval(learned)]
+        cells = [row["run"], str(row["points"]), *(f"{row[name]:+.3f}" for name in methods), *shown]
+        lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+    return "\n".join(lines) + "\n"
+
+
+def _interval(value: Mapping[str, float]) -> str:
+    mark = "" if value["low"] <= 0 <= value["high"] else " *"
+    return f"{value['error']:+.3f} ({value['low']:+.3f} to {value['high']:+.3f}){mark}"
 
 
 def _errors(table: Sequence[Mapping[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from benchmarks.forecast.real_curves import other_runs, paper_runs, truncating_r
 from rollcast.scaling.posterior import fit
 from rollcast.scaling.verdict import VerdictKind
 
+BROKEN = (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
 RIGHT = {
     "good": {VerdictKind.FORECASTABLE, VerdictKind.SATURATED, VerdictKind.TOO_EARLY},
     "collapse": {VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE},
@@ -35,6 +37,22 @@ def simulated(num_runs: int) -> list[dict[str, Any]]:
             {"shape": shape, "runs": num_runs, "right": right, "verdicts": {k.value: n for k, n in kinds.items()}}
         )
     return rows
+
+
+def false_alarms(calibration: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Runs of each class of the calibration, all of them good, that are accused of a break; the worst class first."""
+    rows = []
+    for row in calibration:
+        count = sum(row["verdicts"].get(kind.value, 0) for kind in BROKEN)
+        rows.append(
+            {
+                "class": f"{row['generator']} {row['window']:g}",
+                "runs": row["runs"],
+                "false_alarms": count,
+                "share": count / row["runs"],
+            }
+        )
+    return sorted(rows, key=lambda row: -float(row["share"]))
 
 
 def real(folder: Path) -> list[dict[str, str]]:

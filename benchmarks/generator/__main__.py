@@ -24,6 +24,7 @@ import numpy as np
 
 from benchmarks.record import write_result
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.config.tasks import Grading
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.wire.version import PolicyVersion
 
@@ -130,7 +131,7 @@ class Service:
         port = self.publisher.start()
         self.claims = ClaimLoop(
             engine=engine,
-            grader=Grader(engine.decode, exporter),
+            grader=Grader(engine.decode, Grading(), exporter),
             open_queue=lambda owner: MemoryGeneratorQueue(broker, owner),
             owner="benchmark",
             slots=Slots(config.generator.slots, ROLLOUTS_PER_PROMPT, ROLLOUTS_PER_PROMPT, 0.5),

@@ -116,7 +116,7 @@ def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]
     with System(folder, make_settings(1, 8)) as system:
         config = load_run_config(system.config)
         tokenizer = load_tokenizer(config.model)
-        book = PromptBook(load(config.tasks, seed=config.seed).train, tokenizer, max_prompt_tokens=16)
+        book = PromptBook(load(config.tasks).train, tokenizer, max_prompt_tokens=16)
         maker = TaskMaker(config, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], 1)
         end = TrainerEnd(config, read_causal_lm(config.model))
         end.queue.start_incarnation(1)

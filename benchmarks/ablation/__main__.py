@@ -1,0 +1,90 @@
+"""The leave-one-out set and the five published recipes on the demo's model, 60 steps each, from one command.
+
+    python -m benchmarks.ablation [--folder runs/ablation-benchmark]
+
+Runs `rollcast ablate` as a user would and goes on with what the folder holds: a second call repeats no finished run.
+ablation.json in the folder tells after every run how far it is. Writes results/ablation.json; exit status 1 where a
+target is missed. What the table finds is reported, and is no target: at this budget most rows cannot be told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import write_result
+
+CONFIG = Path("configs/ablation.yaml")
+PUBLISHED = ("scalerl", "deepseek-grpo", "qwen-dapo", "magistral", "minimax")
+STEPS = 60
+LIMIT_MINUTES = 60.0
+RUN_MINUTES = 6.0
+TIMEOUT_SECONDS = 7_200.0
+
+
+def run_set(folder: Path) -> tuple[dict[str, Any], int, float]:
+    """The command's answer, its exit status, the minutes it took."""
+    command = [sys.executable, "-m", "rollcast.cli.main", "ablate", "--config", str(CONFIG)]
+    command += ["--without", "all,fresh_data", "--recipe", ",".join(PUBLISHED), "--steps", str(STEPS)]
+    command += ["--run-minutes", str(RUN_MINUTES), "--folder", str(folder), "--continue", "--json"]
+    started = time.monotonic()
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    minutes = (time.monotonic() - started) / 60.0
+    return json.loads(ended.stdout) if ended.stdout else {}, ended.returncode, minutes
+
+
+def end_state(record: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a run: how it ended, and its curve."""
+    folder = Path(record["folder"])
+    file = folder / "evaluations.jsonl"
+    points = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    steps = folder / "steps.jsonl"
+    kept = {name: record[name] for name in ("run", "what", "seed", "state", "error", "seconds", "initial", "measured")}
+    return kept | {
+        "steps": len(steps.read_text().splitlines()) if steps.exists() else 0,
+        "curve": [
+            [point["step"], round(point["compute_device_hours"], 5), round(point["pass_rate"], 4)] for point in points
+        ],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path("runs/ablation-benchmark"))
+    folder = parser.parse_args().folder
+    answer, status, minutes = run_set(folder)
+    runs = [end_state(record) for record in answer.get("set", [])]
+    continued = any(run["seconds"] is None for run in runs)
+    targets = {
+        "every recipe trains for 60 steps without error": bool(runs)
+        and all(run["state"] == "finished" and run["steps"] == STEPS for run in runs),
+        "one command ends in the table": status == 0 and "leave_one_out" in answer,
+    }
+    if not continued:  # a set that was continued says nothing about the time
+        targets[f"under {LIMIT_MINUTES:.0f} minutes"] = minutes < LIMIT_MINUTES
+    for run in runs:
+        print(f"{run['run']}: {run['state']}, {run['steps']} steps, {run['initial']} to {run['measured']}")
+    for line in answer.get("advice", []):
+        print(line)
+    for target, met in targets.items():
+        print(f"{'met   ' if met else 'MISSED'}  {target}")
+    figures = {
+        "minutes": round(minutes, 1),
+        "continued": continued,
+        "runs": runs,
+        "leave_one_out": answer.get("leave_one_out"),
+        "verdicts": {run["curve"]: run["verdict"] for run in answer.get("runs", [])},
+        "advice": answer.get("advice"),
+        "targets": targets,
+    }
+    print(write_result("ablation", figures))
+    return 0 if all(targets.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""What the figures must reach. A target over several classes or runs names those that are outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rollcast.scaling.verdict import VerdictKind
+
+LEAST_RUNS = 50
+"""Fewer runs of one verdict in a class say nothing about a share of a tenth."""
+TRUSTED = (VerdictKind.FORECASTABLE.value, VerdictKind.SATURATED.value)
+BROKEN = (VerdictKind.NOT_SIGMOID.value, VerdictKind.REGIME_CHANGE.value)
+Judged = dict[str, dict[str, Any]]
+
+
+def judge(figures: Mapping[str, Any]) -> Judged:
+    """Each target of the parts that were measured: whether it is met, and what is outside of it."""
+    judges: dict[str, Callable[[Any], Judged]] = {
+        "published.fits": _published,
+        "published.log_linear": _log_linear,
+        "extrapolation.paper": _extrapolation,
+        "calibration": _calibration,
+        "calibration.false_alarms": _false_alarms,
+        "verdicts.simulated": _simulated,
+        "verdicts.real": _real,
+        "speed": _speed,
+    }
+    judged: Judged = {}
+    for part, of in judges.items():
+        if part in figures and not isinstance(figures[part], str):
+            judged |= of(figures[part])
+    return judged
+
+
+def _target(met: bool) -> dict[str, Any]:
+    return {"met": bool(met), "outside": []}
+
+
+def _all_inside(outside: Sequence[str]) -> dict[str, Any]:
+    return {"met": not outside, "outside": list(outside)}
+
+
+def _published(figures: Mapping[str, Any]) -> Judged:
+    smaller, of = figures["sum_of_squares_no_larger"].split(" of ")
+    return {
+        "printed fits: A within 0.02 for 80 %": _target(figures["asymptote_within_0.02"] >= 0.8),
+        "printed fits: B within 0.25 for 50 %": _target(figures["exponent_within_0.25"] >= 0.5),
+        "printed fits: no larger sum of squares": _target(smaller == of),
+    }
+
+
+def _log_linear(figures: Mapping[str, float]) -> Judged:
+    close = min(figures["asymptote_within_0.05"], figures["end_within_0.02"])
+    return {
+        "log-linear: within 0.05 of A and 0.02 of R(100k) for 95 %": _target(close >= 0.95),
+        "log-linear: the slope is negative": _target(figures["median_slope"] < 0),
+    }
+
+
+def _extrapolation(figures: Mapping[str, Any]) -> Judged:
+    summary = figures["summary"]["forecast"]
+    return {
+        "later points: median error at most 0.009": _target(summary["median"] <= 0.009),
+        "later points: 90th percentile at most 0.023": _target(summary["p90"] <= 0.023),
+        "later points: mean error at most 0.011": _target(summary["mean"] <= 0.011),
+        "later points: 90 % interval holds 8 of 10": _target(summary["covered"] >= 0.8 * summary["of"]),
+        "later points: mean width at most 0.07": _target(summary["width"] <= 0.07),
+    }
+
+
+def _calibration(rows: Sequence[Mapping[str, Any]]) -> Judged:
+    def named(row: Mapping[str, Any]) -> str:
+        return f"{row['generator']} {row['window']:g}"
+
+    def outside(coverage: str, low: float, high: float) -> list[str]:
+        return [
+            f"{named(row)} at {horizon}: {share:.3f}"
+            for row in rows
+            for horizon, share in zip(("2x", "10x"), row[coverage], strict=True)
+            if not low <= share <= high
+        ]
+
+    def missing(verdicts: Sequence[str], most: float) -> list[str]:
+        found = []
+        for row in rows:
+            runs = sum(row["verdicts"].get(kind, 0) for kind in verdicts)
+            missed = sum(row["asymptote_missed_by_verdict"].get(kind, 0) for kind in verdicts)
+            if runs >= LEAST_RUNS and missed > most * runs:
+                found.append(f"{named(row)}: {missed} of {runs}")
+        return found
+
+    too_early = VerdictKind.TOO_EARLY.value
+    early_runs = sum(row["verdicts"].get(too_early, 0) for row in rows)
+    early_missed = sum(row["asymptote_missed_by_verdict"].get(too_early, 0) for row in rows)
+    return {
+        "50 % interval covers 44-56 % of every class": _all_inside(outside("covered_50", 0.44, 0.56)),
+        "90 % interval covers 86-94 % of every class": _all_inside(outside("covered_90", 0.86, 0.94)),
+        "too early: A missed by at most 10 % of all runs": _target(early_missed <= 0.10 * early_runs),
+        "too early: A missed by at most 10 % of every class": _all_inside(missing([too_early], 0.10)),
+        "forecastable or saturated: A missed by at most 14 %": _all_inside(missing(TRUSTED, 0.14)),
+    }
+
+
+def _false_alarms(rows: Sequence[Mapping[str, Any]]) -> Judged:
+    outside = [f"{row['class']}: {row['false_alarms']} of {row['runs']}" for row in rows if row["share"] > 0.02]
+    return {"false alarms at most 2 % of every class": _all_inside(outside)}
+
+
+def _simulated(rows: Sequence[Mapping[str, Any]]) -> Judged:
+    least = {row["shape"]: 0.98 if row["shape"] == "good" else 0.95 for row in rows}
+    outside = [f"{row['shape']}: {row['right']:.3f}" for row in rows if row["right"] < least[row["shape"]]]
+    return {"verdicts: 95 % right on every shape, 98 % on good runs": _all_inside(outside)}
+
+
+def _real(rows: Sequence[Mapping[str, str]]) -> Judged:
+    broke = [row for row in rows if row["run"].startswith("qwen3-0.6b") or row["run"].endswith("training reward")]
+    outside = [f"{row['run']}: {row['verdict']}" for row in broke if row["verdict"] not in BROKEN]
+    return {"verdicts: real runs that broke are told": _all_inside(outside)}
+
+
+def _speed(figures: Mapping[str, float]) -> Judged:
+    return {
+        "a refit of 100 points under 5 ms": _target(figures["refit_100_points_ms"] < 5),
+        "a refit of 1,000 points under 20 ms": _target(figures["refit_1000_points_ms"] < 20),
+        "100 times faster than grid and curve_fit": _target(figures["times_faster_than_curve_fit"] >= 100),
+        "100 runs in a tenth of 15 s": _target(figures["hundred_runs_refit_and_drawn_s"] <= 1.5),
+        "memory under 200 MB": _target(figures["peak_memory_mb"] < 200),
+    }

@@ -1,0 +1,69 @@
+"""The table of a set whose runs are kept in results/, made anew by the present code; nothing is trained.
+
+    python -m benchmarks.reread controls
+    python -m benchmarks.reread ablation --null without-fp32-head,scalerl
+
+`--null`: which were the whole recipe in effect. The kept points have no standard errors; the fit estimates the noise.
+Writes `reread` into the figures of the file; what was measured and first found stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import numpy as np
+
+from benchmarks.record import RESULTS
+from rollcast.cli.ablation_report import advice
+from rollcast.cli.compare import run_report, show_leave_one_out, table_report
+from rollcast.forecaster.axis import since_first_step
+from rollcast.forecaster.evaluations import Evaluation, curve_of
+from rollcast.local.ablation import WHOLE
+from rollcast.scaling.curve import Curve
+from rollcast.scaling.leave_one_out import Repeats, leave_one_out
+
+
+def kept_curve(run: dict[str, Any]) -> Curve:
+    """Of a run of the file, over device-hours since its first step."""
+    points = tuple(
+        Evaluation(run["run"], "", 1, step, pass_rate, compute, None, None, None, at=0.0)
+        for step, compute, pass_rate in run["curve"]
+    )
+    axis = since_first_step(points)
+    return curve_of(points, axis.to_fitted(np.array([point.compute for point in points])), run["run"])
+
+
+def variant_of(run: dict[str, Any], prefix: str) -> str:
+    """The row's name, which is in the run's: PREFIXname, or PREFIXname-sSEED."""
+    return str(run["run"]).removeprefix(prefix).removesuffix(f"-s{run['seed']}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", choices=("ablation", "controls"))
+    parser.add_argument("--null", default="", metavar="NAME,...")
+    arguments = parser.parse_args()
+    path = RESULTS / f"{arguments.set}.json"
+    record = json.loads(path.read_text())
+    runs = record["figures"]["runs"]
+    prefix = runs[0]["run"].partition(WHOLE)[0]
+    curves: dict[str, list[Curve]] = {}
+    for run in runs:
+        curves.setdefault(variant_of(run, prefix), []).append(kept_curve(run))
+    recipes = [Repeats.of(name, found) for name, found in curves.items()]
+    null = {name for name in arguments.null.split(",") if name}
+    table = leave_one_out(recipes[0], recipes[1:], null_controls=null)
+    found = table_report(table)
+    reports = [run_report(one.joint, held.best) for one, held in zip(recipes, table.at_common, strict=True)]
+    show_leave_one_out({"leave_one_out": found, "runs": reports})
+    told = advice(table, {variant_of(run, prefix): run["what"] for run in runs})
+    print(*told, sep="\n")
+    record["figures"]["reread"] = {"null_controls": sorted(null), "leave_one_out": found, "advice": told}
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Committed benchmark results: every target in them was met, and the figures in the docs are those of the files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import record
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+FLEETS = {
+    "fixed": "fixed, the smallest that will do at the end",
+    "rollcast": "**autoscaler** (controller; an HPA with tolerance 0 does the same)",
+    "rollcast_second_seed": "autoscaler, other seed",
+    "rollcast_by_hpa_tolerance_10_percent": "autoscaler through an HPA with tolerance 10 %",
+    **{
+        f"hpa_waiting_{per_pod}_per_pod": f"HPA on waiting tasks, {per_pod} per pod" for per_pod in ("0.25", "0.5", "1")
+    },
+    **{f"hpa_unfinished_{per_pod}_per_pod": f"HPA on unfinished tasks, {per_pod} per pod" for per_pod in "345"},
+}
+"""Scenario "growth": run in the file -> its row in docs/autoscaling.md."""
+
+
+def _figures(name: str) -> dict[str, Any]:
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        pytest.skip(f"benchmarks/results/{name}.json is not there: python -m benchmarks.{name} writes it")
+    figures: dict[str, Any] = json.loads(path.read_text())["figures"]
+    return figures
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_file_is_json_that_any_reader_takes(path: Path) -> None:
+    json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+
+def test_what_json_has_no_number_for_is_written_as_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    path = record.write_result("odd", {"rows": [(1.5, float("nan"))], "most": float("inf"), "least": np.float64("nan")})
+    figures = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))["figures"]
+    assert figures == {"rows": [[1.5, None]], "most": None, "least": None}
+
+
+@pytest.mark.parametrize("name", ["autoscaler", "elastic"])
+def test_every_target_was_met(name: str) -> None:
+    targets = _figures(name)["targets"]
+    assert targets
+    assert [target for target, met in targets.items() if met is not True] == []
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def test_the_page_says_what_the_autoscaler_saved() -> None:
+    figures = _figures("autoscaler")
+    page = " ".join((ROOT / "docs" / "autoscaling.md").read_text().split())
+    growth, still, step, stragglers = (figures[name] for name in ("growth", "stationary", "step", "stragglers"))
+    first, peak = figures["smallest_fixed_at_2000_tokens"], figures["smallest_fixed_at_10000_tokens"]
+    same = "rollcast_by_hpa_tolerance_0"
+    assert set(growth) == set(FLEETS) | {same}
+    assert growth[same] == growth["rollcast"]
+    more, from_more = (_percent(still[run]["more"]) for run in ("rollcast", "rollcast_from_a_quarter_more"))
+    idle, fixed_idle = (_percent(still[run]["idle"]["all"]) for run in ("rollcast", "fixed"))
+    up, down = (f"from {run['generators_first']} to {run['generators_last']}" for run in (step["up"], step["down"]))
+    waits = _percent(stragglers["with"]["idle"]["straggler"])
+    most, most_without = (stragglers[run]["generators_most"] for run in ("with", "without"))
+    longest = growth["rollcast"]["longest_group_steps"]
+    sentences = [
+        f"over {growth['fixed']['steps']:,} steps, so that the need grows from {first} generators to {peak}:",
+        f"{more} more device-hours than the smallest fixed fleet,",
+        f"{from_more} when the run begins with a quarter too many;",
+        f"the trainer idles {idle} instead of {fixed_idle}.",
+        f"double at once: {up} generators, {_turns(step['up'])} by more than one generator.",
+        f"That halve: {down}, {_turns(step['down'])}.",
+        f"waits {waits} of the time for stragglers; most generators {most}, without them {most_without}.",
+        f"the staleness bound of {figures['max_staleness']} in any of them;",
+        f"the longest group of the growing run lasts {longest:.1f} steps.",
+        *(
+            f"| {label} | {growth[run]['device_hours']:,.0f} | {_percent(growth[run]['saved'])} | "
+            f"{_percent(growth[run]['idle']['all'])} | {_percent(growth[run]['idle_last_quarter']['all'])} |"
+            for run, label in FLEETS.items()
+        ),
+    ]
+    assert [sentence for sentence in sentences if sentence not in page] == []
+
+
+def _turns(run: dict[str, Any]) -> str:
+    return f"{run['turns']} turn{'' if run['turns'] == 1 else 's'}"
