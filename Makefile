@@ -5,7 +5,7 @@ DEVICE := $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
 INSTALLED := $(VENV)/.installed-$(DEVICE)
 PYTEST_ARGUMENTS ?=
 
-.PHONY: demo test check wire setup debian clean
+.PHONY: demo test check proofs wire chart setup debian clean
 
 demo: $(INSTALLED)
 	@$(VENV)/bin/rollcast demo
@@ -18,6 +18,10 @@ check: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
+# The chart's checks that need more than a checkout: operators' definitions, checkov, package indexes.
+proofs: $(INSTALLED)
+	@requirements/proofs.sh $(PYTHON) $(VENV)
+
 setup: $(INSTALLED)
 
 # Protobuf code from proto/; the tests notice when it was forgotten.
@@ -25,6 +29,14 @@ wire: $(INSTALLED)
 	$(VENV)/bin/python -m grpc_tools.protoc -Iproto --python_out=services --pyi_out=services \
 		--grpc_python_out=services proto/rollcast/wire/*.proto
 	rm services/rollcast/wire/rollout_pb2_grpc.py
+
+# What is made from values, settings, recipes and dependencies; the tests notice when it was forgotten.
+chart: $(INSTALLED)
+	$(VENV)/bin/python helm/values_schema.py
+	$(VENV)/bin/python helm/readme.py
+	$(VENV)/bin/python helm/recipes.py
+	$(VENV)/bin/python helm/manifests.py
+	$(VENV)/bin/python requirements/closure.py
 
 $(INSTALLED): requirements/$(DEVICE).txt pyproject.toml requirements/install.sh
 	@requirements/install.sh $(PYTHON) $(VENV) $(DEVICE)

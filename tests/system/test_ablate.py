@@ -1,0 +1,72 @@
+"""`rollcast ablate` as a user meets it: started, Ctrl-C in its second run, continued to its table, a run that hangs."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from tests.system.harness import wait_for
+from tests.system.test_up import goes_on, last_step, lines, rollcast, said
+
+pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
+
+STEPS = 10
+
+
+def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(tmp_path: Path, settings: dict[str, Any]) -> None:
+    settings |= {
+        "redis": {"port": 0},
+        "rpc": {"port": 0},
+        "forecaster": {"http_port": 0},
+    }
+    settings["tasks"]["evaluation"]["every_steps"] = 2
+    settings["generator"]["drain_seconds"] = 1
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
+    folder = tmp_path / "set"
+    first, second = folder / "small-whole", folder / "small-without-pipeline"
+    command = ("ablate", "--config", "run.yaml", "--without", "pipeline", "--steps", str(STEPS), "--folder", "set")
+
+    with rollcast(tmp_path, *command) as ablate:
+        wait_for(lambda: goes_on(ablate, tmp_path) and last_step(second) >= 2, 300, "steps of the second run")
+        family = psutil.Process(ablate.pid).children(recursive=True)
+        ablate.send_signal(signal.SIGINT)
+        assert ablate.wait(100) == 130, said(tmp_path)
+        assert not [process for process in family if process.is_running()]
+    assert "[1/2] small-whole: step 0: pass rate" in said(tmp_path)
+    states = {record["run"]: record["state"] for record in lines_of_set(folder)}
+    assert states == {"small-whole": "finished", "small-without-pipeline": "interrupted"}
+    made = (first / "steps.jsonl").stat().st_mtime_ns
+
+    with rollcast(tmp_path, *command, "--continue", "--json") as ablate:
+        assert ablate.wait(300) == 0, said(tmp_path)
+    for run in (first, second):
+        assert [line["step"] for line in lines(run / "steps.jsonl")] == list(range(1, STEPS + 1))
+    assert (first / "steps.jsonl").stat().st_mtime_ns == made
+    resolved = [json.loads((run / "run.json").read_text())["recipe"]["schedule"]["kind"] for run in (first, second)]
+    assert resolved == ["pipeline", "ppo-off-policy"]
+    last = lines(second / "evaluations.jsonl")[
+        -1
+    ]  # 10 steps are no whole number of rounds: the last weights are judged
+    assert {last[name].partition(".")[2] for name in ("version_min", "version_max")} == {str(STEPS)}
+    table = json.loads((folder / "ablation.json").read_text())["leave_one_out"]
+    assert [row["curve"] for row in table["rows"]] == ["whole", "without-pipeline"]
+    assert table["rows"][1]["kind"] in ("ceiling mover", "efficiency shaper", "cannot tell")
+
+    more = ("--without", "pipeline,cispo", "--run-minutes", "0.1")
+    with rollcast(tmp_path, *command, *more, "--continue") as ablate:
+        assert ablate.wait(150) == 1, said(tmp_path)
+    assert "small-without-cispo failed: took longer than 6 s and was stopped" in said(tmp_path)
+    assert "what was left out" in said(tmp_path)
+    states = {record["run"]: record["state"] for record in lines_of_set(folder)}
+    assert states == {"small-whole": "finished", "small-without-pipeline": "finished", "small-without-cispo": "failed"}
+
+
+def lines_of_set(folder: Path) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = json.loads((folder / "ablation.json").read_text())["set"]
+    return records
