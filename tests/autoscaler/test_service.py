@@ -16,12 +16,13 @@ import pytest
 import yaml
 
 from rollcast.connections.http import publish_port
+from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
 from tests.autoscaler.api_server import HPAS, JOBS, NAME, NAMESPACE, PODS, SCALE, ApiServer, hpa, job
 from tests.autoscaler.pages import RUN, Fleet, Page
 from tests.autoscaler.test_keda import Keda, eventually
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, free_port, prometheus
+from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
 
 TRAINER = "app.kubernetes.io/instance=demo,app.kubernetes.io/component=trainer"
 SERVICES = Path(__file__).parents[2] / "services"
@@ -150,7 +151,7 @@ def test_what_can_no_longer_be_measured_holds_the_number_and_says_so(tmp_path: P
 @NEEDS_PROMETHEUS
 def test_a_real_prometheus_tells_the_same(tmp_path: Path, fleet: Fleet) -> None:
     ports = [int((tmp_path / RUN / "ports" / name).read_text()) for name in ("trainer", "g0", "g1")]
-    source = {"kind": "prometheus", "url": f"http://127.0.0.1:{(port := free_port())}"}
+    source = {"kind": "prometheus", "url": f"http://127.0.0.1:{(port := free_port('127.0.0.1'))}"}
     settings = {"mode": "hpa", "source": source, "window_seconds": 4.0, "every_seconds": 0.5}
     with prometheus(tmp_path, port, ports), running(tmp_path, settings) as service:
         eventually(lambda: about(4)(service.metric(names.GENERATORS_DESIRED)), 60)

@@ -12,15 +12,16 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.config.services import TLS, Redis
 from rollcast.connections.redis import RedisAway, connect, connect_async
+from rollcast.local.ports import free_port
 from tests.connections.certificates import make_certificates
-from tests.rollouts.servers import find_server, free_port
+from tests.rollouts.servers import find_server
 
 
 @pytest.fixture
 def secure_redis(tmp_path: Path) -> Iterator[Redis]:
     """The settings that reach it; skips where no server with TLS is installed."""
     tls = make_certificates(tmp_path / "ours")
-    settings = Redis(port=free_port(), tls=tls, timeout_seconds=2.0)
+    settings = Redis(port=free_port("127.0.0.1"), tls=tls, timeout_seconds=2.0)
     arguments = ["--port", "0", "--tls-port", str(settings.port), "--bind", "127.0.0.1", "--save", ""]
     files = ["--tls-cert-file", tls.certificate, "--tls-key-file", tls.private_key]
     files += ["--tls-ca-cert-file", tls.certificate_authority]

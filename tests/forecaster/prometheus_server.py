@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +18,6 @@ PROMTOOL = shutil.which("promtool")
 NEEDS_PROMETHEUS = pytest.mark.skipif(
     PROMETHEUS is None, reason="needs the prometheus server (Debian package prometheus)"
 )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from typing import Any
 
 from playwright.sync_api import expect
 
+from rollcast.local.ports import free_port
 from tests.forecaster.browser import WAIT, marks, opened, wait_marks
-from tests.forecaster.prometheus_server import free_port, prometheus
+from tests.forecaster.prometheus_server import prometheus
 from tests.forecaster.recorded_run import Reading, TrainerPage, record, run_file
 from tests.forecaster.service_process import running
 
@@ -55,7 +56,7 @@ class Replay:
 
 def replay(folder: Path) -> Replay:
     """Raises AssertionError where the page shows what nobody scraped, or not what the service says."""
-    points, port = record(NUM_POINTS), free_port()
+    points, port = record(NUM_POINTS), free_port("127.0.0.1")
     exported: list[float] = []
 
     def play(page: Any, readings: list[Reading]) -> None:

@@ -14,8 +14,9 @@ import pytest
 from rollcast.config.services import CurveQueries
 from rollcast.forecaster.evaluations import MAX_EVALUATIONS, Evaluation
 from rollcast.forecaster.foreign_curve import ForeignCurve
+from rollcast.local.ports import free_port
 from rollcast.telemetry.prometheus_reader import Prometheus, Series, SourceAway
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, free_port, prometheus
+from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
 
 NOW = 1_800_000_007.0
 HOUR, DAY = 3600.0, 86_400.0
@@ -62,7 +63,7 @@ def test_a_run_of_an_hour_is_seen_scrape_by_scrape(tmp_path: Path) -> None:
     assert PROMTOOL is not None
     command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "past.om"), str(tmp_path / "data")]
     subprocess.run(command, check=True, capture_output=True)
-    port = free_port()
+    port = free_port("127.0.0.1")
     with prometheus(tmp_path, port, []):
         server = Prometheus(f"http://127.0.0.1:{port}")
         found = everything(server, time.time())

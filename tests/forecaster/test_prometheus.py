@@ -13,8 +13,9 @@ import pytest
 
 from rollcast.config.services import CurveQueries
 from rollcast.forecaster.sources import PrometheusQueries
+from rollcast.local.ports import free_port
 from rollcast.telemetry.prometheus_reader import SourceAway
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, free_port, prometheus
+from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
 from tests.forecaster.recorded_run import Reading, TrainerPage, cut_off_from, record, run_file
 from tests.forecaster.service_process import running, wait_for
 
@@ -43,7 +44,7 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
     assert PROMTOOL is not None
     command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "past.om"), str(tmp_path / "data")]
     subprocess.run(command, check=True, capture_output=True)
-    port = free_port()
+    port = free_port("127.0.0.1")
     curve = {
         "run": "theirs",
         "pass_rate": 'acc{experiment="a"} / 100',
@@ -81,7 +82,7 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
 
 
 def test_runs_are_read_from_prometheus_and_its_outage_loses_nothing(tmp_path: Path) -> None:
-    port, points = free_port(), record()
+    port, points = free_port("127.0.0.1"), record()
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
     with TrainerPage() as page, TrainerPage("other") as other:
         for reading in points[:10]:

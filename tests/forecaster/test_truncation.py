@@ -15,8 +15,9 @@ from rollcast.connections.http import publish_port
 from rollcast.forecaster.evaluations import Evaluation, curve_of, known_truncation
 from rollcast.forecaster.history import History
 from rollcast.forecaster.sources import PrometheusQueries
+from rollcast.local.ports import free_port
 from rollcast.wire import forecast_pb2, forecast_pb2_grpc
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, free_port, prometheus
+from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
 from tests.forecaster.recorded_run import TrainerPage, cut_off_from, record, run_file
 from tests.forecaster.service_process import running
 
@@ -131,7 +132,7 @@ def test_prometheus_is_asked_when_each_evaluation_came_and_what_was_cut_off_then
     assert PROMTOOL is not None
     command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "past.om"), str(tmp_path / "data")]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
-    port = free_port()
+    port = free_port("127.0.0.1")
     queries = PrometheusQueries(f"http://127.0.0.1:{port}")
     with prometheus(tmp_path, port, []):
         reading = queries.read()

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.local.ports import free_port
 from rollcast.trainer.batch import TrainingSequence
 from rollcast.trainer.ranks import Ranks, join_ranks
 from tests.generator.conftest import random_prompt
 from tests.generator.live_pair import SLOTS, LivePair, live_pair, training_sequence
-from tests.rollouts.servers import free_port
 from tests.tiny_model import make_architecture
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
@@ -51,7 +51,7 @@ def run_config(folder: Path, architecture: str) -> RunConfig:
             "trainer": {"tokens_per_micro_batch": 1000, "logits_chunk_tokens": 256},
             "generator": {"slots": SLOTS, "block_size": 32},
             "weights": {"bucket_bytes": 1 << 16, "coalesce_seconds": 0.0},
-            "rpc": {"port": free_port()},
+            "rpc": {"port": free_port("127.0.0.1")},
         },
         source="test",
     )

@@ -13,12 +13,13 @@ import pytest
 
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.local.ports import free_port
 from rollcast.rollouts.records import LengthBudget, PromptTask, Rollout
 from rollcast.wire.version import PolicyVersion
 from tests.generator.conftest import make_task, random_prompt
 from tests.generator.trainer_end import GeneratorProcess, TrainerEnd
 from tests.replay import replay_logprobs
-from tests.rollouts.servers import Server, find_server, free_port
+from tests.rollouts.servers import Server, find_server
 from tests.tiny_model import make_tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
@@ -46,7 +47,7 @@ def config(tmp_path: Path) -> Iterator[RunConfig]:
             "generator": {"slots": 16, "block_size": 32, "drain_seconds": 0.0},
             "weights": {"coalesce_seconds": 0.1},
             "redis": {"port": server.port},
-            "rpc": {"port": free_port()},
+            "rpc": {"port": free_port("127.0.0.1")},
         },
         source="test",
     )

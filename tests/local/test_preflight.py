@@ -21,6 +21,7 @@ from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.config.services import Redis
 from rollcast.local import preflight, run_folder
 from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_until_ready, write_server_config
+from rollcast.local.ports import free_port
 from rollcast.local.process import Command, Service, ServiceSpec
 
 
@@ -240,7 +241,7 @@ def test_the_embedded_server_keeps_its_data_and_wants_the_password(tmp_path: Pat
     from rollcast.connections.redis import connect
 
     redis = settings(tmp_path).redis
-    redis = redis.model_copy(update={"port": preflight.free_port("127.0.0.1"), "password": SecretStr('a "b" c')})
+    redis = redis.model_copy(update={"port": free_port("127.0.0.1"), "password": SecretStr('a "b" c')})
     for value in (b"1", b"2"):
         path = write_server_config(redis, tmp_path / "redis")
         server = subprocess.Popen([str(find_server()), str(path)], stdout=subprocess.DEVNULL)
@@ -263,7 +264,7 @@ def embedded(tmp_path: Path, redis: Redis) -> Service:
 
 
 def free_redis(tmp_path: Path) -> Redis:
-    return settings(tmp_path).redis.model_copy(update={"port": preflight.free_port("127.0.0.1")})
+    return settings(tmp_path).redis.model_copy(update={"port": free_port("127.0.0.1")})
 
 
 def test_an_embedded_server_that_ends_says_why(tmp_path: Path) -> None:

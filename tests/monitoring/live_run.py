@@ -14,7 +14,8 @@ from typing import Any
 
 import httpx
 
-from tests.forecaster.prometheus_server import PROMETHEUS, free_port
+from rollcast.local.ports import free_port
+from tests.forecaster.prometheus_server import PROMETHEUS
 from tests.system.harness import System, wait_for
 
 SCRAPE_SECONDS = 1
@@ -38,7 +39,7 @@ def live_runs(folder: Path, runs: list[dict[str, Any]], seconds: float) -> Itera
 
     In each run a generator is killed half-way there and another one joins. `seconds`: a run's deadline.
     """
-    port = free_port()
+    port = free_port("127.0.0.1")
     with ExitStack() as stack:
         targets = folder / "targets.json"
         targets.write_text("[]")
@@ -62,10 +63,14 @@ def live_runs(folder: Path, runs: list[dict[str, Any]], seconds: float) -> Itera
 def _with_services(settings: dict[str, Any]) -> dict[str, Any]:
     """The forecaster reads the trainer's page; the autoscaler decides quickly and tells an HPA that is not there."""
     return settings | {
-        "forecaster": {"http_port": free_port(), "grpc_port": 0, "source": {"kind": "scrape", "every_seconds": 0.5}},
+        "forecaster": {
+            "http_port": free_port("127.0.0.1"),
+            "grpc_port": 0,
+            "source": {"kind": "scrape", "every_seconds": 0.5},
+        },
         "autoscaler": {
             "mode": "hpa",
-            "http_port": free_port(),
+            "http_port": free_port("127.0.0.1"),
             "most": 4,
             "every_seconds": 1.0,
             "window_seconds": 10.0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -14,15 +13,9 @@ import pytest
 import redis
 
 from rollcast.config.services import Redis as RedisSettings
+from rollcast.local.ports import free_port
 
 START_SECONDS = 20.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def find_server(version: str) -> str:
@@ -43,7 +36,7 @@ class Server:
     executable: str
     folder: Path
     appendonly: bool = False
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=lambda: free_port("127.0.0.1"))
     _process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -15,11 +15,12 @@ from pydantic import SecretStr
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import Redis as RedisSettings
+from rollcast.local.ports import free_port
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.wire.version import PolicyVersion
 from tests.rollouts.examples import VERSION, make_group, make_task
-from tests.rollouts.servers import Server, free_port
+from tests.rollouts.servers import Server
 
 NUM_TASKS = 400
 WINDOW = 12
@@ -184,7 +185,9 @@ async def test_a_claim_that_waits_for_redis_does_not_hold_back_new_weights(durab
 
 
 def test_a_server_that_is_not_there_is_an_error_after_the_patience() -> None:
-    queue = RedisTrainerQueue(RedisSettings(port=free_port(), timeout_seconds=0.2), "nowhere", patience_seconds=0.3)
+    queue = RedisTrainerQueue(
+        RedisSettings(port=free_port("127.0.0.1"), timeout_seconds=0.2), "nowhere", patience_seconds=0.3
+    )
     with pytest.raises(QueueAway):
         queue.start_incarnation(1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,15 +19,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from rollcast.local.embedded_redis import find_server
+from rollcast.local.ports import free_port
 
 STOP_SECONDS = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_for(condition: Callable[[], Any], seconds: float, what: str, every: float = 0.1) -> Any:
@@ -46,11 +39,11 @@ class System:
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self.folder = folder
-        self.redis_port = free_port()
+        self.redis_port = free_port("127.0.0.1")
         self.settings = settings | {
             "folder": str(folder),
             "redis": {"port": self.redis_port} | settings.get("redis", {}),
-            "rpc": {"port": free_port()},
+            "rpc": {"port": free_port("127.0.0.1")},
         }
         self.run_folder = folder / settings["run"]
         self.config = folder / "run.yaml"

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.system.harness import System, free_port, wait_for
+from rollcast.local.ports import free_port
+from tests.system.harness import System, wait_for
 from tests.tiny_model import make_tiny_model
 
 pytestmark = pytest.mark.timeout(900)
@@ -30,14 +31,14 @@ def system(tmp_path: Path) -> Iterator[System]:
         "tasks": {"dataset": {"kind": "arithmetic", "max_digits": 2, "size": 100}, "evaluation": {"num_prompts": 4}},
         "recipe": {"length_control": {"kind": "none"}, "prompts_per_step": 4, "max_prompt_tokens": 32}
         | {"max_completion_tokens": 64},
-        "trainer": {"threads": 1, "http_port": free_port()},
+        "trainer": {"threads": 1, "http_port": free_port("127.0.0.1")},
     }
     with System(tmp_path, settings) as system:
         yield system
 
 
 def start(system: System, *, resume: bool = True) -> None:
-    port = free_port()
+    port = free_port("127.0.0.1")
     for index in (0, 1):
         system.start_machine(index, nodes=2, port=port, resume=resume)
 

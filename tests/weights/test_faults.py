@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
+from rollcast.local.ports import free_port
 from rollcast.wire.version import PolicyVersion
-from tests.rollouts.servers import free_port
 from tests.weights import trainer_process
 from tests.weights.conftest import wait_until
 
@@ -132,7 +132,7 @@ def test_a_live_front_end_with_a_hung_engine_is_fenced(start_trainer, start_gene
 
 
 def test_a_generator_counts_from_its_start_and_after_a_fence_from_there(start_trainer, start_generator):
-    rpc = {"port": free_port()}
+    rpc = {"port": free_port("127.0.0.1")}
     generator = start_generator("early", rpc)
     generator.wait("started")
     began = time.monotonic()

@@ -14,6 +14,7 @@ from rollcast.config.run import RunConfig
 from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import listen
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
+from rollcast.local.ports import free_port
 from rollcast.tasks.prompts import load, verifier_names
 from rollcast.tasks.verifiers import find_verifier
 
@@ -49,12 +50,6 @@ def resolve_ports(config: RunConfig) -> RunConfig:
             "grader": config.grader.model_copy(update={"port": config.grader.port or free_port(config.grader.bind)}),
         }
     )
-
-
-def free_port(host: str) -> int:
-    listener = listen(host, 0, setting="port")
-    with listener:
-        return int(listener.getsockname()[1])
 
 
 def _weight_bytes(config: RunConfig) -> int:

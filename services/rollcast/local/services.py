@@ -10,7 +10,7 @@ from pathlib import Path
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.local.embedded_redis import find_server, write_server_config
-from rollcast.local.preflight import free_port
+from rollcast.local.ports import free_port
 from rollcast.local.process import Command, ServiceSpec
 
 TRAINER_STOP_SECONDS = 120.0
