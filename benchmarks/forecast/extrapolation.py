@@ -37,6 +37,10 @@ FLAT = replace(
 )
 """Nearly flat in B and C_mid, independent noise, no first phase: a plain grid posterior."""
 
+WIDE_ASYMPTOTES = np.linspace(0.05, 0.99, 95)
+RELATIVE_MIDPOINTS: Array = np.geomspace(0.02, 10.0, 100)
+"""The paper's grid for curves of other units and pass rates: A, and C_mid over the last compute of the window."""
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -46,7 +50,7 @@ class Task:
     curve: Curve
     compute: float
     outcome: float
-    initial: float | None
+    initial: float
     num_last: int = 3
 
 
@@ -71,7 +75,7 @@ def half_tasks(folder: Path, runs: dict[tuple[str, str], PaperRun]) -> list[Task
         seen = curve.window(stop=start + 0.5 * (stop - start))
         if len(seen) >= 5:
             end, outcome = float(curve.compute[-3:].mean()), float(curve.pass_rate[-3:].mean())
-            tasks.append(Task(name, seen, end, outcome, None))
+            tasks.append(Task(name, seen, end, outcome, float(seen.pass_rate[0])))
     return tasks
 
 
@@ -85,7 +89,6 @@ def paper_table(folder: Path) -> dict[str, Any]:
     }
     rows = []
     for task, run in tasks:
-        assert task.initial is not None
         row = {"run": task.name, "points": len(task.curve), **_baselines(task)}
         row["paper grid"] = float(np.mean(paper_grid(task.curve, task.initial).pass_rate(task.compute))) - task.outcome
         row["curve_fit"] = _curve_fit(task)
@@ -98,11 +101,15 @@ def paper_table(folder: Path) -> dict[str, Any]:
 
 
 def half_table(folder: Path) -> dict[str, Any]:
-    """The first half of every other real curve."""
+    """The first half of every other real curve; the paper's grid and curve_fit take R_0 from the first reading."""
     rows = []
     runs = paper_runs(folder)
     for task in half_tasks(folder, runs):
         row = {"run": task.name, "points": len(task.curve), **_baselines(task)}
+        midpoints: Array = RELATIVE_MIDPOINTS * task.curve.compute[-1]
+        grid = paper_grid(task.curve, task.initial, WIDE_ASYMPTOTES, midpoints)
+        row["paper grid"] = float(np.mean(grid.pass_rate(task.compute))) - task.outcome
+        row["curve_fit"] = _curve_fit(task)
         row["forecast"] = _forecast(task, FITTED)
         family = not task.name.startswith("qwen")
         learned = replace(FITTED, prior=learn_prior(_others(runs, task.name), FITTED)) if family else FITTED
@@ -143,13 +150,13 @@ def _forecast(task: Task, options: FitOptions) -> dict[str, float]:
 
 def _curve_fit(task: Task) -> float:
     initial = task.initial
-    assert initial is not None
 
     def law(compute: Array, asymptote: float, exponent: float, log_midpoint: float) -> Array:
         return sigmoid(compute, initial, asymptote, exponent, np.exp(log_midpoint))
 
-    start = (min(float(task.curve.pass_rate.max()) + 0.02, 0.99), 1.5, float(np.log(np.median(task.curve.compute))))
-    bounds = ([initial, 0.05, 0.0], [1.0, 20.0, 20.0])
+    middle = float(np.log(np.median(task.curve.compute)))
+    start = (min(float(task.curve.pass_rate.max()) + 0.02, 0.99), 1.5, middle)
+    bounds = ([initial, 0.05, middle - 10.0], [1.0, 20.0, middle + 10.0])
     found, _ = curve_fit(law, task.curve.compute, task.curve.pass_rate, p0=start, bounds=bounds, max_nfev=20_000)
     return float(law(np.array([task.compute]), *found)[0]) - task.outcome
 

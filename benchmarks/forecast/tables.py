@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-BASELINES = ("last value", "power law", "log-linear", "paper grid")
+BASELINES = ("last value", "power law", "log-linear", "paper grid", "curve_fit")
 
 
 def plain(figures: Mapping[str, Any]) -> None:

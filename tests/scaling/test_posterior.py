@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
+from scipy.stats import t as student_t
 
 from rollcast.scaling.curve import Curve, sigmoid
 from rollcast.scaling.departure import transients
@@ -38,14 +39,14 @@ def brute_force_quantiles(curve: Curve, prior: Prior, noise: float, drift: float
     inside = (initial < asymptote) & (initial >= 0)
     linear = -0.5 * ((initial - prior.initial[0]) / prior.initial[1]) ** 2
     linear = linear - 0.5 * ((asymptote - prior.asymptote[0]) / prior.asymptote[1]) ** 2
-    for log_exponent in prior.log_exponent[0] + prior.log_exponent[1] * np.linspace(-3, 3, 25):
+    for log_exponent in prior.log_exponent[0] + prior.log_exponent[1] * np.linspace(-5, 5, 41):
         for log_midpoint in log_compute[-1] + prior.log_midpoint[0] + prior.log_midpoint[1] * np.linspace(-3, 3, 41):
             law = sigmoid(
                 curve.compute, initial[..., None], asymptote[:, None], np.exp(log_exponent), np.exp(log_midpoint)
             )
             residual = curve.pass_rate - law
             log_likelihood = -0.5 * np.einsum("abi,ij,abj->ab", residual, inverse, residual, optimize=True)
-            log_prior = -0.5 * ((log_exponent - prior.log_exponent[0]) / prior.log_exponent[1]) ** 2
+            log_prior = student_t.logpdf(log_exponent, 4, *prior.log_exponent)
             log_prior -= 0.5 * ((log_midpoint - log_compute[-1] - prior.log_midpoint[0]) / prior.log_midpoint[1]) ** 2
             log_weight.append(np.where(inside, log_likelihood + linear + log_prior, -np.inf))
             pass_rate.append(sigmoid(at, initial, asymptote, np.exp(log_exponent), np.exp(log_midpoint)))
@@ -210,12 +211,14 @@ def test_every_departure_weighs_what_a_full_covariance_says() -> None:
         rise = sigmoid(np.exp(points.log_compute), 0, 1, np.exp(axes.log_exponent[b]), np.exp(axes.log_midpoint[b, m]))
         design = np.stack([1 - rise, rise], axis=1)
         spread = covariance + design @ np.diag(linear.variance) @ design.T
-        log_weight[h, j, b, m] = candidates[h].log_prior + multivariate_normal.logpdf(
-            points.pass_rate, design @ linear.mean, spread
-        )
-        offset = (axes.log_exponent[b] - prior.log_exponent[0]) / prior.log_exponent[1]
+        log_weight[h, j, b, m] = multivariate_normal.logpdf(points.pass_rate, design @ linear.mean, spread)
+        log_weight[h, j, b, m] += student_t.logpdf(axes.log_exponent[b], 4, *prior.log_exponent)
         distant = (axes.log_midpoint[b, m] - points.log_compute[-1] - prior.log_midpoint[0]) / prior.log_midpoint[1]
-        log_weight[h, j, b, m] -= 0.5 * (offset**2 + distant**2)
+        log_weight[h, j, b, m] -= 0.5 * distant**2
+        centre, scale = prior.first_phase
+        shorter = norm.cdf(np.log(np.sqrt(0.4 * 0.8)), axes.log_midpoint[b, m] + centre, scale)
+        ending = [1 - prior.transient_weight, prior.transient_weight * shorter, prior.transient_weight * (1 - shorter)]
+        log_weight[h, j, b, m] += np.log(ending[h])
         gain = np.diag(linear.variance) @ design.T @ np.linalg.inv(spread)
         mean = linear.mean + gain @ (points.pass_rate - design @ linear.mean)
         assert [grid.initial[h, j, b, m], grid.asymptote[h, j, b, m]] == pytest.approx(mean, abs=1e-6)

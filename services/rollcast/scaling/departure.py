@@ -11,6 +11,7 @@ points.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,24 +30,30 @@ class Departure:
     Attributes:
         shape: (n,) over the merged points; None if the run keeps to the law.
         scale: prior standard deviation of the amplitude, in pass rate.
-        log_prior: ln of its prior probability.
+        log_prior: ln of its prior probability; of a transient, to end anywhere.
         at: device-hours at which it ends (transient) or starts (jump, slide); 0 for none.
+        cell: the ln device-hours that `at` stands for; a transient's probability to end there depends on C_mid.
     """
 
     shape: Array | None
     scale: float
     log_prior: float
     at: float
+    cell: tuple[float, float] = (-np.inf, np.inf)
 
 
 def transients(observations: Observations, prior: Prior, ends: list[float]) -> list[Departure]:
-    """None, and a transient until each of `ends`, with their prior probabilities."""
-    share = prior.transient_weight / max(len(ends), 1)
-    none = Departure(None, 0.0, float(np.log(1.0 - share * len(ends))), 0.0)
+    """None, and a transient until each of `ends` (ascending device-hours), each for the ends nearest to it."""
+    weight = prior.transient_weight if ends else 0.0
     compute = np.exp(observations.log_compute)
+    between = 0.5 * (np.log(ends[1:]) + np.log(ends[:-1]))
+    edges = [-np.inf, *between.tolist(), np.inf] if ends else []
     return [
-        none,
-        *(Departure(transient_shape(compute, end), prior.transient_scale, float(np.log(share)), end) for end in ends),
+        Departure(None, 0.0, float(np.log1p(-weight)), 0.0),
+        *(
+            Departure(transient_shape(compute, end), prior.transient_scale, float(np.log(weight)), end, cell)
+            for end, cell in zip(ends, pairwise(edges), strict=True)
+        ),
     ]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypedDict
 
 import numpy as np
+from scipy.special import ndtr
 
 from rollcast.scaling.curve import Array, SigmoidParameters
 from rollcast.scaling.departure import Departure
@@ -27,7 +28,7 @@ TOLD = 30.0
 """But not further than so many prior scales from it: a noise that is told is not looked for elsewhere."""
 CELLS = (0.32, 0.65)
 """Widest distance of the first nodes of ln B and of ln C_mid: a curve with little noise falls between wider ones."""
-FINE = (14, 20)
+FINE = (18, 20)
 """Nodes of ln B and ln C_mid at last."""
 NEGLIGIBLE = 1e-3
 """A node whose marginal weight is below this share of the largest lies outside the refined grid."""
@@ -42,6 +43,8 @@ UNLIKELY = 0.01
 RESOLVED = 6.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
 MAX_REFINEMENTS = 4
+IMPOSSIBLE = 1e-9
+"""Floor of the probability that a first phase ends in a cell, whose logarithm is taken."""
 CERTAIN = 5.0
 """Standard deviations from a bound beyond which a normal distribution is taken to lie inside it."""
 
@@ -282,11 +285,20 @@ def _log_reference(prior: Prior, observations: Observations) -> float:
 
 
 def _log_prior(prior: Prior, axes: Axes, reference: float) -> Array:
-    exponent = -0.5 * ((axes.log_exponent - prior.log_exponent[0]) / prior.log_exponent[1]) ** 2
+    exponent = -2.5 * np.log1p(((axes.log_exponent - prior.log_exponent[0]) / prior.log_exponent[1]) ** 2 / 4.0)
     midpoint = -0.5 * ((axes.log_midpoint - reference - prior.log_midpoint[0]) / prior.log_midpoint[1]) ** 2
-    departure = np.array([candidate.log_prior for candidate in axes.departures])
-    total: Array = departure[:, None, None, None] + axes.noise_prior[:, None, None] + (exponent[:, None] + midpoint)
+    departure = np.array([candidate.log_prior for candidate in axes.departures])[:, None, None]
+    departure = departure + _log_ending(prior, axes) + (exponent[:, None] + midpoint)
+    total: Array = departure[:, None] + axes.noise_prior[:, None, None]
     return total
+
+
+def _log_ending(prior: Prior, axes: Axes) -> Array:
+    """(h, b, m) ln of the probability that a first phase ends within the cell of each departure, given C_mid."""
+    edges = np.array([candidate.cell for candidate in axes.departures])[:, :, None, None]
+    centre, scale = prior.first_phase
+    below = ndtr((edges - axes.log_midpoint - centre) / scale)
+    return np.asarray(np.log(np.maximum(below[:, 1] - below[:, 0], IMPOSSIBLE)))
 
 
 class NoiseAxis(TypedDict):
