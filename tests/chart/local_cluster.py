@@ -53,7 +53,7 @@ class LocalPod:
         environment = self._environment(container)
         command = [*container["command"], *container.get("args", [])]
         command = [self._here(_expanded(word, environment), paths) for word in command]
-        if command[0] == "redis-server":
+        if name == "redis":
             command += ["--bind", self.address]
         return self.run(name, command, {key: self._here(value, paths) for key, value in environment.items()})
 

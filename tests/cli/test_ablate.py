@@ -335,13 +335,19 @@ def test_a_set_that_was_trained_elsewhere_ends_in_the_same_table(recorded: Path)
     assert answer["notes"] == ["Thinking was cut short in 0.1000 to 0.1000 of the rollouts of a run."]
     assert sorted(elsewhere.rglob("*")) == before
 
-    (elsewhere / "miniature-without-cispo-s1/evaluations.jsonl").unlink()
+    for file, text in (("evaluations.jsonl", '{"step": 7, "pass'), ("steps.jsonl", '{"interrupted_ratio": 0.5}\n[')):
+        with (elsewhere / "miniature-whole-s0" / file).open("a") as lines:
+            lines.write(f"{text}\n")
+    (elsewhere / "miniature-without-cispo-s1/evaluations.jsonl").write_text("no\nevaluation\n")
     answered = rollcast(*here, "--from-folder", elsewhere)
     assert answered.returncode == 1
+    assert answered.stderr == (
+        f"{elsewhere}/miniature-whole-s0: 2 lines left out, of evaluations.jsonl and steps.jsonl, malformed\n"
+    )
     (failed,) = (record for record in json.loads(answered.stdout)["set"] if record["state"] == "failed")
     assert (failed["run"], failed["error"].split(" holds ")[1]) == (
         "miniature-without-cispo-s1",
-        "no evaluation after the first step",
+        "no evaluation after the first step; lines of its files that are no JSON objects: 2",
     )
 
     other = json.loads((folder / "miniature-whole-s1/up.json").read_text())

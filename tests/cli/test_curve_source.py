@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rollcast.cli.curve_rows import has_decimal_commas
 from rollcast.cli.curve_source import Columns, read_curve, read_curves
 from rollcast.config.errors import UserError
 from rollcast.forecaster.evaluations import EvaluationLog
@@ -109,3 +110,44 @@ def test_delimiter_case_and_per_cent_of_a_file_are_no_obstacle(tmp_path: Path, t
     assert curve.pass_rate.tolist() == pytest.approx([0.3, 0.4])
     assert curve.standard_error is not None
     assert curve.standard_error.tolist() == pytest.approx([0.01, 0.02])
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_decimal_commas_of_a_spreadsheet_are_points(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], delimiter: str
+) -> None:
+    """As spreadsheets write where the comma is the decimal sign: '1,250' is no thousand there."""
+    points = [(0.5, 0.12, "2026-01-02"), (1.25, 0.253, "2026-01-03"), (1234.5, 0.4, "2026-01-04")]
+    lines = [f"{hours:.3f};{rate};{day}; {1e-05} ".replace(".", ",") for hours, rate, day in points]
+    path = write_lines(tmp_path / "c.csv", [row.replace(";", delimiter) for row in ("hours;reward;day;stderr", *lines)])
+    curve = read_curve(str(path), Columns(compute="hours", pass_rate="reward"), None)
+    assert list(zip(curve.compute, curve.pass_rate, strict=True)) == [(hours, rate) for hours, rate, _ in points]
+    assert curve.standard_error is not None
+    assert curve.standard_error.tolist() == pytest.approx([1e-5] * 3)
+    assert capsys.readouterr().err == f"{path}: decimal commas, read as points\n"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "decimal"),
+    [
+        (("0,53", "1"), True),
+        ((",5", "12"), True),
+        (("1,234", "53,1"), True),
+        (("1234,567", "0"), True),
+        (("-1,5e-3",), True),
+        (("1,234", "2,345"), False),
+        (("1,234", "0.53"), False),
+        (("1,5", ".5"), False),
+        (("12", "0"), False),
+        (("a,5", "1,2,3"), False),
+    ],
+)
+def test_a_comma_is_decimal_only_where_it_can_be_nothing_else(numbers: tuple[str, ...], decimal: bool) -> None:
+    assert has_decimal_commas([numbers]) is decimal
+
+
+def test_fields_beyond_the_last_column_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As decimal commas make of two numbers between commas."""
+    path = write_lines(tmp_path / "c.csv", ["compute,accuracy", "1,0,53", "2,0,6", "3,0.7,,"])
+    assert read_curve(str(path), Columns(), None).pass_rate.tolist() == [0.0, 0.0, 0.7]
+    assert "2 lines with more fields than columns, 2; the rest is left out" in capsys.readouterr().err

@@ -85,7 +85,17 @@ def test_a_runs_own_evaluations_are_read_as_they_are(tmp_path: Path) -> None:
         ("compute,pass_rate\n1,0.5\n2,0.6\n", ("--initial", "0.9"), "initial: 0.9 is not below the highest reading"),
         ("compute,pass_rate\n1,0.5\n", ("--standard-error", "error"), "no column 'error'"),
         ("compute,pass_rate\n1,0.5\n", ("--truncation-ratio", "cut"), "no column 'cut'"),
-        ("compute;pass_rate\n1;0,5\n2;0,6\n", (), "column pass_rate holds '0,5', needs a number"),
+        (
+            'compute,pass_rate\n1,"0,53"\n2,"0,6"\n',
+            (),
+            "column pass_rate holds '0,53', needs a number, as 0.53: a decimal point, and nothing between thousands",
+        ),
+        (
+            "compute;pass_rate\n1,234;53\n2,345;54\n",
+            ("--scale", "0.01"),
+            "column compute holds '1,234', needs a number",
+        ),
+        ("compute;pass_rate\n1,5;0.5\n2,5;0.6\n", (), "column compute holds '1,5', needs a number"),
         ("run,compute,pass_rate\na,1,0.5\nb,2,0.6\n", (), "choose one of a, b with --where run=NAME"),
         (
             "compute,suite,pass_rate\n" + "".join(f"{c},{s},0.5\n" for c in (1, 2, 3) for s in ("easy", "hard")),

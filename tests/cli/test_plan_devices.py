@@ -106,6 +106,20 @@ def test_a_run_folder_gives_its_rates_and_the_model_returns_its_speed(tmp_path: 
     assert "Measured on 2 generators and 1 trainer devices" in " ".join(shown.split())
 
 
+def test_lines_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    for name, line in (("steps.jsonl", '{"step": 999}\n'), ("tasks.jsonl", '[1]\n"x"\n')):
+        with (folder / name).open("a") as file:
+            file.write(line)
+    answered = rollcast("plan", "devices", "--devices", 2, "--run-folder", folder, "--json")
+    assert answered.returncode == 0, answered.stderr
+    assert answered.stderr.splitlines() == [
+        f"{folder}/steps.jsonl: 1 line left out, no JSON object",
+        f"{folder}/steps.jsonl: 1 step left out, without its time, its update's or its tokens",
+        f"{folder}/tasks.jsonl: 2 lines left out, no JSON object",
+    ]
+
+
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", with_longest=False)
     answer = json.loads(rollcast("plan", "devices", "--devices", 4, "--run-folder", folder, "--json").stdout)

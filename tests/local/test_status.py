@@ -13,7 +13,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
 from rollcast.local.frozen_forecast import conclude, freeze, load_frozen
-from rollcast.local.status import EvaluationPoint, ForecastReading, RunStatus, StatusReader, surviving
+from rollcast.local.status import EvaluationPoint, ForecastReading, JsonLines, RunStatus, StatusReader, surviving
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 
@@ -60,8 +60,22 @@ def test_the_state_of_a_run_is_read_from_its_folder_alone(tmp_path: Path) -> Non
     assert (status.step, status.reward_mean, status.budget_share) == (10, 0.5, 0.1)
     assert status.staleness == {0: 10, 1: 35}
     assert status.compute_device_hours == 0.01
-    append_text(folder / "steps.jsonl", 'rd_mean": 0.6}\n')
+    assert reader.num_skipped == 2, "the torn line of steps may be written to its end yet"
+    append_text(folder / "steps.jsonl", 'rd_mean": 0.6}\n\n')
     assert reader.read().step == 11
+    assert reader.num_skipped == 2
+
+
+def test_a_long_file_is_read_to_its_end_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollcast.local.status.MAX_READ_BYTES", 100)
+    path = tmp_path / "lines.jsonl"
+    records = [{"step": step, "text": "x" * step} for step in range(60)]
+    path.write_text("".join(json.dumps(record) + "\nnonsense\n" for record in records))
+    reader = JsonLines(path)
+    assert list(reader.read()) == records
+    assert reader.num_skipped == 60
+    append(path, step=60)
+    assert list(reader.read()) == [{"step": 60}]
 
 
 def test_metrics_pages_are_read_where_services_publish_them(tmp_path: Path) -> None:

@@ -85,39 +85,122 @@ def test_a_refit_asks_for_the_gain_of_the_rest_of_the_budget() -> None:
     assert Refit.of(forecast, 20.0).gain_upper == pytest.approx(forecast.expected_gain(2.0, 20.0)[2])
 
 
-def test_every_allocation_is_the_best_subset_by_brute_force() -> None:
-    forecasts = [run(asymptote=a, stop=s, seed=i) for i, (a, s) in enumerate([(0.6, 2.0), (0.72, 1.0), (0.7, 3.0)])]
-    ends = [6.0, 6.0, 6.0]
-    choices = allocate(forecasts, ends)
-    assert [len(choice.continued) for choice in choices] == [3, 2, 1]
-    assert choices[0].expected_loss == 0
-    assert choices[0].saved == 0
-    assert choices[-1].expected_loss >= choices[1].expected_loss >= 0
-    assert choices[-1].continued == (1,)
-    assert choices[1].saved == pytest.approx(sum(6 - forecasts[i].curve.compute[-1] for i in choices[1].stopped))
-    assert sum(choices[0].best_probability) == pytest.approx(1.0)
-    medians = [(f.pass_rate([f.curve.compute[-1]])[1, 0], f.pass_rate([6.0])[1, 0]) for f in forecasts]
-    for choice in choices[1:]:
-        value = {
-            kept: max(medians[i][1 if i in kept else 0] for i in range(3))
-            for kept in combinations(range(3), len(choice.continued))
-        }
-        assert value[choice.continued] == pytest.approx(max(value.values()), abs=0.01)
-    with pytest.raises(ValueError, match="before its last point"):
-        allocate(forecasts, [1.0, 6.0, 6.0])
+def law_of_draws(forecast: Forecast, compute: float, seed: int) -> np.ndarray:
+    """Eq (1) of each draw, in an order that has nothing to do with that of another run."""
+    draws = forecast.draws
+    rise = 1 / (1 + np.exp(draws.exponent * (draws.log_midpoint - np.log(compute))))
+    return np.random.default_rng(1000 + seed).permutation(draws.initial + (draws.asymptote - draws.initial) * rise)
 
 
-def test_a_run_that_fell_is_worth_its_last_readings_and_nothing_is_expected_of_it() -> None:
+def expected_best(forecasts: list[Forecast], continued: tuple[int, ...], budget: float) -> float:
+    """By brute force: what the best run has, on average, if these share the budget."""
+    ends = [
+        law_of_draws(forecast, forecast.curve.compute[-1] + (budget / len(continued) if i in continued else 0), i)
+        for i, forecast in enumerate(forecasts)
+    ]
+    return float(np.mean(np.max(ends, axis=0)))
+
+
+def subsets(count: int) -> list[tuple[int, ...]]:
+    return [kept for size in range(count, -1, -1) for kept in combinations(range(count), size)]
+
+
+@pytest.mark.parametrize("budget", [1.0, 12.0, 100.0])
+def test_every_allocation_is_the_best_subset_by_brute_force(budget: float) -> None:
+    forecasts = [run(asymptote=a, stop=s, seed=i) for i, (a, s) in enumerate([(0.6, 2.0), (0.72, 0.9), (0.7, 1.5)])]
+    allocation = allocate(forecasts, budget)
+    value = {kept: expected_best(forecasts, kept, budget) for kept in subsets(3)}
+    most = max(value.values())
+    assert [len(choice.continued) for choice in allocation.choices] == [3, 2, 1, 0]
+    for choice in allocation.choices:
+        of_that_size = [value[kept] for kept in value if len(kept) == len(choice.continued)]
+        assert value[choice.continued] == pytest.approx(max(of_that_size), abs=0.002)
+        assert choice.best[0] == pytest.approx(value[choice.continued], abs=0.002)
+        assert choice.expected_loss == pytest.approx(most - value[choice.continued], abs=0.003)
+        assert choice.best[1] < choice.best[0] < choice.best[2]
+        assert sorted((*choice.continued, *choice.stopped)) == [0, 1, 2]
+        assert choice.hours * len(choice.continued) + choice.saved == pytest.approx(budget)
+        assert sum(choice.best_probability) == pytest.approx(1.0)
+    assert min(choice.expected_loss for choice in allocation.choices) == 0
+    assert value[allocation.recommended.continued] == pytest.approx(most, abs=0.003)
+    for place, one in enumerate(allocation.runs):
+        without = max(value[kept] for kept in value if place not in kept)
+        assert one.stop_loss == pytest.approx(most - without, abs=0.003)
+        assert one.alone_loss == pytest.approx(most - value[(place,)], abs=0.003)
+        last = forecasts[place].curve.compute[-1]
+        assert one.gain_alone == pytest.approx(forecasts[place].expected_gain(last, last + budget), abs=0.001)
+        assert one.gain == pytest.approx(forecasts[place].expected_gain(last, last + one.hours), abs=0.001)
+
+
+def test_two_runs_that_may_each_turn_out_best_share_the_budget_and_equals_do_not() -> None:
+    """With the whole budget two open runs are worth more than one; of two that are known and equal one is enough."""
+    open_runs = [run(stop=0.8, noise=0.015, seed=seed) for seed in (1, 2)]
+    both = allocate(open_runs, 1000.0).recommended
+    assert both.continued == (0, 1)
+    assert both.best[0] == pytest.approx(expected_best(open_runs, (0, 1), 1000.0), abs=0.003), "they are independent"
+    known = [run(stop=3.0, noise=0.001, seed=seed) for seed in (1, 2)]
+    assert len(allocate(known, 1000.0).recommended.continued) == 1
+
+
+def test_more_runs_than_are_enumerated_are_stopped_one_by_one_and_lose_next_to_nothing() -> None:
+    forecasts = [run(asymptote=0.5 + 0.02 * i, stop=1.0 + 0.1 * i, seed=i) for i in range(12)]
+    allocation = allocate(forecasts, 4.0)
+    assert [len(choice.continued) for choice in allocation.choices] == list(range(12, -1, -1))
+    reached = expected_best(forecasts, allocation.recommended.continued, 4.0)
+    assert reached > max(expected_best(forecasts, kept, 4.0) for kept in subsets(12) if len(kept) <= 2) - 0.003
+
+
+def test_all_runs_are_stopped_where_the_budget_gains_less_than_is_asked_for() -> None:
+    done = [run(stop=30.0, seed=seed) for seed in (1, 2)]
+    allocation = allocate(done, 30.0, least_gain=0.02)
+    assert allocation.recommended is allocation.choices[-1]
+    assert (allocation.recommended.continued, allocation.recommended.saved) == ((), 30.0)
+    assert allocation.recommended.loss_upper < 0.02
+    assert allocate(done, 30.0, least_gain=0.0).recommended.continued != ()
+
+
+def test_all_runs_are_stopped_by_the_upper_bound_of_the_gain_not_by_its_mean() -> None:
+    forecasts = [run(stop=2.0, seed=seed) for seed in (1, 2)]
+    nothing = allocate(forecasts, 4.0).choices[-1]
+    mean, upper = nothing.expected_loss, nothing.loss_upper
+    assert mean < upper
+    assert allocate(forecasts, 4.0, least_gain=(mean + upper) / 2).recommended.continued != ()
+    assert allocate(forecasts, 4.0, least_gain=upper + 1e-6).recommended.continued == ()
+
+
+@pytest.mark.parametrize(("level", "verdict"), [(0.35, VerdictKind.NOT_SIGMOID), (0.95, VerdictKind.REGIME_CHANGE)])
+def test_a_run_that_broke_is_worth_its_last_readings_and_gets_nothing(level: float, verdict: VerdictKind) -> None:
     compute = np.linspace(0.1, 5.0, 50)
     readings = SigmoidParameters(0.2, 0.8, 1.7, 1.0).pass_rate(compute)
-    readings[35:] = 0.35
-    fell = fit(Curve.from_points(compute, readings + 0.004 * np.random.default_rng(3).standard_normal(50)))
-    choices = allocate([fell, run(0.6)], [20.0, 20.0])
-    assert choices[0].verdicts == (VerdictKind.NOT_SIGMOID, VerdictKind.FORECASTABLE)
-    assert choices[0].best_probability == (0.0, 1.0)
-    assert choices[0].expected_best == pytest.approx(0.6, abs=0.02)
-    assert (choices[1].continued, choices[1].expected_loss) == ((1,), 0.0)
-    assert allocate([fell], [20.0])[0].expected_best == pytest.approx(0.35, abs=0.01)
+    readings[35:] = level
+    broke = fit(Curve.from_points(compute, readings + 0.004 * np.random.default_rng(3).standard_normal(50)))
+    allocation = allocate([broke, run(0.6)], 20.0)
+    assert [one.verdict for one in allocation.runs] == [verdict, VerdictKind.FORECASTABLE]
+    assert [choice.continued for choice in allocation.choices] == [(1,), ()]
+    lost = allocation.runs[0]
+    assert (lost.has_forecast, lost.hours, lost.gain, lost.stop_loss) == (False, 0.0, (0.0, 0.0, 0.0), 0.0)
+    assert lost.now[0] == pytest.approx(level, abs=0.01)
+    assert allocation.choices[0].best[0] == pytest.approx(max(0.6, level), abs=0.02)
+    assert allocation.choices[0].best_probability == ((0.0, 1.0) if level < 0.6 else (1.0, 0.0))
+    (nothing,) = allocate([broke], 20.0).choices
+    assert (nothing.continued, nothing.expected_loss) == ((), 0.0)
+    assert nothing.best[0] == pytest.approx(level, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("runs", "budget", "least_gain", "sentence"),
+    [
+        (0, 1.0, 0.01, "no run is given"),
+        (1, 0.0, 0.01, "budget: 0 further device-hours"),
+        (1, -3.0, 0.01, "budget: -3 further device-hours"),
+        (1, float("nan"), 0.01, "budget: nan"),
+        (1, float("inf"), 0.01, "budget: inf"),
+        (1, 1.0, 2.0, "least_gain: 2 is no pass rate"),
+    ],
+)
+def test_an_allocation_of_nothing_is_refused(runs: int, budget: float, least_gain: float, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        allocate([run()] * runs, budget, least_gain)
 
 
 def test_runs_are_told_apart_by_asymptote_first_and_then_by_efficiency() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rollcast.cli.curve_rows import tell_left_out
 from rollcast.config.errors import UserError
 from rollcast.local.ablation import WHOLE, RunRecord, State
 
@@ -22,19 +23,23 @@ INERT = 0.005
 def curve_of_run(folder: Path, name: str) -> Curve:
     """The curve of a run's folder over device-hours since its first step; of several data sets the first.
 
-    Raises UserError where there is none.
+    Malformed lines are counted on standard error. Raises UserError where there is no curve.
     """
     import numpy as np
 
     from rollcast.forecaster.axis import since_first_step
     from rollcast.forecaster.evaluations import EvaluationLog, curve_of
+    from rollcast.forecaster.reading import Reading
     from rollcast.forecaster.run_folder import RunFolder
 
-    log, reader = EvaluationLog(), RunFolder(folder, name)
-    while found := reader.read().evaluations:
-        for item in found:
+    log, malformed = EvaluationLog(), 0
+    for reading in iter(RunFolder(folder, name).read, Reading()):
+        malformed += reading.skipped["bad_line"]
+        for item in reading.evaluations:
             if not log.evaluations or item.dataset == next(iter(log.evaluations.values())).dataset:
                 log.add(item)
+    if malformed:
+        tell_left_out(folder, malformed, "line", "of evaluations.jsonl and steps.jsonl, malformed")
     kept = log.surviving()
     if not any(item.step > 0 and item.compute > 0 for item in kept):
         raise UserError(f"run folder {folder}: holds no evaluation after the first step; train it for longer")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from rollcast.config.errors import UserError
 from rollcast.forecaster.curve_row import Restarts, Row, delimiter_of, field, whole_number
 
 MAX_FILE_BYTES = 64 << 20
+_POINT = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
+_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.IGNORECASE)
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -96,8 +100,9 @@ def tell_left_out(path: Path | str, count: int, what: str, why: str) -> None:
 
 
 def _csv_rows(path: Path, lines: Sequence[str]) -> list[Row]:
-    """What stands right of the last heading is left out; what a short row lacks is empty."""
-    reader = csv.reader(lines, delimiter=delimiter_of(lines[0]) if lines else ",")
+    """What stands right of the last heading is left out; what a short row lacks is empty. Both are told."""
+    delimiter = delimiter_of(lines[0]) if lines else ","
+    reader = csv.reader(lines, delimiter=delimiter)
     header = [name.strip() for name in next(reader, [])]
     found = [fields for fields in reader if fields]
     if short := sum(len(fields) < len(header) for fields in found):
@@ -105,7 +110,27 @@ def _csv_rows(path: Path, lines: Sequence[str]) -> list[Row]:
             f"{path}: {counted(short, 'line')} with fewer fields than columns, {len(header)}; the rest is empty",
             err=True,
         )
+    if long := sum(any(fields[len(header) :]) for fields in found):
+        typer.echo(
+            f"{path}: {counted(long, 'line')} with more fields than columns, {len(header)}; the rest is left out",
+            err=True,
+        )
+    if delimiter != "," and has_decimal_commas(found):
+        typer.echo(f"{path}: decimal commas, read as points", err=True)
+        found = [[_with_point(text) for text in fields] for fields in found]
     return [dict(zip(header, fields + [""] * len(header), strict=False)) for fields in found]
+
+
+def has_decimal_commas(table: Iterable[Sequence[str]]) -> bool:
+    """Whether a comma in a number cannot be but decimal: no number has a point, and one is none of thousands."""
+    numbers = [text.strip() for fields in table for text in fields]
+    if any(_POINT.fullmatch(text) for text in numbers):
+        return False
+    return any(_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text) for text in numbers)
+
+
+def _with_point(text: str) -> str:
+    return text.replace(",", ".") if _COMMA.fullmatch(text.strip()) else text
 
 
 def _json_rows(path: Path, lines: Sequence[str]) -> list[Row]:

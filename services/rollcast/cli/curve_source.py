@@ -216,7 +216,8 @@ def _number(path: Path, row: Row, column: str) -> float:
     try:
         return float(str(value))
     except ValueError:
-        raise UserError(f"{path}: column {column} holds {value!r}, needs a number") from None
+        remedy = ", as 0.53: a decimal point, and nothing between thousands" if "," in str(value) else ""
+        raise UserError(f"{path}: column {column} holds {value!r}, needs a number{remedy}") from None
 
 
 def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, EvaluationLog]:

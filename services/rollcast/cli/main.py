@@ -7,8 +7,9 @@ import sys
 import typer
 
 from rollcast.cli import ablate, backtest, compare, config, demo, fit, model, recipe, service, up, version
+from rollcast.cli.output import OutputError, discard_output, tell_output_apart
 from rollcast.cli.plan import commands as plan
-from rollcast.config.errors import UserError
+from rollcast.config.errors import EXIT_FAILED, UserError
 
 app = typer.Typer(
     help="RL training of language models that streams rollouts, bounds staleness and forecasts its own end.",
@@ -34,11 +35,19 @@ app.command()(version.version)
 
 def main() -> None:
     """The console script. A user's mistake is one sentence and exit code 2, what may pass by itself 1."""
+    tell_output_apart()
     try:
         app()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OutputError as error:
+        discard_output()
+        print(
+            f"error: standard output: cannot be written ({error.strerror}); free space, or send it elsewhere",
+            file=sys.stderr,
+        )
+        sys.exit(EXIT_FAILED)
 
 
 if __name__ == "__main__":

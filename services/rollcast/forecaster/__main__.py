@@ -1,31 +1,21 @@
-"""`python -m rollcast.forecaster --config FILE`: arguments first, heavy imports after."""
+"""`python -m rollcast.forecaster --config FILE`"""
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.telemetry.service_process import run_service
+
+if TYPE_CHECKING:
+    from rollcast.config.run import RunConfig
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="rollcast.forecaster", description="Live forecast of training runs.")
-    parser.add_argument("--config", type=Path, required=True, help="the run file")
-    arguments = parser.parse_args()
-    from rollcast.config.run import load_run_config
-    from rollcast.telemetry.logging import configure_logging
+def serve(config: RunConfig) -> int:
+    from rollcast.forecaster import service
 
-    configure_logging("forecaster")
-    try:
-        config = load_run_config(arguments.config)
-        from rollcast.forecaster.service import serve
-
-        return serve(config)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return EXIT_USER_ERROR
+    return service.serve(config)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_service("forecaster", "Live forecast of training runs.", serve))

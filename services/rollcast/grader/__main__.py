@@ -1,31 +1,21 @@
-"""`python -m rollcast.grader --config FILE`: arguments first, heavy imports after."""
+"""`python -m rollcast.grader --config FILE`"""
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.telemetry.service_process import run_service
+
+if TYPE_CHECKING:
+    from rollcast.config.run import RunConfig
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="rollcast.grader", description="Grades completions for generators.")
-    parser.add_argument("--config", type=Path, required=True, help="the run file")
-    arguments = parser.parse_args()
-    from rollcast.config.run import load_run_config
-    from rollcast.telemetry.logging import configure_logging
+def serve(config: RunConfig) -> int:
+    from rollcast.grader import service
 
-    configure_logging("grader")
-    try:
-        config = load_run_config(arguments.config)
-        from rollcast.grader.service import serve
-
-        return serve(config)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return EXIT_USER_ERROR
+    return service.serve(config)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_service("grader", "Grades completions for generators.", serve))

@@ -142,7 +142,8 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
     records = [_record(item) for item in planned]
     for item, record in zip(planned, records, strict=True):
         _check_recipe(item.config)
-        evaluations = StatusReader(item.config).read().evaluations
+        reader = StatusReader(item.config)
+        evaluations = reader.read().evaluations
         if evaluations and evaluations[-1].step > 0:
             rates = [point.pass_rate for point in evaluations]
             record.state, record.initial, record.measured = State.FINISHED, rates[0], fmean(rates[-END_EVALUATIONS:])
@@ -150,6 +151,8 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
         else:
             record.state = State.FAILED
             record.error = f"{folder / record.run} holds no evaluation after the first step"
+            if reader.num_skipped:
+                record.error += f"; lines of its files that are no JSON objects: {reader.num_skipped}"
     return records
 
 
@@ -239,9 +242,9 @@ def _conclude(record: RunRecord, config: RunConfig) -> None:
 def _interrupted_ratio(run_folder: Path) -> float | None:
     """None where no step tells it. A step that was lost and made again counts once."""
     ratios = {
-        line["step"]: ratio
+        step: ratio
         for line in JsonLines(run_folder / "steps.jsonl").read()
-        if isinstance(ratio := line.get("interrupted_ratio"), float)
+        if isinstance(step := line.get("step"), int) and isinstance(ratio := line.get("interrupted_ratio"), float)
     }
     return fmean(ratios.values()) if ratios else None
 

@@ -20,6 +20,7 @@ from rollcast.telemetry.names import Metric
 
 MAX_PAGE_BYTES = 4 << 20
 MAX_READ_BYTES = 4 << 20
+"""Of a file, held at once."""
 PAGE_TIMEOUT_SECONDS = 1.0
 RATE_SECONDS = 10.0
 """Tokens per second are counted over this time."""
@@ -109,6 +110,11 @@ class StatusReader:
             forecast=_forecast(self._page("forecaster")),
         )
 
+    @property
+    def num_skipped(self) -> int:
+        """Lines of the run's files that were no JSON objects, so far."""
+        return self._lines.num_skipped + self._steps.num_skipped
+
     def url(self, service: str) -> str | None:
         """Where the service serves HTTP; None until it does."""
         try:
@@ -159,28 +165,40 @@ class StatusReader:
 
 
 class JsonLines:
-    """A growing file of JSON objects, read from where the last reading ended. A torn or foreign line is skipped."""
+    """A growing file of JSON objects, read from where the last reading ended. A torn or foreign line is skipped.
+
+    Attributes:
+        num_skipped: such lines so far.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
+        self.num_skipped = 0
 
     def read(self) -> Iterator[dict[str, object]]:
+        """The complete lines up to the file's end."""
+        while lines := self._next_lines():
+            for line in filter(bytes.strip, lines):
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError):
+                    record = None
+                if isinstance(record, dict):
+                    yield record
+                else:
+                    self.num_skipped += 1
+
+    def _next_lines(self) -> list[bytes]:
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 data = file.read(MAX_READ_BYTES)
         except OSError:
-            return
+            return []
         complete = data[: data.rfind(b"\n") + 1]
         self._offset += len(complete)
-        for line in complete.splitlines():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict):
-                yield record
+        return complete.splitlines()
 
 
 def surviving(points: list[EvaluationPoint]) -> list[EvaluationPoint]:

@@ -1,12 +1,14 @@
-"""Several runs, one budget: which to stop, which to continue, and what each choice is expected to lose.
+"""Several runs, one budget: whom to stop, whom to continue, and what each choice is expected to lose.
 
-What counts in the end is the best run. A run that is stopped keeps what it has now; one that continues ends where its
-forecast says. A run that fell has no forecast: it stays where its last readings are, and going on gains nothing. The
-loss of a choice is how much lower the best run is expected to end than if all went on.
+What counts in the end is the best run. Runs that continue share the budget in equal parts and end where their forecasts
+say; one that is stopped keeps what it has now. One more run that continues is one more that may turn out the best, and
+leaves less for each of the others. A run that broke has no forecast: it stays where its last readings are and gets
+nothing. Runs count as independent of each other.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,12 +19,17 @@ from rollcast.scaling.curve import Array
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.verdict import VerdictKind
 
+NO_FORECAST = (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
+"""Verdicts under which the law does not describe the run, neither where it is nor where it goes."""
 MAX_ENUMERATED = 10
 """Up to this many runs every subset is looked at; beyond, runs are stopped one by one, the cheapest first."""
-
-
 RECENT = 3
-"""At least so many of the last readings, and a tenth of all, say where a run is that fell."""
+"""At least so many of the last readings, and a tenth of all, say where a run is that broke."""
+TIE = 0.001
+"""Choices whose expected losses differ by less are equally good; of these the one with the fewest runs is taken."""
+
+Spread = tuple[float, float, float]
+"""Mean, 5 % and 95 % quantile."""
 
 
 @dataclass(frozen=True)
@@ -30,53 +37,130 @@ class Choice:
     """The best set of a given size to continue.
 
     Attributes:
-        continued, stopped: positions of the runs.
-        expected_best: expected pass rate of the best run at the end.
-        expected_loss: of `expected_best` against continuing all.
+        continued, stopped: positions of the runs; those without a forecast are always among the stopped.
+        hours: device-hours that each of `continued` gets.
+        best: pass rate of the best run at the end.
+        expected_loss: of the mean of `best` against the best of all choices.
         loss_upper: 95 % quantile of that loss.
         saved: device-hours not spent.
-        best_probability: for each run, the probability to end as the best one under this choice.
-        verdicts: of each run; the figures rest on forecasts that only forecastable and saturated vouch for.
+        best_probability: for each run, the probability to end as the best one.
     """
 
     continued: tuple[int, ...]
     stopped: tuple[int, ...]
-    expected_best: float
+    hours: float
+    best: Spread
     expected_loss: float
     loss_upper: float
     saved: float
     best_probability: tuple[float, ...]
-    verdicts: tuple[VerdictKind, ...]
 
 
-def allocate(forecasts: Sequence[Forecast], ends: Sequence[float]) -> list[Choice]:
-    """One choice for each number of runs that continue, all of them first.
+@dataclass(frozen=True)
+class Outlook:
+    """One run under the recommended choice, and how much hangs on it.
+
+    Attributes:
+        has_forecast: unless it has one it is worth its last readings and gets nothing.
+        now: pass rate that it keeps when it is stopped.
+        hours: device-hours that it gets.
+        gain: of pass rate by these.
+        gain_alone: by the whole budget.
+        stop_loss: expected loss of the best choice that stops it.
+        alone_loss: expected loss of giving it the whole budget and stopping all others.
+    """
+
+    verdict: VerdictKind
+    has_forecast: bool
+    now: Spread
+    hours: float
+    gain: Spread
+    gain_alone: Spread
+    stop_loss: float
+    alone_loss: float
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One choice for each number of runs that continue, all of them first and none last; one is recommended."""
+
+    budget: float
+    least_gain: float
+    choices: tuple[Choice, ...]
+    recommended: Choice
+    runs: tuple[Outlook, ...]
+
+
+def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0.01) -> Allocation:
+    """Recommended are the fewest runs that are expected to bring the best run as far as any choice does.
+
+    None are, where the gain of the best choice is below `least_gain` with 95 %: the rest of the budget is not worth it.
 
     Args:
-        forecasts: n runs.
-        ends: (n,) device-hours of each run at its planned end.
+        forecasts: n runs, their compute in the same device-hours.
+        budget: further device-hours for all of them together.
+        least_gain: pass rate that the budget must still be able to gain.
 
     Raises:
-        ValueError: no runs, lengths differ, or an end lies before the run's last point.
+        ValueError: no runs, the budget is not above 0, or `least_gain` is no pass rate.
     """
-    if not forecasts or len(forecasts) != len(ends):
-        raise ValueError(f"ends: {len(ends)} given for {len(forecasts)} runs; give one planned end for each run.")
-    now, final, cost = [], [], []
-    for index, (forecast, end) in enumerate(zip(forecasts, ends, strict=True)):
-        last = float(forecast.curve.compute[-1])
-        if end < last:
-            raise ValueError(f"ends: {end:g} device-hours of run {index + 1} lie before its last point at {last:g}.")
-        rng = np.random.default_rng(index)
-        if forecast.verdict.kind is VerdictKind.NOT_SIGMOID:
-            values = np.tile(_recent(forecast, rng), (2, 1))
-        else:
-            values = forecast.draws.law([last, end])
-            values = values[:, rng.permutation(values.shape[1])]
-        now.append(values[0])
-        final.append(values[1])
-        cost.append(end - last)
-    verdicts = tuple(forecast.verdict.kind for forecast in forecasts)
-    return _choices(np.array(now), np.array(final), np.array(cost), verdicts)
+    if not forecasts:
+        raise ValueError("forecasts: no run is given; give one or more.")
+    if not (budget > 0 and math.isfinite(budget)):
+        raise ValueError(f"budget: {budget:g} further device-hours cannot be shared; give more than 0.")
+    if not 0 <= least_gain <= 1:
+        raise ValueError(f"least_gain: {least_gain:g} is no pass rate; give a value in [0, 1].")
+    runs = _Runs(forecasts)
+    means: dict[tuple[int, ...], float] = {}
+    ends: list[tuple[tuple[int, ...], Array]] = []
+    continued = runs.able
+    for size in range(len(runs.able), -1, -1):
+        final = runs.after(budget / size) if size else runs.now
+        candidates = _candidates(runs.able, size, continued)
+        for one in candidates:
+            means[one] = float(runs.ends(final, one).max(axis=0).mean())
+        continued = max(candidates, key=means.__getitem__)
+        ends.append((continued, runs.ends(final, continued)))
+    choices = _choices(ends, budget)
+    recommended = choices[-1]
+    if recommended.loss_upper >= least_gain:
+        recommended = [choice for choice in choices[:-1] if choice.expected_loss <= TIE][-1]
+    return Allocation(budget, least_gain, choices, recommended, _outlooks(runs, recommended, means, budget))
+
+
+class _Runs:
+    """Equally likely pass rates (n, d) of n runs, each run's in an order of its own: the runs are independent."""
+
+    def __init__(self, forecasts: Sequence[Forecast]) -> None:
+        self.forecasts = forecasts
+        self.able = tuple(place for place, forecast in enumerate(forecasts) if forecast.verdict.kind not in NO_FORECAST)
+        self._order = [
+            np.random.default_rng(place).permutation(forecast.draws.asymptote.size)
+            for place, forecast in enumerate(forecasts)
+        ]
+        self._recent = {
+            place: _recent(forecast, np.random.default_rng(place))
+            for place, forecast in enumerate(forecasts)
+            if place not in self.able
+        }
+        self.now = self.after(0.0)
+
+    def after(self, hours: float) -> Array:
+        """If each that has a forecast goes on for so many device-hours."""
+        return np.array(
+            [
+                self._recent[place]
+                if place in self._recent
+                else forecast.draws.law([float(forecast.curve.compute[-1]) + hours])[0][self._order[place]]
+                for place, forecast in enumerate(self.forecasts)
+            ]
+        )
+
+    def ends(self, final: Array, continued: tuple[int, ...]) -> Array:
+        """`final` for those that continue, now for the others."""
+        ends = self.now.copy()
+        ends[list(continued)] = final[list(continued)]
+        return ends
 
 
 def _recent(forecast: Forecast, rng: np.random.Generator) -> Array:
@@ -88,41 +172,55 @@ def _recent(forecast: Forecast, rng: np.random.Generator) -> Array:
     return draws.clip(0.0, 1.0)
 
 
-def _choices(now: Array, final: Array, cost: Array, verdicts: tuple[VerdictKind, ...]) -> list[Choice]:
-    """`now`, `final`: (n, d) pass rates if stopped and if continued."""
-    count = now.shape[0]
-    everything = final.max(axis=0)
-    choices = []
-    continued = tuple(range(count))
-    for size in range(count, 0, -1):
-        if count <= MAX_ENUMERATED:
-            candidates = list(combinations(range(count), size))
-        elif size == count:
-            candidates = [continued]
-        else:
-            candidates = [tuple(run for run in continued if run != left) for left in continued]
-        ends = [_ends(now, final, candidate) for candidate in candidates]
-        means = [float(end.max(axis=0).mean()) for end in ends]
-        best = int(np.argmax(means))
-        continued = candidates[best]
-        stopped = tuple(run for run in range(count) if run not in continued)
-        loss = everything - ends[best].max(axis=0)
-        winners = np.bincount(np.argmax(ends[best], axis=0), minlength=count) / now.shape[1]
-        choices.append(
-            Choice(
-                continued=continued,
-                stopped=stopped,
-                expected_best=means[best],
-                expected_loss=float(loss.mean()),
-                loss_upper=float(np.quantile(loss, 0.95)),
-                saved=float(cost[list(stopped)].sum()),
-                best_probability=tuple(float(share) for share in winners),
-                verdicts=verdicts,
-            )
+def _candidates(able: tuple[int, ...], size: int, larger: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Sets of `size` runs to look at; `larger` is the best that was found with one run more."""
+    if len(able) <= MAX_ENUMERATED or size <= 1:
+        return list(combinations(able, size))
+    if size == len(able):
+        return [able]
+    return [tuple(run for run in larger if run != left) for left in larger]
+
+
+def _choices(ends: Sequence[tuple[tuple[int, ...], Array]], budget: float) -> tuple[Choice, ...]:
+    """`ends`: the sets that continue, and with each the pass rates (n, d) of all runs at the end."""
+    best = [of_all.max(axis=0) for _, of_all in ends]
+    most = max(best, key=np.mean)
+    return tuple(
+        Choice(
+            continued=continued,
+            stopped=tuple(run for run in range(of_all.shape[0]) if run not in continued),
+            hours=budget / len(continued) if continued else 0.0,
+            best=_spread(reached),
+            expected_loss=float(np.mean(most - reached)),
+            loss_upper=float(np.quantile(most - reached, 0.95)),
+            saved=0.0 if continued else budget,
+            best_probability=tuple((np.bincount(of_all.argmax(axis=0), minlength=len(of_all)) / reached.size).tolist()),
         )
-    return choices
+        for (continued, of_all), reached in zip(ends, best, strict=True)
+    )
 
 
-def _ends(now: Array, final: Array, continued: tuple[int, ...]) -> Array:
-    keeps = np.isin(np.arange(now.shape[0]), continued)
-    return np.where(keeps[:, None], final, now)
+def _outlooks(
+    runs: _Runs, recommended: Choice, means: dict[tuple[int, ...], float], budget: float
+) -> tuple[Outlook, ...]:
+    """`means`: expected pass rate of the best run, by the sets that were looked at."""
+    most = max(means.values())
+    part, alone = runs.after(recommended.hours) - runs.now, runs.after(budget) - runs.now
+    return tuple(
+        Outlook(
+            verdict=forecast.verdict.kind,
+            has_forecast=run in runs.able,
+            now=_spread(runs.now[run]),
+            hours=recommended.hours if run in recommended.continued else 0.0,
+            gain=_spread(part[run]) if run in recommended.continued else (0.0, 0.0, 0.0),
+            gain_alone=_spread(alone[run]),
+            stop_loss=most - max(mean for continued, mean in means.items() if run not in continued),
+            alone_loss=most - means[(run,) if run in runs.able else ()],
+        )
+        for run, forecast in enumerate(runs.forecasts)
+    )
+
+
+def _spread(draws: Array) -> Spread:
+    low, high = np.quantile(draws, (0.05, 0.95))
+    return float(draws.mean()), float(low), float(high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
     from rollcast.scaling.forecast import Forecast
     from rollcast.scaling.model_size import ModelSizeLaw
     from rollcast.simulation.split import SplitSearch
+
+TITLE_WIDTH = 140
+"""Characters in a line above a picture of 11 inches."""
+MOST_LABELLED = 24
+NAME_WIDTH = 34
+"""Characters that fit beside a bar."""
+SHOWN = 0.0005
+"""Loss that is not rounded to 0."""
 
 
 def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: dict[str, Any], path: Path) -> None:
@@ -51,6 +60,76 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
     axes.legend(frameon=False, title="model size")
     write_cautions(figure, answer["caveats"])
     save(figure, path)
+
+
+def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path) -> None:
+    """Left, every run until now and, if it continues, to its end; right, the expected loss of each choice.
+
+    `answer`: what the command says of these runs, in their order.
+
+    Raises UserError where the file cannot be written.
+    """
+    figure = new_figure(
+        (11, 4.8 + 0.2 * max(0, len(answer["choices"]) - 12) + 0.25 * max(0, len(answer["cautions"]) - 3))
+    )
+    left, right = figure.subplots(1, 2, width_ratios=(4, 3))
+    for place, (forecast, run) in enumerate(zip(forecasts, answer["runs"], strict=True)):
+        _draw_run(left, forecast, run, COLOURS[place % len(COLOURS)])
+    left.set_title("the law and, of runs that continue, its 90 % band; cross: stopped", fontsize=10)
+    left.set_xscale("log")
+    left.set_xlabel("compute (device-hours)")
+    left.set_ylabel("pass rate")
+    if len(forecasts) <= MOST_LABELLED:
+        left.legend(frameon=False, fontsize=8, loc="best")
+    _draw_losses(right, answer)
+    figure.suptitle("\n".join(textwrap.wrap(answer["recommendation"], TITLE_WIDTH)), fontsize=10, x=0.01, ha="left")
+    write_cautions(figure, answer["cautions"])
+    save(figure, path)
+
+
+def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
+    choices = answer["choices"]
+    for place, choice in enumerate(choices):
+        loss, most = choice["expected_loss"], max(choice["expected_loss"], choice["loss_upper"])
+        taken = choice["continued"] == answer["recommended"]["continued"]
+        colour = COLOURS[0] if taken else GREY
+        axes.barh(place, loss, color=colour, alpha=0.5, height=0.5)
+        axes.plot([loss, most], [place, place], color=INK, lw=1)
+        text = f"{loss:.3f}, at most {most:.3f}" if most >= SHOWN else f"{loss:.3f}"
+        axes.annotate(
+            f"{text}, recommended" if taken else text,
+            (most, place),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=colour if taken else INK,
+        )
+    names = [
+        choice["name"] if len(choice["name"]) <= NAME_WIDTH else f"{len(choice['continued'])} of {len(answer['runs'])}"
+        for choice in choices
+    ]
+    axes.set_yticks(range(len(choices)), names, fontsize=8)
+    axes.invert_yaxis()
+    widest = max(SHOWN, *(choice["loss_upper"] for choice in choices), *(choice["expected_loss"] for choice in choices))
+    axes.set_xlim(0, 1.8 * widest)
+    axes.set_title("expected loss by who continues (line: 95 %)", fontsize=10)
+    axes.set_xlabel("lower end of the best run (pass rate)")
+
+
+def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str) -> None:
+    curve, last = forecast.curve, float(forecast.curve.compute[-1])
+    gets = f"{amount(run['hours'])} device-hours" if run["hours"] else "stopped" if run["has_forecast"] else "set aside"
+    gets = f"{gets} ({run['verdict'].replace('_', ' ')})"
+    axes.plot(curve.compute, curve.pass_rate, "o", ms=3, color=colour, label=f"{run['run']}: {gets}")
+    if run["has_forecast"]:
+        seen, beyond = np.geomspace(curve.compute[0], last, 150), np.geomspace(last, last + run["hours"], 100)
+        axes.plot(seen, forecast.pass_rate(seen, (0.5,))[0], color=colour, lw=1.2)
+        low, middle, high = forecast.pass_rate(beyond)
+        axes.fill_between(beyond, low, high, color=colour, alpha=0.15, lw=0)
+        axes.plot(beyond, middle, color=colour, lw=1.4, ls="--")
+    if not run["hours"]:
+        axes.plot([last], [run["now"]["mean"]], "X", ms=9, color=colour, mec="white", zorder=4)
 
 
 def draw_splits(found: SplitSearch, cautions: Sequence[str], path: Path) -> None:

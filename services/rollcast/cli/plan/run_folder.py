@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
+from rollcast.cli.curve_rows import tell_left_out
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.run_folder import RUN_FILE
@@ -58,7 +58,10 @@ class MeasuredRun:
 def read_run(folder: Path) -> MeasuredRun:
     """Raises UserError: what is missing and what would help."""
     config = load_run_config(folder / RUN_FILE)
-    records = [numbers for line in _lines(folder / "steps.jsonl") if (numbers := _step(line)) is not None]
+    lines = _lines(folder / "steps.jsonl")
+    records = [numbers for line in lines if (numbers := _step(line)) is not None]
+    if unmeasured := len(lines) - len(records):
+        tell_left_out(folder / "steps.jsonl", unmeasured, "step", "without its time, its update's or its tokens")
     recent = records[-min(MOST_STEPS, max(len(records) // 2, LEAST_STEPS)) :]
     intervals = [after.at - before.at for before, after in pairwise(recent) if after.step == before.step + 1]
     intervals = [seconds for seconds in intervals if seconds > 0]
@@ -124,11 +127,13 @@ def _devices(folder: Path) -> tuple[int, int]:
     return generator, trainer
 
 
-def _lines(path: Path) -> Iterator[dict[str, object]]:
-    """Every whole line; those that are torn or no JSON object are skipped."""
+def _lines(path: Path) -> list[dict[str, object]]:
+    """Every whole line; those that are torn or no JSON object are counted on standard error."""
     reader = JsonLines(path)
-    while lines := list(reader.read()):
-        yield from lines
+    lines = list(reader.read())
+    if reader.num_skipped:
+        tell_left_out(path, reader.num_skipped, "line", "no JSON object")
+    return lines
 
 
 def _number(value: object) -> float | None:

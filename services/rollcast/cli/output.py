@@ -1,0 +1,46 @@
+"""Standard output, told from every other file where it cannot be written."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class OutputError(OSError):
+    """Standard output takes no more: the disk that it goes to is full, or fails."""
+
+
+class _Output(io.FileIO):
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:  # whoever read it has enough
+            raise
+        except OSError as error:
+            raise OutputError(error.errno, error.strerror) from error
+
+
+def tell_output_apart() -> None:
+    """From now on standard output raises OutputError where it cannot be written, wherever that is noticed."""
+    given = sys.stdout
+    if not isinstance(given, io.TextIOWrapper):  # closed by whoever started this process
+        return
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Output(given.fileno(), "wb", closefd=False)),
+        encoding=given.encoding,
+        errors=given.errors,
+        line_buffering=given.line_buffering,
+        write_through=given.write_through,
+    )
+
+
+def discard_output() -> None:
+    """What is buffered goes nowhere: at the end of the process it would be tried again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,301 @@
+"""`rollcast plan runs CURVE...`: which of several runs to stop, which to continue, and what each choice loses."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollcast.cli import curve_options as options
+from rollcast.cli import report
+from rollcast.cli.compare import with_distinct_names
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.scaling.allocation import Allocation, Choice, Outlook, Spread
+    from rollcast.scaling.curve import Curve
+    from rollcast.scaling.forecast import Forecast
+
+LARGEST_BUDGET = 1e12
+FAR = 3.0
+"""Times the compute of a run so far beyond which its end is called an extrapolation far out."""
+OTHER_UNITS = 100.0
+"""Times that one run's compute is another's from which they may not be in one unit."""
+
+MOST_NAMED = 6
+
+
+def runs(
+    sources: Annotated[list[str], typer.Argument(metavar="CURVE...", help=options.CURVE_HELP)],
+    budget: Annotated[float, typer.Option(help="further device-hours, of all runs together")],
+    least_gain: Annotated[float, typer.Option(help="stop all where the budget gains less (95 %)")] = 0.01,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RUN=HOURS", help="device-hours in a unit of its compute, as a=8; repeatable"),
+    ] = None,
+    compute: options.Compute = None,
+    pass_rate: options.PassRate = None,
+    standard_error: options.StandardError = None,
+    truncation_ratio: options.TruncationRatio = None,
+    where: options.Where = None,
+    scale: options.Scale = 1.0,
+    initial: options.Initial = None,
+    exclude_before: options.ExcludeBefore = None,
+    as_json: options.AsJson = False,
+    plot: report.Plot = None,
+) -> None:
+    """Share a budget among runs: whom to stop, whom to continue, with the expected loss of each choice.
+
+    What counts is the best run at the end. Runs that continue get equal parts of the budget; a stopped one stays where
+    it is. A file with several runs, told by its column `run`, and a Prometheus with several give one curve for each.
+
+    \b
+    rollcast plan runs a.csv b.csv c.csv --budget 5000
+    rollcast plan runs runs.csv --compute gpu_hours --pass-rate reward --budget 5000 --plot runs.svg
+    rollcast plan runs a.csv b.csv --budget 800 --unit b=0.5 --json
+    """
+    from rollcast.cli.curve_source import Columns, fit_options, read_curves
+    from rollcast.scaling.allocation import allocate
+    from rollcast.scaling.posterior import fit
+
+    report.check_plot(plot)
+    if not 0 < budget <= LARGEST_BUDGET:
+        raise UserError(f"--budget {budget:g}: further device-hours to share must lie in (0, 1e12]")
+    if not 0 <= least_gain <= 1:
+        raise UserError(f"--least-gain {least_gain:g}: is no pass rate; give a value in [0, 1]")
+    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale)
+    found = [(source, curve) for source in sources for curve in read_curves(source, columns)]
+    refuse_twice(found)
+    curves = in_device_hours(with_distinct_names(found), unit or [])
+    try:
+        forecasts = [fit(curve, fit_options(initial, exclude_before)) for curve in curves]
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    allocation = allocate(forecasts, budget, least_gain)
+    answer = answer_of(forecasts, allocation)
+    if as_json:
+        typer.echo(json.dumps(answer, indent=1))
+    else:
+        _show(answer)
+    if plot is not None:
+        from rollcast.cli.plan.plot import draw_runs
+
+        draw_runs(forecasts, answer, plot)
+
+
+def refuse_twice(found: Sequence[tuple[str, Curve]]) -> None:
+    """A run that is given twice would count as two that may turn out best. Raises UserError."""
+    seen: dict[bytes, str] = {}
+    for source, curve in found:
+        points = curve.compute.tobytes() + curve.pass_rate.tobytes()
+        if points in seen:
+            raise UserError(f"{source}: {curve.name} is the same run as in {seen[points]}; give each run once")
+        seen[points] = source
+
+
+def in_device_hours(curves: Sequence[Curve], units: Sequence[str]) -> list[Curve]:
+    """`units`: RUN=HOURS, by name. Raises UserError."""
+    factors: dict[str, float] = {}
+    names = [curve.name for curve in curves]
+    for text in units:
+        name, _, hours = text.rpartition("=")
+        try:
+            factor = float(hours)
+        except ValueError:
+            factor = math.nan
+        if name not in names:
+            raise UserError(f"--unit {text}: names none of the runs; give one of {', '.join(names)} as RUN=HOURS")
+        if name in factors or not 1e-6 <= factor <= 1e6:
+            raise UserError(f"--unit {text}: give each run's device-hours in one unit once, from 1e-6 to 1e6")
+        factors[name] = factor
+    return [replace(curve, compute=curve.compute * factors.get(curve.name, 1.0)) for curve in curves]
+
+
+def answer_of(forecasts: Sequence[Forecast], allocation: Allocation) -> dict[str, Any]:
+    """Everything that is said, as JSON."""
+    names = [forecast.curve.name for forecast in forecasts]
+    rows = [_run(*pair) for pair in zip(forecasts, allocation.runs, strict=True)]
+    choices = [_choice(choice, names) for choice in allocation.choices]
+    recommended = choices[allocation.choices.index(allocation.recommended)]
+    return {
+        "budget": allocation.budget,
+        "least_gain": allocation.least_gain,
+        "recommendation": recommendation(rows, choices, recommended, allocation.least_gain),
+        "recommended": recommended,
+        "runs": rows,
+        "choices": choices,
+        "cautions": cautions(rows),
+    }
+
+
+def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
+    curve = forecast.curve
+    return {
+        "run": curve.name,
+        "num_points": len(curve),
+        "dropped": curve.dropped,
+        "excluded": forecast.excluded,
+        "verdict": str(outlook.verdict),
+        "reason": forecast.verdict.reason,
+        "for_decisions": str(outlook.verdict) in report.FOR_DECISIONS,
+        "has_forecast": outlook.has_forecast,
+        "compute": float(curve.compute[-1]),
+        "pass_rate": float(curve.pass_rate[-1]),
+        "now": _spread(outlook.now),
+        "asymptote": report.interval(forecast.asymptote()),
+        "hours": outlook.hours,
+        "gain": _spread(outlook.gain),
+        "gain_alone": _spread(outlook.gain_alone),
+        "stop_loss": outlook.stop_loss,
+        "alone_loss": outlook.alone_loss,
+    }
+
+
+def _choice(choice: Choice, names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": name_of(choice, names),
+        "continued": [names[run] for run in choice.continued],
+        "stopped": [names[run] for run in choice.stopped],
+        "hours": choice.hours,
+        "saved": choice.saved,
+        "best": _spread(choice.best),
+        "expected_loss": choice.expected_loss,
+        "loss_upper": choice.loss_upper,
+        "best_probability": dict(zip(names, choice.best_probability, strict=True)),
+    }
+
+
+def _spread(of: Spread) -> dict[str, float]:
+    return dict(zip(("mean", "q05", "q95"), of, strict=True))
+
+
+def name_of(choice: Choice, names: Sequence[str]) -> str:
+    """Who continues, in as few words as say it."""
+    if not choice.continued:
+        return "none"
+    if not choice.stopped:
+        return "all" if len(names) > 1 else names[0]
+    if len(choice.stopped) < len(choice.continued):
+        return f"all but {listed([names[run] for run in choice.stopped])}"
+    return listed([names[run] for run in choice.continued])
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c; of many the first ones and how many more."""
+    if len(names) > MOST_NAMED:
+        names = [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def recommendation(
+    rows: Sequence[dict[str, Any]], choices: Sequence[dict[str, Any]], taken: dict[str, Any], least_gain: float
+) -> str:
+    """In one sentence, what to do and what it brings."""
+    nothing, best = choices[-1], taken["best"]
+    hours, now = report.amount(nothing["saved"]), nothing["best"]["mean"]
+    able = [row["run"] for row in rows if row["has_forecast"]]
+    broken = [row["run"] for row in rows if not row["has_forecast"]]
+    if not able:
+        have = "has" if len(broken) == 1 else "have"
+        return f"Spend nothing yet: {listed(broken)} {have} no forecast; look first at what broke."
+    aside = f", set {listed(broken)} aside" if broken else ""
+    if taken is nothing:
+        return (
+            f"Stop {listed(able)}{aside}: with 95 % the {hours} device-hours gain at most {nothing['loss_upper']:.3f}, "
+            f"less than {least_gain:g}; the best run has {now:.3f} now."
+        )
+    count = len(taken["continued"])
+    each = f"{report.amount(taken['hours'])} device-hours each" if count > 1 else f"all {hours} device-hours"
+    left = [name for name in able if name not in taken["continued"]]
+    sentence = f"Continue {listed(taken['continued'])} with {each}{f', stop {listed(left)}' if left else ''}{aside}"
+    sentence += (
+        f": the best run is expected to end at {best['mean']:.3f} (90 % {best['q05']:.3f} to {best['q95']:.3f}), "
+        f"{best['mean'] - now:.3f} above the best now"
+    )
+    others = [choice for choice in choices[:-1] if choice is not taken]
+    if others:
+        second = min(others, key=lambda choice: float(choice["expected_loss"]))
+        less = second["expected_loss"] - taken["expected_loss"]
+        lower = f"{less:.3f} lower" if less >= 0.0005 else "as high"
+        sentence += f"; the next best choice, to continue {second['name']}, ends {lower}"
+    return f"{sentence}."
+
+
+def cautions(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What the figures do not hold."""
+    found = []
+    early = [row for row in rows if row["verdict"] == "too_early"]
+    for some, remedy in (
+        ([row["run"] for row in early if row["hours"]], "ask again before that budget is spent"),
+        ([row["run"] for row in early if not row["hours"]], "stop nothing for good before its curve has bent"),
+    ):
+        if some:
+            found.append(f"{listed(some)}: verdict too early, so the gain rests on what other runs do; {remedy}.")
+    for row in rows:
+        if not row["has_forecast"]:
+            remedy = (
+                "look at truncation, entropy, the data"
+                if row["verdict"] == "not_sigmoid"
+                else "before you stop it for good, look at why, or plan again with its points from there on"
+            )
+            found.append(
+                f"{row['run']}: verdict {row['verdict'].replace('_', ' ')}. {row['reason']} It counts with its last "
+                f"readings ({row['now']['mean']:.3f}) and gets nothing; {remedy}."
+            )
+        elif row["hours"] > (FAR - 1) * row["compute"]:
+            times = (row["compute"] + row["hours"]) / row["compute"]
+            found.append(f"{row['run']}: ends at {times:.3g} times its compute so far, an extrapolation far out.")
+    least, most = (of(rows, key=lambda row: float(row["compute"])) for of in (min, max))
+    if most["compute"] > OTHER_UNITS * least["compute"]:
+        found.append(
+            f"{most['run']} is at {report.amount(most['compute'])} device-hours and {least['run']} at "
+            f"{report.amount(least['compute'])}; if one counts in another unit, say so with --unit RUN=HOURS."
+        )
+    if len(rows) == 1:
+        found.append("One run is given; `rollcast plan budget` says more about it.")
+    return found
+
+
+def _show(answer: dict[str, Any]) -> None:
+    hours = report.amount(answer["budget"])
+    alone = f"gain of {hours} alone"
+    report.show_table(
+        ("run", "now", "A (90 %)", "verdict", "gets", "gain", alone, "loss if stopped", "loss if alone"),
+        [
+            (
+                row["run"],
+                f"{row['now']['mean']:.3f}",
+                report.with_span(row["asymptote"], ".3f") if row["has_forecast"] else "-",
+                row["verdict"].replace("_", " "),
+                report.amount(row["hours"]),
+                f"{row['gain']['mean']:.3f}",
+                f"{row['gain_alone']['mean']:.3f}" if row["has_forecast"] else "-",
+                f"{row['stop_loss']:.3f}",
+                f"{row['alone_loss']:.3f}" if row["has_forecast"] else "-",
+            )
+            for row in answer["runs"]
+        ],
+        left=("verdict",),
+    )
+    typer.echo()
+    report.show_table(
+        ("continue", "each gets", "best run ends at", "90 %", "expected loss", "at most (95 %)"),
+        [
+            (
+                choice["name"],
+                report.amount(choice["hours"]),
+                f"{choice['best']['mean']:.3f}",
+                f"{choice['best']['q05']:.3f} to {choice['best']['q95']:.3f}",
+                f"{choice['expected_loss']:.3f}",
+                f"{choice['loss_upper']:.3f}",
+            )
+            for choice in answer["choices"]
+        ],
+    )
+    typer.echo(f"\n{answer['recommendation']}")
+    for sentence in answer["cautions"]:
+        typer.echo(f"caution: {sentence}")

@@ -1,0 +1,95 @@
+"""The chart's own Redis: as rendered it runs, with a password that no command line shows."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tests.chart.local_cluster import LocalCluster
+from tests.chart.rendering import Object, one, pods, profile, render
+from tests.chart.value_sets import VALUE_SETS
+from tests.system.harness import wait_for
+
+PASSWORDS = (
+    "0f3a" * 12,
+    "two words",
+    "\"quoted\" 'twice'",
+    r"back\slash \x41 $HOME `id`",
+    "ends with a line\n",
+    "Grüße",
+)
+AT_ONCE = Retry(NoBackoff(), 0)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pods-") as folder:
+        yield Path(folder)
+
+
+def command_lines(container: Object) -> list[str]:
+    """What the cluster executes in the container, its probes too."""
+    handlers = [container.get(name, {}) for name in ("startupProbe", "readinessProbe", "livenessProbe")]
+    handlers += container.get("lifecycle", {}).values()
+    words = [handler.get("exec", {}).get("command", []) for handler in handlers]
+    return [" ".join(line) for line in [*words, [*container.get("command", []), *container.get("args", [])]]]
+
+
+@pytest.mark.parametrize("name", VALUE_SETS)
+def test_no_command_line_holds_a_secret(name: str) -> None:
+    """The cluster puts the value of $(NAME) into it, for everyone who may list processes or read a container's
+    definition on its machine."""
+    for pod in pods(render(VALUE_SETS[name])):
+        for container in pod.containers:
+            secrets = {
+                entry["name"] for entry in container.get("env", []) if "secretKeyRef" in entry.get("valueFrom", {})
+            }
+            for line in command_lines(container):
+                assert not [secret for secret in secrets if f"$({secret})" in line], (pod.name, container["name"], line)
+
+
+@pytest.mark.parametrize("password", PASSWORDS, ids=range(len(PASSWORDS)))
+def test_redis_asks_for_the_very_password_and_ends_in_order(short_path: Path, password: str) -> None:
+    objects = copy.deepcopy(render(profile("cpu")))
+    one(objects, "Secret")["data"]["redis-password"] = base64.b64encode(password.encode()).decode()
+    with LocalCluster(objects, short_path) as cluster:
+        pod = cluster.pod("redis")
+        process = pod.start("redis")
+        with redis.Redis(pod.address, password=password, retry=AT_ONCE) as client:
+
+            def answers() -> bool:
+                assert process.poll() is None, pod.log("redis").read_text()
+                try:
+                    return bool(client.ping())
+                except redis.BusyLoadingError:
+                    return False
+                except redis.AuthenticationError as error:
+                    pytest.fail(str(error))
+                except redis.ConnectionError:
+                    return False
+
+            wait_for(answers, 20, "Redis")
+            assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+            assert client.config_get("save") == {"save": ""}
+        for other in (None, "wrong", password.strip() + "x"):
+            with (
+                redis.Redis(pod.address, password=other, retry=AT_ONCE) as stranger,
+                pytest.raises(redis.AuthenticationError),
+            ):
+                stranger.ping()
+        shown = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert b"redis-server" in shown, "the shell gave way to it: it hears the signals itself"
+        for line in (repr(process.args), shown.decode()):
+            assert password.strip() not in line
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert "ready to exit" in pod.log("redis").read_text()

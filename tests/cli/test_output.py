@@ -1,0 +1,70 @@
+"""Standard output that cannot be written: a full disk is one sentence, a reader that has enough is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.cli.test_fit import rollcast
+
+FULL = Path("/dev/full")
+CURVE = "compute,pass_rate\n" + "".join(f"{n},0.{n}\n" for n in range(1, 9))
+COMMANDS = [
+    ("version",),
+    ("fit", "--help"),
+    ("config", "schema"),
+    ("fit", "curve.csv"),
+    ("fit", "curve.csv", "--json"),
+    ("recipe", "list"),
+]
+
+
+def into(output: IO[bytes], folder: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
+    (folder / "curve.csv").write_text(CURVE)
+    return subprocess.run(
+        [sys.executable, "-m", "rollcast.cli.main", *arguments],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this machine has no /dev/full")
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_full_disk_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    with FULL.open("wb") as full:
+        ended = into(full, tmp_path, arguments)
+    sentence = "standard output: cannot be written (No space left on device); free space, or send it elsewhere"
+    assert (ended.returncode, ended.stderr.decode()) == (1, f"error: {sentence}\n")
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_reader_that_has_enough_is_no_word_worth(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """As `| head -1`, which may be gone before the first line is written."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        ended = into(pipe, tmp_path, arguments)
+    assert (ended.returncode, ended.stderr.decode()) == (1, "")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this machine has no /dev/full")
+def test_another_file_that_is_full_is_not_called_standard_output(tmp_path: Path) -> None:
+    (tmp_path / "curve.csv").write_text(CURVE)
+    (tmp_path / "fit.svg").symlink_to(FULL)
+    ended = rollcast("fit", tmp_path / "curve.csv", "--plot", tmp_path / "fit.svg")
+    assert ended.returncode != 0
+    assert "No space left on device" in ended.stderr
+    assert "standard output" not in ended.stderr
+
+
+def test_what_is_written_is_what_is_read_letters_of_any_alphabet_too(tmp_path: Path) -> None:
+    (tmp_path / "Lernkurve-ü.csv").write_text(CURVE)
+    assert rollcast("fit", tmp_path / "Lernkurve-ü.csv").stdout.startswith("Lernkurve-ü: 8 evaluations, ")

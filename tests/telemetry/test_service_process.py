@@ -1,0 +1,60 @@
+"""How the services that take nothing but a run file begin, and how they end where they cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rollcast.config.errors import PassingError, UserError
+from rollcast.config.run import RunConfig
+from rollcast.telemetry.service_process import run_service
+
+SERVICES = ("grader", "autoscaler", "forecaster")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_wrong_run_file_is_one_sentence_and_exit_code_2(tmp_path: Path, service: str) -> None:
+    run_file = tmp_path / "run.yaml"
+    run_file.write_text("run: Bad Name\nmodel: {path: m}\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", f"rollcast.{service}", "--config", run_file],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"error: {run_file}: run = 'Bad Name' is wrong"), ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_nothing_heavy_is_imported_before_the_arguments_are_right(service: str) -> None:
+    heavy = ("pydantic", "numpy", "grpc", "redis", "httpx", "starlette", "kubernetes", "torch")
+    program = f"import sys, rollcast.{service}.__main__; print(*sorted(set({heavy!r}) & set(sys.modules)))"
+    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert imported.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(UserError("port = 1: is taken; choose another"), 2), (PassingError("disk: is full"), 1)]
+)
+def test_only_what_a_user_must_mend_ends_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: UserError, code: int
+) -> None:
+    """A Job that ends with 2 is not tried again."""
+    run_file = tmp_path / "run.yaml"
+    run_file.write_text("run: r\nmodel: {path: m}\n")
+    monkeypatch.setattr(sys, "argv", ["rollcast.service", "--config", str(run_file)])
+    seen: list[RunConfig] = []
+
+    def serve(config: RunConfig) -> int:
+        seen.append(config)
+        raise error
+
+    assert run_service("service", "Serves.", serve) == code
+    assert [config.run for config in seen] == ["r"]
+    assert capsys.readouterr().err == f"error: {error}\n"
