@@ -58,7 +58,7 @@ class Prior:
     transient_weight: float = 0.5
     """Prior probability that there is a transient, shared by its candidates as `first_phase` says."""
     first_phase: tuple[float, float] = (-2.2, 0.8)
-    """ln(c / C_mid): an eighth, 0.03 to 0.45 in nine of ten runs. The paper leaves out 1,500 GPU-hours of runs whose
+    """ln(c / C_mid): a ninth, 0.03 to 0.4 in nine of ten runs. The paper leaves out 1,500 GPU-hours of runs whose
     C_mid is 2,000 to 10,000."""
     jump_scale: float = 0.15
     """Standard deviation of a jump or fall in the middle of a run, in pass rate (only to find such breaks)."""
