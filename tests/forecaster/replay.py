@@ -1,6 +1,6 @@
 """A recorded run replayed at 60 times its pace: trainer's page, Prometheus, forecaster, browser.
 
-five evaluations -> Prometheus killed -> three that nobody scrapes -> Prometheus again -> four
+five evaluations -> Prometheus killed -> three that nobody scrapes -> Prometheus again, the three -> four
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from playwright.sync_api import expect
 
 from rollcast.local.ports import free_port
 from tests.forecaster.browser import WAIT, marks, opened, wait_marks
-from tests.forecaster.prometheus_server import prometheus
+from tests.forecaster.prometheus_server import first_scrapes, prometheus
 from tests.forecaster.recorded_run import Reading, TrainerPage, record, run_file
-from tests.forecaster.service_process import running
+from tests.forecaster.service_process import running, wait_for
 
 NUM_POINTS = 12
 BEFORE, UNTIL = 5, 8
@@ -41,17 +41,16 @@ class Replay:
     """What the trainer's page showed, one after the other."""
     counts: list[int]
     """Evaluations that the page named, at each of its refreshes."""
-    lag_seconds: list[float]
-    """By evaluation, from its export to the page; of those in the outage, from Prometheus's return."""
+    exported: list[float]
+    """By evaluation, Unix seconds, as all times here."""
+    scraped: list[float]
+    """By evaluation: the time of its first sample in Prometheus, which is when that scrape began."""
+    shown: list[float]
+    """By evaluation: when the page named it."""
     kept: list[dict[str, Any]]
     """The service's points at the end."""
     history: list[dict[str, Any]]
     """The service's own past forecasts at the end."""
-
-    @property
-    def in_time(self) -> int:
-        """Evaluations shown within one scrape interval; the first makes no forecast."""
-        return sum(lag <= SCRAPE_SECONDS for lag in self.lag_seconds[1:])
 
 
 def replay(folder: Path) -> Replay:
@@ -71,17 +70,20 @@ def replay(folder: Path) -> Replay:
         with opened(f"http://127.0.0.1:{service.port}/", folder / "profile", 1280, "light") as page:
             page.evaluate(_WATCH)
             with prometheus(*server):
-                play(page, points[:BEFORE])
+                play(page, points[:1])
+                wait_for(lambda: first_scrapes(port, "demo"))  # it does not scrape yet when it is ready
+                play(page, points[1:BEFORE])
                 wait_marks(page, "#curve", "point", BEFORE)
             page.wait_for_selector("#source.away", timeout=WAIT)
             play(page, points[BEFORE:UNTIL])
             assert marks(page, "#curve", "point") == BEFORE, "nobody scrapes"
             with prometheus(*server):
-                again = time.time()
                 page.wait_for_selector("#source.up", timeout=WAIT)
+                wait_marks(page, "#curve", "point", UNTIL)
                 play(page, points[UNTIL:])
                 wait_marks(page, "#curve", "point", NUM_POINTS)
                 expect(page.locator("#now-note")).to_contain_text(f"{NUM_POINTS} evaluations", timeout=WAIT)
+                scraped = first_scrapes(port, "demo")
             refreshes = page.evaluate("window.refreshes")
             said: Any = service.forecast()
             assert page.inner_text("#asymptote") == f"{said['asymptote']['q50']:.3f}"
@@ -90,8 +92,4 @@ def replay(folder: Path) -> Replay:
     counts = [int(re.search(r"(\d+) evaluations", text)[1]) for _, text in refreshes]  # type: ignore[index]
     seen = list(zip(counts, (at for at, _ in refreshes), strict=True))
     shown = [next(at for count, at in seen if count > place) for place in range(NUM_POINTS)]
-    lags = [
-        at - max(since, again if BEFORE <= place < UNTIL else 0.0)
-        for place, (at, since) in enumerate(zip(shown, exported, strict=True))
-    ]
-    return Replay(points, counts, lags, kept, history)
+    return Replay(points, counts, exported, [scraped[r.step] for r in points], shown, kept, history)

@@ -154,4 +154,10 @@ def test_several_runs_are_compared_and_an_absent_service_is_told(tmp_path: Path)
                 service.stop()
                 page.wait_for_selector("#source.away")
                 assert page.inner_text("#asymptote") == f"{low['asymptote']['q50']:.3f}"
+                # The page finds the service again where it is started anew, and what is new.
+                second.show(record(asymptote=0.6, seed=2)[18])
+                same_port = {"source": source, "http_port": service.port}
+                with running(run_file(tmp_path, source, forecaster=same_port), tmp_path):
+                    wait_marks(page, "#curve", "point", 19)
+                    page.wait_for_selector("#source.up")
                 context.close()

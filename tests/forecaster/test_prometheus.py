@@ -7,15 +7,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from rollcast.config.services import CurveQueries
+from rollcast.forecaster import sources
+from rollcast.forecaster.evaluations import Evaluation
+from rollcast.forecaster.first_scrape import FINEST_SECONDS
 from rollcast.forecaster.sources import PrometheusQueries
 from rollcast.local.ports import free_port
+from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import SourceAway
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
+from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, first_scrapes, prometheus
 from tests.forecaster.recorded_run import Reading, TrainerPage, cut_off_from, record, run_file
 from tests.forecaster.service_process import running, wait_for
 
@@ -79,6 +84,37 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
         with pytest.raises(SourceAway, match="selects 2 series, needs one"):
             ambiguous.read()
         ambiguous.close()
+
+
+def test_a_look_tells_what_is_new_and_once_in_a_while_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "SCRAPE_TIMEOUT_SECONDS", 3.0)
+    port, points = free_port("127.0.0.1"), record(12)
+    queries = PrometheusQueries(f"http://127.0.0.1:{port}")
+
+    def told() -> list[Evaluation]:
+        return queries.read().evaluations
+
+    with closing(queries), TrainerPage() as page, prometheus(tmp_path, port, [page.port]):
+        for reading in points[:10]:
+            page.show(reading)
+        assert len(wait_for(told)) == 10
+        assert wait_for(lambda: not told())
+        # An evaluation that a scrape found half written is told whole.
+        labels = {"dataset": "arithmetic", "incarnation": "1", "step": "100"}
+        page.exporter.set(names.EVAL_PASS_RATE, points[10].pass_rate, **labels)
+        wait_for(lambda: queries.read().skipped["incomplete"])
+        wait_for(lambda: not queries.read().skipped["incomplete"])
+        page.show(points[10])
+        (new,) = wait_for(told)
+        found = (new.step, new.pass_rate, new.standard_error, new.compute, new.samples)
+        assert found == (100, points[10].pass_rate, 0.01, points[10].compute, 1024.0)
+        page.show(points[11])
+        (new,) = wait_for(lambda: [item for item in told() if item.step == 110])
+        assert abs(new.at - first_scrapes(port, "demo")[110]) < FINEST_SECONDS
+        monkeypatch.setattr(sources, "WHOLE_EVERY_SECONDS", 0.0)
+        assert sorted(item.step for item in told()) == [reading.step for reading in points]
 
 
 def test_runs_are_read_from_prometheus_and_its_outage_loses_nothing(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -178,6 +181,40 @@ def test_a_watcher_sees_every_forecast_once(tmp_path: Path) -> None:
         channel.close()
 
 
+def test_a_request_that_waits_is_answered_by_the_next_change(tmp_path: Path) -> None:
+    points = record()
+    with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path) as service, ThreadPoolExecutor(1) as pool:
+        publish_port(tmp_path / "demo", "trainer", page.port)
+        for reading in points[:5]:
+            page.show(reading)
+        service.wait_points(5)
+
+        def ask(after: str = "", seconds: float = 0.0) -> Any:
+            return service.client.get("/api/runs", params={"after": after, "wait_seconds": seconds}).json()
+
+        def settled() -> str:
+            before = ask()["version"]
+            return str(before) if ask(before, 0.5)["version"] == before else ""
+
+        for change in (
+            lambda: page.show(points[5]),
+            lambda: page.exporter.set(names.TRUNCATION_RATIO, 0.25),
+            lambda: (tmp_path / "demo" / "ports" / "trainer").unlink(),
+        ):
+            before = wait_for(settled)
+            waiting = pool.submit(ask, before, 10.0)
+            change()
+            assert waiting.result(30)["version"] != before
+        # Whoever waits is answered before the service ends, and keeps it from nothing.
+        before = wait_for(settled)
+        waiting = pool.submit(ask, before, 10.0)
+        time.sleep(0.5)
+        service.process.terminate()
+        assert waiting.result(30)["version"] == before
+        assert service.process.wait(20) == 0
+        service.client.close()
+
+
 def test_a_port_in_use_and_an_unwritable_history_are_one_sentence(tmp_path: Path) -> None:
     import subprocess
     import sys
@@ -198,5 +235,5 @@ def test_a_port_in_use_and_an_unwritable_history_are_one_sentence(tmp_path: Path
                 cwd=Path(__file__).parents[2],
             )
             assert result.returncode == 2
-            assert result.stderr.strip().splitlines()[-1].startswith(expected)
+            assert result.stderr.strip().splitlines()[-1].startswith(f"error: {expected}")
             assert "Traceback" not in result.stderr

@@ -35,7 +35,7 @@ from rollcast.scaling.curve import Array
 
 CURVE_POINTS = 121
 _made: WeakKeyDictionary[RunForecast, ForecastAnswer] = WeakKeyDictionary()
-"""A snapshot never changes, and every open page asks for all of them every two seconds."""
+"""A snapshot never changes, and every open page asks for all of them at every change."""
 
 
 def interval(values: Array | tuple[float, ...]) -> Interval:

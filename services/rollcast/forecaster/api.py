@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
@@ -10,7 +11,7 @@ from http import HTTPStatus
 from importlib import resources
 from typing import Annotated, Any
 
-from fastapi import Body, FastAPI, HTTPException, Path, Query, Request
+from fastapi import Body, Depends, FastAPI, HTTPException, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -28,6 +29,9 @@ from rollcast.forecaster.run_forecast import RunForecast
 
 MAX_BODY_BYTES = 1 << 20
 MAX_FITS_AT_ONCE = 4
+MAX_WAIT_SECONDS = 10.0
+LOOK_SECONDS = 0.1
+"""Between two looks of a request that waits for a change."""
 _SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 _PAGE = {
     "/": ("page.html", "text/html; charset=utf-8"),
@@ -83,6 +87,16 @@ def build_application(
             raise HTTPException(404, f"run {run[:100]!r}: no forecast yet; /api/runs lists the runs that have one")
         return forecast
 
+    async def wait_for_change(
+        after: Annotated[str, Query(max_length=100, description="The `version` of an earlier answer")] = "",
+        wait_seconds: Annotated[
+            float, Query(ge=0, le=MAX_WAIT_SECONDS, description="How long the answer may wait for a newer version")
+        ] = 0.0,
+    ) -> None:
+        deadline = time.monotonic() + wait_seconds
+        while board.version == after and not board.closed and time.monotonic() < deadline:  # noqa: ASYNC110  # threads
+            await asyncio.sleep(LOOK_SECONDS)
+
     application.include_router(query_router(board))
     for path, (name, media_type) in _PAGE.items():
         application.add_api_route(path, _page_file(name, media_type), include_in_schema=False)
@@ -104,12 +118,14 @@ def build_application(
         """The forecasts as Prometheus metrics."""
         return Response(metrics.render(), media_type=METRICS_CONTENT_TYPE)
 
-    @application.get("/api/runs")
+    @application.get("/api/runs", dependencies=[Depends(wait_for_change)], responses=_refusals(422))
     def runs() -> schema.RunsAnswer:
-        """Every run's newest forecast, and whether the source answers."""
+        """Every run's newest forecast, and whether the source answers; on request, as soon as that has changed."""
+        version = board.version  # before what it names: a change in between is told again, not missed
         return schema.RunsAnswer(
             source=answers.source_answer(board.source),
             now=time.time(),
+            version=version,
             runs=[answers.forecast_answer(item) for item in board.all()],
         )
 

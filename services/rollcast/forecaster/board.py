@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections import deque
@@ -49,10 +50,19 @@ class Board:
         self._runs: dict[str, _Run] = {}
         self._source = SourceState()
         self._closed = False
+        self._process = secrets.token_hex(4)
+        self._num_changes = 0
+
+    @property
+    def version(self) -> str:
+        """Another one after every change of forecasts, statuses or the source's state, and after a restart."""
+        with self._changed:
+            return f"{self._process}-{self._num_changes}"
 
     def publish(self, forecast: RunForecast) -> None:
         with self._changed:
             self._forecasts[forecast.name] = forecast
+            self._num_changes += 1
             self._changed.notify_all()
 
     def get(self, name: str) -> RunForecast | None:
@@ -80,6 +90,7 @@ class Board:
     def note_status(self, run: str, status: RunStatus) -> None:
         with self._changed:
             entry = self._runs.setdefault(run, _Run())
+            self._num_changes += status != entry.status
             entry.status = status
             if status.step is None or (entry.trace and entry.trace[-1].step == status.step):
                 return
@@ -93,6 +104,7 @@ class Board:
 
     def note_source(self, state: SourceState) -> None:
         with self._changed:
+            self._num_changes += (state.up, state.message) != (self._source.up, self._source.message)
             self._source = state
 
     @property

@@ -216,6 +216,8 @@ class Source(Answer):
 class RunsAnswer(Answer):
     source: Source
     now: float
+    version: str
+    """Of what is told; `after` takes it."""
     runs: list[ForecastAnswer]
 
 

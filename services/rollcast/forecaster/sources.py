@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +20,12 @@ from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample
 LOOK_BACK_SECONDS = 30 * 86_400.0
 """How far the first look at a Prometheus goes back."""
 OVERLAP_SECONDS = 300.0
+WHOLE_EVERY_SECONDS = 60.0
+"""Between two looks at all evaluations: what reaches Prometheus late, by remote write, is found then."""
+SCRAPE_TIMEOUT_SECONDS = 10.0
+"""Prometheus's own: a sample bears the time at which its scrape began and is there when it ended."""
+_EVALUATION = "run, dataset, incarnation, step"
+"""The labels that name an evaluation."""
 
 
 class Source(Protocol):
@@ -114,8 +121,9 @@ class CurveFiles:
 class PrometheusQueries:
     """Instant queries over a window: labels tell evaluations apart, so the last value of each series is all there is.
 
-    The window reaches back to the last look that was answered; what was scraped while the forecaster or Prometheus was
-    away is found then.
+    Most looks ask only for what came since the last one: to read every evaluation of a hundred runs takes ten times as
+    long. Once a minute everything is read, back to the last time that was answered; what was scraped while the
+    forecaster or Prometheus was away is found then.
     """
 
     def __init__(self, url: str, token: SecretStr | None = None, curves: tuple[CurveQueries, ...] = ()) -> None:
@@ -123,20 +131,29 @@ class PrometheusQueries:
         self._curves = [ForeignCurve(self._prometheus, curve) for curve in curves]
         self._untold: list[Reading] = []
         """Of the curves: a look that Prometheus broke off told nobody what it had read so far."""
-        self._last = 0.0
+        self._last = self._last_whole = 0.0
         self._seen: set[tuple[str, str, int, int]] = set()
-        """What the last look saw: neither dated again nor kept longer than Prometheus tells it."""
+        """What the last look at everything saw, and those since: neither dated again nor kept longer than told."""
 
     def read(self) -> Reading:
         now = time.time()
         for curve in self._curves:
             self._untold.append(curve.read(now))
-        window = min(now - self._last + OVERLAP_SECONDS, LOOK_BACK_SECONDS)
-        samples = self._prometheus.query(f"last_over_time({_any_of(EVALUATION_NAMES)}[{window:.0f}s])")
+        since, since_whole = (max(0.0, now - last) for last in (self._last, self._last_whole))
+        is_whole = since_whole >= WHOLE_EVERY_SECONDS
+        if is_whole:
+            window = min(since_whole + OVERLAP_SECONDS, LOOK_BACK_SECONDS)
+            expression = f"last_over_time({_any_of(EVALUATION_NAMES)}[{window:.0f}s])"
+        else:
+            window = since + SCRAPE_TIMEOUT_SECONDS
+            expression = _new_within(math.ceil(window))
+        samples = self._prometheus.query(expression)
         samples += self._prometheus.query(_any_of(STATUS_NAMES))
         reading = interpret(samples, at=now)
-        self._date(reading, window, now)
+        self._date(reading, window, now, is_whole=is_whole)
         self._last = now
+        if is_whole:
+            self._last_whole = now
         for part in self._untold:
             reading.evaluations += part.evaluations
             reading.skipped += part.skipped
@@ -146,9 +163,10 @@ class PrometheusQueries:
     def close(self) -> None:
         self._prometheus.close()
 
-    def _date(self, reading: Reading, window_seconds: float, now: float) -> None:
+    def _date(self, reading: Reading, window_seconds: float, now: float, *, is_whole: bool) -> None:
         """New evaluations get their times; a Prometheus that cannot tell them keeps nobody from the forecast."""
-        seen, self._seen = self._seen, {(item.run, *item.key) for item in reading.evaluations}
+        told = {(item.run, *item.key) for item in reading.evaluations}
+        seen, self._seen = self._seen, told if is_whole else self._seen | told
         new = [place for place, item in enumerate(reading.evaluations) if (item.run, *item.key) not in seen]
         try:
             times = dated(self._prometheus, [reading.evaluations[place] for place in new], window_seconds, now)
@@ -157,6 +175,16 @@ class PrometheusQueries:
             return
         for place, item in zip(new, times, strict=True):
             reading.evaluations[place] = item
+
+
+def _new_within(seconds: int) -> str:
+    """The evaluations of which any series was not there so long ago, each with all its series."""
+    series = f"last_over_time({_any_of(EVALUATION_NAMES)}[{OVERLAP_SECONDS:.0f}s])"
+    return (
+        f"{series} and on({_EVALUATION}) "
+        f"({series} unless on(__name__, {_EVALUATION}) last_over_time("
+        f"{_any_of(EVALUATION_NAMES)}[{OVERLAP_SECONDS:.0f}s] offset {seconds}s))"
+    )
 
 
 def _any_of(metric_names: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from rollcast.scaling.curve import Array
 from rollcast.scaling.grid import Grid
@@ -42,7 +42,8 @@ class Draws:
         """The law at `compute` (m,) device-hours -> (m, d)."""
         with np.errstate(divide="ignore"):
             log_compute = np.log(np.atleast_1d(np.asarray(compute, dtype=float)))[:, None]
-        rise = expit(self.exponent * (log_compute - self.log_midpoint))
+        # tanh is several times as fast as scipy's expit, and most of the time of a forecast goes here
+        rise = 0.5 + 0.5 * np.tanh(0.5 * self.exponent * (log_compute - self.log_midpoint))
         return np.asarray(self.initial + (self.asymptote - self.initial) * rise)
 
 

@@ -1,19 +1,20 @@
-// The live page: asks for /api/runs every two seconds and draws anew what changed.
+// The live page: asks for /api/runs, which answers when something changed, and draws that anew.
 
 import { drawCurve, drawPast, drawStaleness, drawTruncation } from "./charts.js";
 import { showStalenessTable, showTables } from "./tables.js";
 import { VERDICTS, chance, hours, rate, share } from "./words.js";
 
-const POLL_MILLISECONDS = 2000;
+const WAIT_SECONDS = 5;
+const PAUSE_MILLISECONDS = 250, RETRY_MILLISECONDS = 2000, TIMEOUT_MILLISECONDS = 30000;
 const MAX_COMPARED = 3;
 const $ = (id) => document.getElementById(id);
 const state = {
-  runs: [], run: null, drawn: "", forecast: null, curve: null, points: [], history: [], status: null,
+  version: "", runs: [], run: null, drawn: "", forecast: null, curve: null, points: [], history: [], status: null,
   earlier: null, compared: new Map(), targetTouched: false, asked: 0,
 };
 
 async function ask(path) {
-  const response = await fetch(path, { cache: "no-store" });
+  const response = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MILLISECONDS) });
   const body = await response.json();
   if (!response.ok) throw new Error(body.detail ?? `status ${response.status}`);
   return body;
@@ -21,8 +22,10 @@ async function ask(path) {
 const runPath = (run, rest) => `api/runs/${encodeURIComponent(run)}/${rest}`;
 
 async function poll() {
+  let pause = PAUSE_MILLISECONDS;
   try {
-    const answer = await ask("api/runs");
+    if (document.hidden) await new Promise((shown) => document.addEventListener("visibilitychange", shown, { once: true }));
+    const answer = await ask(`api/runs?after=${state.version}&wait_seconds=${WAIT_SECONDS}`);
     state.runs = answer.runs;
     showSource(answer);
     showRunChoice();
@@ -30,18 +33,22 @@ async function poll() {
     $("waiting").hidden = Boolean(mine);
     $("content").hidden = !mine;
     if (mine) await follow(mine);
+    state.version = answer.version;
   } catch (error) {
+    pause = RETRY_MILLISECONDS;
+    state.version = "";
     $("source").className = "away";
     $("source").textContent = `the forecaster does not answer (${error.message}); shown is what it said last`;
   }
-  setTimeout(poll, POLL_MILLISECONDS);
+  setTimeout(poll, pause);
 }
 
 async function follow(mine) {
-  const key = `${mine.run} ${mine.sequence}`, isNew = key !== state.drawn;
+  const key = `${mine.run} ${mine.sequence} ${mine.updated_at}`, isNew = key !== state.drawn;
   if (isNew) await load(mine);
-  state.drawn = key;
   const status = await ask(runPath(mine.run, "status"));
+  if (mine.run !== state.run) return; // another one was chosen meanwhile
+  state.drawn = key;
   const toldNew = JSON.stringify(status) !== JSON.stringify(state.status);
   state.status = status;
   if (isNew || toldNew) showStatus();
@@ -103,6 +110,7 @@ async function load(forecast) {
   const [curve, points, history] = await Promise.all(
     ["curve", "points", "history"].map((rest) => ask(runPath(run, rest))),
   );
+  if (run !== state.run) return;
   Object.assign(state, { forecast, curve, points: points.points, history: history.forecasts });
   showNumbers();
   showTables(state);
@@ -231,7 +239,7 @@ $("run").addEventListener("change", () => {
   $("earlier").value = $("earlier").max;
   showCompareChoice(state.runs.map((item) => item.run));
   const mine = state.runs.find((item) => item.run === state.run);
-  if (mine) load(mine).catch(() => { state.drawn = ""; });
+  if (mine) follow(mine).catch(() => { state.drawn = ""; });
 });
 $("target").addEventListener("input", () => {
   state.targetTouched = true;
