@@ -5,7 +5,7 @@ Deterministic: nodes by systematic resampling, the linear part by a fixed low-di
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,9 @@ class Draws:
     noise: Array
     drift: Array
     departure: NDArray[np.intp]
+
+    def __getitem__(self, part: slice) -> Draws:
+        return Draws(*(getattr(self, field.name)[part] for field in fields(self)))
 
     def law(self, compute: ArrayLike) -> Array:
         """The law at `compute` (m,) device-hours -> (m, d)."""

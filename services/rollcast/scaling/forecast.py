@@ -26,6 +26,8 @@ __all__ = ["Forecast", "Verdict", "VerdictKind"]
 
 Quantiles = Sequence[float] | Array
 MEDIAN_AND_90 = (0.05, 0.5, 0.95)
+DRAWS_AT_ONCE = 512
+"""So many in one go stay in the processor's cache with all that is made from them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +84,18 @@ class Forecast:
         that of the new reading; unset, it is as noisy as the curve's own points; 0 asks for the mean of many readings.
         """
         at = np.atleast_1d(np.asarray(compute, dtype=float))
-        mean, variance = self._off_law(at)
         draws = self.draws
         normal = np.random.default_rng(0).standard_normal((2, draws.initial.size))
         if standard_error is None:
             noise = draws.noise * self.observations.spread[-1]
         else:
             noise = np.full_like(draws.noise, standard_error)
-        reading = draws.law(at) + mean + np.sqrt(variance) * normal[0] + noise * normal[1]
+        reading = np.empty((at.size, draws.initial.size))
+        for start in range(0, draws.initial.size, DRAWS_AT_ONCE):
+            part = slice(start, start + DRAWS_AT_ONCE)
+            mean, variance = self._off_law(at, draws[part])
+            off = mean + np.sqrt(variance) * normal[0, part]
+            reading[:, part] = draws[part].law(at) + off + noise[part] * normal[1, part]
         return _quantile(np.clip(reading, 0.0, 1.0), quantiles)
 
     def compute_to_target(self, target: float, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
@@ -139,9 +145,9 @@ class Forecast:
         density = np.asarray(kernel) @ counts
         return nodes, density / np.trapezoid(density, nodes)
 
-    def _off_law(self, compute: Array) -> tuple[Array, Array]:
+    def _off_law(self, compute: Array, draws: Draws) -> tuple[Array, Array]:
         """Mean and variance of transient and drift at `compute` (m,) given the points: each (m, d)."""
-        points, draws = self.observations, self.draws
+        points = self.observations
         residual = points.rotation @ (points.pass_rate[:, None] - draws.law(np.exp(points.log_compute)))
         precision = 1.0 / (draws.noise**2 * (1.0 + draws.drift**2 * points.eigenvalues[:, None]))
         amplitude, scale = np.zeros(draws.initial.size), np.ones(draws.initial.size)
