@@ -1,7 +1,7 @@
 """Everything the forecaster claims, measured: `python -m benchmarks.forecast [--runs N] [--only PART ...]`.
 
     published     printed fits of arXiv 2510.13786 with the paper's procedure (real curves)
-    extrapolation later points of real runs, beside existing methods (real curves)
+    extrapolation later points of real runs, beside existing methods (real curves, and Rollcast's own)
     calibration   coverage of the intervals on simulated runs, 2,000 of each generator and window
     verdicts      simulated shapes, and the real runs that broke
     speed         processor time and memory
@@ -43,7 +43,7 @@ def main() -> int:
 
     if arguments.run_by_run:
         last = json.loads((RESULTS / "forecast.json").read_text())["figures"]
-        for name in ("extrapolation.paper", "extrapolation.halves"):
+        for name in ("extrapolation.paper", "extrapolation.halves", "extrapolation.own"):
             print(tables.run_by_run(last[name]["rows"]))
         return 0
     folder = data_folder()
@@ -67,6 +67,7 @@ def main() -> int:
     part("published.log_linear", published.simulated_log_linear, tables.plain)
     part("extrapolation.paper", lambda: extrapolation.paper_table(folder), tables.paper, real=True)  # type: ignore[arg-type]
     part("extrapolation.halves", lambda: extrapolation.half_table(folder), tables.halves, real=True)  # type: ignore[arg-type]
+    part("extrapolation.own", extrapolation.own_table, tables.halves)
     part("calibration", lambda: calibration.calibration(arguments.runs), tables.calibration)
     part("calibration.false_alarms", lambda: verdicts.false_alarms(figures["calibration"]), tables.rows)
     part("verdicts.simulated", lambda: verdicts.simulated(max(arguments.runs // 4, 1)), tables.rows)

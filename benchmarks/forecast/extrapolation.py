@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import curve_fit
 
-from benchmarks.forecast.real_curves import EXTENDED, PaperRun, other_runs, paper_runs
+from benchmarks.forecast.real_curves import EXTENDED, PaperRun, other_runs, own_runs, paper_runs
 from rollcast.scaling.baselines import last_value, log_linear, paper_grid, power_law
 from rollcast.scaling.curve import Array, Curve, sigmoid
 from rollcast.scaling.learning import learn_prior
@@ -69,13 +69,18 @@ def half_tasks(folder: Path, runs: dict[tuple[str, str], PaperRun]) -> list[Task
         for key, run in runs.items()
         if key not in EXTENDED and run.identity == run.name and run.name != "ScaleRL"
     }
+    return _first_halves(rest | other_runs(folder))
+
+
+def _first_halves(curves: dict[str, Curve]) -> list[Task]:
     tasks = []
-    for name, curve in (rest | other_runs(folder)).items():
+    for name, curve in curves.items():
         start, stop = float(curve.compute[0]), float(curve.compute[-1])
         seen = curve.window(stop=start + 0.5 * (stop - start))
         if len(seen) >= 5:
             end, outcome = float(curve.compute[-3:].mean()), float(curve.pass_rate[-3:].mean())
-            tasks.append(Task(name, seen, end, outcome, float(seen.pass_rate[0])))
+            initial = float(seen.pass_rate[0]) if seen.initial is None else seen.initial
+            tasks.append(Task(name, seen, end, outcome, initial))
     return tasks
 
 
@@ -102,20 +107,12 @@ def paper_table(folder: Path) -> dict[str, Any]:
 
 def half_table(folder: Path) -> dict[str, Any]:
     """The first half of every other real curve; the paper's grid and curve_fit take R_0 from the first reading."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     runs = paper_runs(folder)
     for task in half_tasks(folder, runs):
-        row = {"run": task.name, "points": len(task.curve), **_baselines(task)}
-        midpoints: Array = RELATIVE_MIDPOINTS * task.curve.compute[-1]
-        grid = paper_grid(task.curve, task.initial, WIDE_ASYMPTOTES, midpoints)
-        row["paper grid"] = float(np.mean(grid.pass_rate(task.compute))) - task.outcome
-        row["curve_fit"] = _curve_fit(task)
-        row["forecast"] = _forecast(task, FITTED)
         family = not task.name.startswith("qwen")
         learned = replace(FITTED, prior=learn_prior(_others(runs, task.name), FITTED)) if family else FITTED
-        row["forecast, learned prior"] = _forecast(task, learned)
-        row["verdict"] = fit(task.curve, FITTED).verdict.kind.value
-        rows.append(row)
+        rows.append(_half_row(task, FITTED, learned))
     groups = {
         "paper": [row for row in rows if not row["run"].startswith("qwen")],
         "qwen2-7b": [row for row in rows if row["run"].startswith("qwen2-7b")],
@@ -123,6 +120,32 @@ def half_table(folder: Path) -> dict[str, Any]:
         "qwen3.5-4b": [row for row in rows if row["run"].startswith("qwen3.5-4b")],
     }
     return {"rows": rows, "summary": {name: _summary(group) for name, group in groups.items() if group}}
+
+
+def own_table() -> dict[str, Any]:
+    """The first half of Rollcast's own runs; the learned prior of a run is that of the other seeds."""
+    curves, measured = own_runs(), FitOptions()
+    rows = [
+        _half_row(
+            task,
+            measured,
+            FitOptions(prior=learn_prior([other for name, other in curves.items() if name != task.name])),
+        )
+        for task in _first_halves(curves)
+    ]
+    return {"rows": rows, "summary": {"rollcast demo": _summary(rows)}}
+
+
+def _half_row(task: Task, alone: FitOptions, learned: FitOptions) -> dict[str, Any]:
+    row = {"run": task.name, "points": len(task.curve), **_baselines(task)}
+    midpoints: Array = RELATIVE_MIDPOINTS * task.curve.compute[-1]
+    grid = paper_grid(task.curve, task.initial, WIDE_ASYMPTOTES, midpoints)
+    row["paper grid"] = float(np.mean(grid.pass_rate(task.compute))) - task.outcome
+    row["curve_fit"] = _curve_fit(task)
+    row["forecast"] = _forecast(task, alone)
+    row["forecast, learned prior"] = _forecast(task, learned)
+    row["verdict"] = fit(task.curve, alone).verdict.kind.value
+    return row
 
 
 def _others(runs: dict[tuple[str, str], PaperRun], identity: str) -> list[Curve]:

@@ -1,4 +1,5 @@
-"""Curves of real runs, from the folder named by ROLLCAST_SHARED_DATA. None of them is part of the repository.
+"""Curves of real runs: Rollcast's own, and those in the folder named by ROLLCAST_SHARED_DATA, which are no part of the
+repository.
 
 scalerl/points.csv holds readings of the figures of arXiv 2510.13786: kind `fit` are the points its authors fitted,
 `extended` the later ones. A run that is drawn in several figures is read several times; `identity` says which readings
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.record import RESULTS
 from rollcast.scaling.curve import Array, Curve
 
 TRANSIENT = 1450.0
@@ -128,6 +130,14 @@ def other_runs(folder: Path) -> dict[str, Curve]:
         reward = np.clip([line["reward/mean"] for line in lines], 0, 1)
         found[f"qwen3.5-4b {path.stem}"] = Curve.from_points(hours, reward)
     return found
+
+
+def own_runs() -> dict[str, Curve]:
+    """The demo's runs as its benchmark kept them, whole: held-out pass rate by step, the start measured."""
+    seeds = json.loads((RESULTS / "demo.json").read_text())["figures"]["seeds"]
+    return {
+        f"rollcast demo, seed {seed['seed']}": Curve.from_points(*zip(*seed["curve"], strict=True)) for seed in seeds
+    }
 
 
 def truncating_run(folder: Path) -> Curve:

@@ -124,7 +124,7 @@ def test_decimal_commas_of_a_spreadsheet_are_points(
     assert list(zip(curve.compute, curve.pass_rate, strict=True)) == [(hours, rate) for hours, rate, _ in points]
     assert curve.standard_error is not None
     assert curve.standard_error.tolist() == pytest.approx([1e-5] * 3)
-    assert capsys.readouterr().err == f"{path}: decimal commas, read as points\n"
+    assert capsys.readouterr().err == f"{path}: decimal commas in hours, reward, read as points\n"
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,23 @@ def test_decimal_commas_of_a_spreadsheet_are_points(
         (("1,234", "0.53"), False),
         (("1,5", ".5"), False),
         (("12", "0"), False),
-        (("a,5", "1,2,3"), False),
+        (("0,5", "", " ", "NaN", "2e3"), True),
+        (("0,5", "1,2,3"), False),
+        (("0,5", "easy"), False),
+        (("", ""), False),
     ],
 )
 def test_a_comma_is_decimal_only_where_it_can_be_nothing_else(numbers: tuple[str, ...], decimal: bool) -> None:
-    assert has_decimal_commas([numbers]) is decimal
+    assert has_decimal_commas(numbers) is decimal
+
+
+def test_decimal_commas_are_told_by_their_own_column_alone(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "c.csv", ["compute;pass_rate;lr", "100,5;0,45;2.5", "101;0,5;2.5"])
+    curve = read_curve(str(path), Columns(), None)
+    assert (curve.compute.tolist(), curve.pass_rate.tolist()) == ([100.5, 101.0], [0.45, 0.5])
+    path = write_lines(tmp_path / "d.csv", ["compute;pass_rate;tags", "1,000;1;1,2", "2,000;1;1,2"])
+    with pytest.raises(UserError, match=r"column compute holds '1,000', needs a number, as 0\.53: a decimal point"):
+        read_curve(str(path), Columns(), None)
 
 
 def test_fields_beyond_the_last_column_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

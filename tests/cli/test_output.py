@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,22 @@ def test_another_file_that_is_full_is_not_called_standard_output(tmp_path: Path)
     assert ended.returncode != 0
     assert "No space left on device" in ended.stderr
     assert "standard output" not in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_closed_standard_output_is_no_mistake(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "curve.csv").write_text(CURVE)
+    closing = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "rollcast.cli.main", *arguments]
+    ended = subprocess.run(closing, stderr=subprocess.PIPE, cwd=tmp_path, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr.decode()) == (0, "")
+
+
+def test_a_letter_that_the_encoding_lacks_is_a_question_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "curve.csv").write_text(CURVE)
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    planned = rollcast("plan", "runs", tmp_path / "curve.csv", "--budget", 5)
+    assert (planned.returncode, planned.stderr) == (0, "")
+    assert re.search(r"0\.\d{3} \(0\.\d{3}\?[01]\.\d{3}\)", planned.stdout), planned.stdout
 
 
 def test_what_is_written_is_what_is_read_letters_of_any_alphabet_too(tmp_path: Path) -> None:

@@ -208,6 +208,21 @@ def test_runs_of_one_name_are_named_by_their_files_and_one_run_counts_once(tmp_p
     assert refused.stderr == f"error: {again}: copy is the same run as in {one}; give each run once\n"
 
 
+def test_an_older_file_of_a_run_is_no_second_run(tmp_path: Path) -> None:
+    whole, older = write(tmp_path, "base"), tmp_path / "older.csv"
+    lines = whole.read_text().splitlines(keepends=True)
+    older.write_text("".join(lines[:-5]))
+    for sources in ((whole, older), (older, whole)):
+        refused = rollcast("plan", "runs", *sources, "--budget", 3000)
+        assert refused.returncode == 2
+        assert refused.stderr == (
+            f"error: {older}: older is the beginning of the run in {whole}; give the newer file only\n"
+        )
+    compute, pass_rate = lines[-5].strip().split(",")
+    older.write_text("".join([*lines[:-5], f"{compute},{float(pass_rate) + 0.001}\n"]))
+    assert rollcast("plan", "runs", whole, older, "--budget", 3000).returncode == 0
+
+
 def test_one_file_of_all_runs_is_planned_like_one_file_each(tmp_path: Path) -> None:
     names = ("base", "large")
     apart = [write(tmp_path, name) for name in names]

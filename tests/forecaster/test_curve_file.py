@@ -97,6 +97,13 @@ def test_rows_of_training_are_passed_over_and_torn_ones_counted(tmp_path: Path) 
         ("gpu_hours,acc\n1,0.3\n", {"pass_rate": "reward"}, "names no reward"),
         ("time,accuracy\n1,0.3\n", {}, "names no compute_device_hours or compute"),
         ("compute,accuracy\n1,45\n", {}, "pass rate 45 lies outside"),
+        (
+            "compute;accuracy\n0,48;0,3\n",
+            {},
+            "line 2: column accuracy holds '0,3', needs a number, as 0.53: a decimal point, and nothing between",
+        ),
+        ("compute;accuracy\n0,48;1\n", {}, "line 2: column compute holds '0,48', needs a number, as 0.53"),
+        ("compute,accuracy\n1,good\n", {}, "line 2: column accuracy holds 'good', needs a number$"),
         ("", {}, "no evaluation in"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from rollcast.connections.http import publish_port
+from rollcast.local.ports import free_port
 from tests.forecaster.browser import CHROMIUM, FLAGS, NEEDS_CHROMIUM, WAIT, marks, opened, wait_marks
 from tests.forecaster.recorded_run import TrainerPage, record, run_file
 from tests.forecaster.service_process import running
@@ -127,7 +128,8 @@ def test_several_runs_are_compared_and_an_absent_service_is_told(tmp_path: Path)
             first.show(one)
             second.show(two)
         source = {"kind": "scrape", "every_seconds": 0.2, "urls": urls}
-        with running(run_file(tmp_path, source), tmp_path) as service:
+        config = run_file(tmp_path, source, forecaster={"source": source, "http_port": free_port("127.0.0.1")})
+        with running(config, tmp_path) as service:
             service.wait_points(16)
             service.wait_points(16, "low-rate")
             with sync_playwright() as playwright:
@@ -156,8 +158,7 @@ def test_several_runs_are_compared_and_an_absent_service_is_told(tmp_path: Path)
                 assert page.inner_text("#asymptote") == f"{low['asymptote']['q50']:.3f}"
                 # The page finds the service again where it is started anew, and what is new.
                 second.show(record(asymptote=0.6, seed=2)[18])
-                same_port = {"source": source, "http_port": service.port}
-                with running(run_file(tmp_path, source, forecaster=same_port), tmp_path):
+                with running(config, tmp_path):
                     wait_marks(page, "#curve", "point", 19)
                     page.wait_for_selector("#source.up")
                 context.close()

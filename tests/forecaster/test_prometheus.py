@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -89,7 +90,7 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
 def test_a_look_tells_what_is_new_and_once_in_a_while_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "SCRAPE_TIMEOUT_SECONDS", 3.0)
+    monkeypatch.setattr(sources, "LONGEST_SCRAPE_SECONDS", 3.0)
     port, points = free_port("127.0.0.1"), record(12)
     queries = PrometheusQueries(f"http://127.0.0.1:{port}")
 
@@ -100,6 +101,7 @@ def test_a_look_tells_what_is_new_and_once_in_a_while_everything(
         for reading in points[:10]:
             page.show(reading)
         assert len(wait_for(told)) == 10
+        monkeypatch.setattr(sources, "WHOLE_EVERY_SECONDS", math.inf)
         assert wait_for(lambda: not told())
         # An evaluation that a scrape found half written is told whole.
         labels = {"dataset": "arithmetic", "incarnation": "1", "step": "100"}

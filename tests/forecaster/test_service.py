@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 
 from rollcast.connections.http import publish_port
+from rollcast.forecaster.api import MAX_WAITING
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
 from rollcast.telemetry import names
 from rollcast.wire import forecast_pb2, forecast_pb2_grpc
 from tests.forecaster.malformed import malformed_requests, send
 from tests.forecaster.recorded_run import TrainerPage, record, run_file
-from tests.forecaster.service_process import running, wait_for
+from tests.forecaster.service_process import Service, running, wait_for
 
 SCRAPE = {"kind": "scrape", "every_seconds": 0.2}
 
@@ -208,11 +212,39 @@ def test_a_request_that_waits_is_answered_by_the_next_change(tmp_path: Path) -> 
         # Whoever waits is answered before the service ends, and keeps it from nothing.
         before = wait_for(settled)
         waiting = pool.submit(ask, before, 10.0)
-        time.sleep(0.5)
+        time.sleep(2.0)  # it must have arrived
         service.process.terminate()
         assert waiting.result(30)["version"] == before
         assert service.process.wait(20) == 0
         service.client.close()
+
+
+def test_waiting_requests_that_are_given_up_or_too_many_keep_nobody_out(tmp_path: Path) -> None:
+    with running(run_file(tmp_path, SCRAPE), tmp_path) as service:
+        newest = service.client.get("/api/runs").json()["version"]
+        wait = f"GET /api/runs?after={newest}&wait_seconds=10 HTTP/1.1\r\nHost: here\r\n\r\n".encode()
+
+        def waiting() -> socket.socket:
+            asked = socket.create_connection(("127.0.0.1", service.port), timeout=10)
+            asked.sendall(wait)
+            return asked
+
+        for _ in range(600):  # more than the server takes at once
+            waiting().close()
+        wait_for(lambda: service.client.get("/healthz").status_code == 200, seconds=5.0)
+        with ExitStack() as held:
+            for _ in range(MAX_WAITING):
+                held.enter_context(waiting())
+            wait_for(lambda: is_answered_at_once(service, newest), seconds=9.0)
+        wait_for(lambda: not is_answered_at_once(service, newest), seconds=9.0)
+
+
+def is_answered_at_once(service: Service, newest: str) -> bool:
+    try:
+        service.client.get("/api/runs", params={"after": newest, "wait_seconds": 8.0}, timeout=3.0)
+    except httpx.TimeoutException:
+        return False
+    return True
 
 
 def test_a_port_in_use_and_an_unwritable_history_are_one_sentence(tmp_path: Path) -> None:

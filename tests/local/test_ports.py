@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,15 +11,36 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.connections.http import listen
-from rollcast.local.ports import ATTEMPTS, PORTS, free_port
+from rollcast.local.ports import ATTEMPTS, PORTS, free_port, ports_below
 
 
-def test_a_free_port_lies_outside_those_that_the_kernel_hands_out() -> None:
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    assert max(PORTS) < lowest
+@pytest.mark.parametrize(
+    ("kernels_choice", "ports"),
+    [
+        ("32768\t60999\n", range(20_000, 30_000)),
+        ("29999\t60999\n", range(19_999, 29_999)),
+        ("15000\t65535\n", range(5_000, 15_000)),
+        ("10000\t65535\n", range(1_025, 10_000)),
+        ("2025\t65535\n", range(1_025, 2_025)),
+        ("2024\t65535\n", range(0)),
+        ("1\t65535\n", range(0)),
+        (None, range(20_000, 30_000)),
+    ],
+)
+def test_candidates_lie_below_what_the_kernel_hands_out(
+    tmp_path: Path, kernels_choice: str | None, ports: range
+) -> None:
+    if kernels_choice is not None:
+        (tmp_path / "range").write_text(kernels_choice)
+    assert ports_below(tmp_path / "range") == ports
+
+
+def test_free_ports_are_candidates_and_none_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates = range(20_000, 30_000)
+    monkeypatch.setattr("rollcast.local.ports._candidates", itertools.cycle(random.sample(candidates, 1_000)))
     with ExitStack() as listeners:
         ports = [free_port("127.0.0.1") for _ in range(20)]
-        assert all(port in PORTS for port in ports)
+        assert all(port in candidates for port in ports)
         assert len(set(ports)) == len(ports)
         for port in ports:
             listeners.enter_context(listen("127.0.0.1", port, setting="port"))
@@ -36,6 +59,11 @@ def test_where_every_candidate_is_taken_the_kernel_chooses(monkeypatch: pytest.M
     monkeypatch.setattr("rollcast.local.ports._candidates", iter([taken] * ATTEMPTS))
     with listen("127.0.0.1", taken, setting="port"):
         assert free_port("127.0.0.1") not in PORTS
+
+
+def test_where_there_is_no_candidate_the_kernel_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollcast.local.ports._candidates", itertools.cycle(range(0)))
+    listen("127.0.0.1", free_port("127.0.0.1"), setting="port").close()
 
 
 def test_an_address_of_another_machine_is_refused() -> None:

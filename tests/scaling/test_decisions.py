@@ -182,6 +182,7 @@ def test_a_run_that_broke_is_worth_its_last_readings_and_gets_nothing(level: flo
     assert lost.now[0] == pytest.approx(level, abs=0.01)
     assert allocation.choices[0].best[0] == pytest.approx(max(0.6, level), abs=0.02)
     assert allocation.choices[0].best_probability == ((0.0, 1.0) if level < 0.6 else (1.0, 0.0))
+    assert allocate([broke], 20.0, least_gain=0.0).recommended.continued == ()
     (nothing,) = allocate([broke], 20.0).choices
     assert (nothing.continued, nothing.expected_loss) == ((), 0.0)
     assert nothing.best[0] == pytest.approx(level, abs=0.01)

@@ -14,7 +14,7 @@ FIGURES = json.loads((ROOT / "benchmarks" / "results" / "forecast.json").read_te
 DOCUMENT = (ROOT / "docs" / "forecasting.md").read_text()
 
 
-@pytest.mark.parametrize("part", ["extrapolation.paper", "extrapolation.halves"])
+@pytest.mark.parametrize("part", ["extrapolation.paper", "extrapolation.halves", "extrapolation.own"])
 def test_the_errors_run_by_run_are_those_that_were_measured(part: str) -> None:
     rows = FIGURES[part]["rows"]
     table = run_by_run(rows)

@@ -14,11 +14,10 @@ import typer
 from rollcast.cli.report import counted
 from rollcast.config.curve_columns import STEP_NAMES, find_column
 from rollcast.config.errors import UserError
-from rollcast.forecaster.curve_row import Restarts, Row, delimiter_of, field, whole_number
+from rollcast.forecaster.curve_row import Restarts, Row, delimiter_of, field, some, whole_number
 
 MAX_FILE_BYTES = 64 << 20
-_POINT = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
-_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.IGNORECASE)
+_WITHOUT_A_POINT = re.compile(r"[-+]?(\d+|\d*,\d+)(e[-+]?\d+)?|nan", re.IGNORECASE)
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 
 
@@ -115,22 +114,22 @@ def _csv_rows(path: Path, lines: Sequence[str]) -> list[Row]:
             f"{path}: {counted(long, 'line')} with more fields than columns, {len(header)}; the rest is left out",
             err=True,
         )
-    if delimiter != "," and has_decimal_commas(found):
-        typer.echo(f"{path}: decimal commas, read as points", err=True)
-        found = [[_with_point(text) for text in fields] for fields in found]
-    return [dict(zip(header, fields + [""] * len(header), strict=False)) for fields in found]
+    rows: list[Row] = [dict(zip(header, fields + [""] * len(header), strict=False)) for fields in found]
+    names = dict.fromkeys(header)
+    decimal = [name for name in names if delimiter != "," and has_decimal_commas(row[name] for row in rows)]
+    if decimal:
+        typer.echo(f"{path}: decimal commas in {some(decimal)}, read as points", err=True)
+        for row in rows:
+            row.update({name: row[name].replace(",", ".") for name in decimal})
+    return rows
 
 
-def has_decimal_commas(table: Iterable[Sequence[str]]) -> bool:
-    """Whether a comma in a number cannot be but decimal: no number has a point, and one is none of thousands."""
-    numbers = [text.strip() for fields in table for text in fields]
-    if any(_POINT.fullmatch(text) for text in numbers):
+def has_decimal_commas(column: Iterable[str]) -> bool:
+    """Whether all are numbers without a point, or empty, and a comma of one cannot be but decimal."""
+    numbers = [text.strip() for text in column if text.strip()]
+    if not all(_WITHOUT_A_POINT.fullmatch(text) for text in numbers):
         return False
-    return any(_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text) for text in numbers)
-
-
-def _with_point(text: str) -> str:
-    return text.replace(",", ".") if _COMMA.fullmatch(text.strip()) else text
+    return any("," in text and not _THOUSANDS.fullmatch(text) for text in numbers)
 
 
 def _json_rows(path: Path, lines: Sequence[str]) -> list[Row]:

@@ -16,7 +16,7 @@ from rollcast.config.curve_columns import (
     find_column,
 )
 from rollcast.config.errors import UserError
-from rollcast.forecaster.curve_row import Mixture, Row, field, meets, some
+from rollcast.forecaster.curve_row import Mixture, Row, field, meets, real_number, some
 from rollcast.forecaster.natural_order import natural
 from rollcast.telemetry.names import is_own_curve
 
@@ -214,10 +214,9 @@ def _number(path: Path, row: Row, column: str) -> float:
     if value in (None, ""):
         return math.nan
     try:
-        return float(str(value))
-    except ValueError:
-        remedy = ", as 0.53: a decimal point, and nothing between thousands" if "," in str(value) else ""
-        raise UserError(f"{path}: column {column} holds {value!r}, needs a number{remedy}") from None
+        return real_number(value, column)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, EvaluationLog]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -26,14 +26,20 @@ class _Output(io.FileIO):
 
 
 def tell_output_apart() -> None:
-    """From now on standard output raises OutputError where it cannot be written, wherever that is noticed."""
-    given = sys.stdout
-    if not isinstance(given, io.TextIOWrapper):  # closed by whoever started this process
+    """From now on standard output raises OutputError where it cannot be written, wherever that is noticed.
+
+    A letter that its encoding lacks is written as a question mark.
+    """
+    given: TextIO | None = sys.stdout
+    if given is None:  # closed by whoever started this process
+        sys.stdout = io.TextIOWrapper(_Output(os.devnull, "wb"), encoding="utf-8", errors="replace")
+        return
+    if not isinstance(given, io.TextIOWrapper):
         return
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Output(given.fileno(), "wb", closefd=False)),
         encoding=given.encoding,
-        errors=given.errors,
+        errors="replace",
         line_buffering=given.line_buffering,
         write_through=given.write_through,
     )

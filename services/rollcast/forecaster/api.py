@@ -30,6 +30,8 @@ from rollcast.forecaster.run_forecast import RunForecast
 MAX_BODY_BYTES = 1 << 20
 MAX_FITS_AT_ONCE = 4
 MAX_WAIT_SECONDS = 10.0
+MAX_WAITING = 128
+"""Requests that wait at once, a part of all connections; one more is answered without waiting."""
 LOOK_SECONDS = 0.1
 """Between two looks of a request that waits for a change."""
 _SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
@@ -87,15 +89,26 @@ def build_application(
             raise HTTPException(404, f"run {run[:100]!r}: no forecast yet; /api/runs lists the runs that have one")
         return forecast
 
+    waiting: set[Request] = set()
+
     async def wait_for_change(
+        request: Request,
         after: Annotated[str, Query(max_length=100, description="The `version` of an earlier answer")] = "",
         wait_seconds: Annotated[
             float, Query(ge=0, le=MAX_WAIT_SECONDS, description="How long the answer may wait for a newer version")
         ] = 0.0,
     ) -> None:
+        if len(waiting) >= MAX_WAITING:
+            return
+        waiting.add(request)
         deadline = time.monotonic() + wait_seconds
-        while board.version == after and not board.closed and time.monotonic() < deadline:  # noqa: ASYNC110  # threads
-            await asyncio.sleep(LOOK_SECONDS)
+        try:
+            while board.version == after and not board.closed and time.monotonic() < deadline:
+                if await request.is_disconnected():
+                    return
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            waiting.discard(request)
 
     application.include_router(query_router(board))
     for path, (name, media_type) in _PAGE.items():

@@ -16,7 +16,7 @@ from rollcast.config.curve_columns import (
     find_column,
 )
 from rollcast.config.services import CurveFile
-from rollcast.forecaster.curve_row import Mixture, Restarts, Row, delimiter_of, field, meets, whole_number
+from rollcast.forecaster.curve_row import Mixture, Restarts, Row, delimiter_of, field, meets, real_number, whole_number
 from rollcast.forecaster.evaluations import Evaluation, checked
 from rollcast.forecaster.growing_file import GrowingFile
 from rollcast.forecaster.reading import Reading
@@ -162,8 +162,7 @@ class CurveFileReader:
 def _value(row: Row, given: str | None, usual: tuple[str, ...]) -> float | None:
     """The number in the column that was given, or else in the first with a usual name; None where there is none."""
     name = find_column(row, _wanted_names(given, usual))
-    value = None if name is None else row[name]
-    return None if value in (None, "") else float(value)
+    return None if name is None or row[name] in (None, "") else real_number(row[name], name)
 
 
 def _time(row: Row, column: str, now: float) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rollcast.config.curve_columns import find_column
+from rollcast.config.errors import UserError
 
 Row = dict[str, Any]
 DELIMITERS = ",;\t"
@@ -43,6 +44,15 @@ def whole_number(value: Any) -> int | None:
         return int(float(value))
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def real_number(value: Any, column: str) -> float:
+    """Raises UserError where the value of the column is none."""
+    try:
+        return float(str(value))
+    except ValueError:
+        remedy = ", as 0.53: a decimal point, and nothing between thousands" if "," in str(value) else ""
+        raise UserError(f"column {column} holds {value!r}, needs a number{remedy}") from None
 
 
 class Mixture:

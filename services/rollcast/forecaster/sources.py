@@ -22,8 +22,8 @@ LOOK_BACK_SECONDS = 30 * 86_400.0
 OVERLAP_SECONDS = 300.0
 WHOLE_EVERY_SECONDS = 60.0
 """Between two looks at all evaluations: what reaches Prometheus late, by remote write, is found then."""
-SCRAPE_TIMEOUT_SECONDS = 10.0
-"""Prometheus's own: a sample bears the time at which its scrape began and is there when it ended."""
+LONGEST_SCRAPE_SECONDS = 60.0
+"""A sample bears the time at which its scrape began, and is there when that has ended or was written from afar."""
 _EVALUATION = "run, dataset, incarnation, step"
 """The labels that name an evaluation."""
 
@@ -145,7 +145,7 @@ class PrometheusQueries:
             window = min(since_whole + OVERLAP_SECONDS, LOOK_BACK_SECONDS)
             expression = f"last_over_time({_any_of(EVALUATION_NAMES)}[{window:.0f}s])"
         else:
-            window = since + SCRAPE_TIMEOUT_SECONDS
+            window = since + LONGEST_SCRAPE_SECONDS
             expression = _new_within(math.ceil(window))
         samples = self._prometheus.query(expression)
         samples += self._prometheus.query(_any_of(STATUS_NAMES))

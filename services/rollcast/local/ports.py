@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
+from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.connections.http import listen
 
-PORTS = range(20_000, 30_000)
-"""Below those that the kernel hands out by itself (from 32768 on Linux, from 49152 elsewhere): no connection and no
-server at port 0 takes one between its choice and its service's start, which may be a minute later."""
+KERNELS_CHOICE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""First and last port that the kernel hands out by itself; on Linux 32768 to 60999 by default."""
+FIRST = 1_025
+FEWEST = 1_000
 ATTEMPTS = 100
+
+
+def ports_below(range_file: Path) -> range:
+    """At most 10,000 below those that the kernel hands out; empty where nearly none are left.
+
+    No connection and no server at port 0 takes one between its choice and its service's start, which may be a minute
+    later.
+    """
+    end = 30_000
+    with contextlib.suppress(OSError):
+        end = min(end, int(range_file.read_text().split()[0]))
+    ports = range(max(FIRST, end - 10_000), end)
+    return ports if len(ports) >= FEWEST else range(0)
+
+
+PORTS = ports_below(KERNELS_CHOICE)
 _candidates = itertools.cycle(random.SystemRandom().sample(PORTS, len(PORTS)))
 """One order per process, so that none is given twice and two processes seldom choose the same."""
 

@@ -123,7 +123,7 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
         ends.append((continued, runs.ends(final, continued)))
     choices = _choices(ends, budget)
     recommended = choices[-1]
-    if recommended.loss_upper >= least_gain:
+    if runs.able and recommended.loss_upper >= least_gain:
         recommended = [choice for choice in choices[:-1] if choice.expected_loss <= TIE][-1]
     return Allocation(budget, least_gain, choices, recommended, _outlooks(runs, recommended, means, budget))
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -89,12 +90,20 @@ def runs(
 
 def refuse_twice(found: Sequence[tuple[str, Curve]]) -> None:
     """A run that is given twice would count as two that may turn out best. Raises UserError."""
-    seen: dict[bytes, str] = {}
-    for source, curve in found:
-        points = curve.compute.tobytes() + curve.pass_rate.tobytes()
-        if points in seen:
-            raise UserError(f"{source}: {curve.name} is the same run as in {seen[points]}; give each run once")
-        seen[points] = source
+    for (one, curve), (source, other) in combinations(found, 2):
+        same = _begins(curve, other), _begins(other, curve)
+        if all(same):
+            raise UserError(f"{source}: {other.name} is the same run as in {one}; give each run once")
+        # A single evaluation may agree by chance.
+        if any(same) and min(len(curve), len(other)) > 1:
+            old, name, new = (one, curve.name, source) if same[0] else (source, other.name, one)
+            raise UserError(f"{old}: {name} is the beginning of the run in {new}; give the newer file only")
+
+
+def _begins(curve: Curve, other: Curve) -> bool:
+    """Whether the points of `other` begin with those of `curve`."""
+    pairs = (other.compute, curve.compute), (other.pass_rate, curve.pass_rate)
+    return all(longer.tobytes().startswith(shorter.tobytes()) for longer, shorter in pairs)
 
 
 def in_device_hours(curves: Sequence[Curve], units: Sequence[str]) -> list[Curve]:
