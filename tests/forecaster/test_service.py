@@ -232,11 +232,12 @@ def test_waiting_requests_that_are_given_up_or_too_many_keep_nobody_out(tmp_path
         for _ in range(600):  # more than the server takes at once
             waiting().close()
         wait_for(lambda: service.client.get("/healthz").status_code == 200, seconds=5.0)
+        wait_for(lambda: not is_answered_at_once(service, newest), seconds=20.0)
         with ExitStack() as held:
-            for _ in range(MAX_WAITING):
+            for _ in range(2 * MAX_WAITING):
                 held.enter_context(waiting())
             wait_for(lambda: is_answered_at_once(service, newest), seconds=9.0)
-        wait_for(lambda: not is_answered_at_once(service, newest), seconds=9.0)
+        wait_for(lambda: not is_answered_at_once(service, newest), seconds=20.0)
 
 
 def is_answered_at_once(service: Service, newest: str) -> bool:
