@@ -95,7 +95,7 @@ def test_a_runs_own_evaluations_are_read_as_they_are(tmp_path: Path) -> None:
             ("--scale", "0.01"),
             "column compute holds '1,234', needs a number",
         ),
-        ("compute;pass_rate\n1,5;0.5\n2,5;0.6\n", (), "column compute holds '1,5', needs a number"),
+        ("compute;pass_rate\n1,500;0.5\n2,500;0.6\n", (), "column compute holds '1,500', needs a number"),
         ("run,compute,pass_rate\na,1,0.5\nb,2,0.6\n", (), "choose one of a, b with --where run=NAME"),
         (
             "compute,suite,pass_rate\n" + "".join(f"{c},{s},0.5\n" for c in (1, 2, 3) for s in ("easy", "hard")),
