@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks.record import RESULTS
 from rollcast.cli.ablation_report import advice
 from rollcast.cli.compare import run_report, show_leave_one_out, table_report
-from rollcast.forecaster.axis import since_first_step
-from rollcast.forecaster.evaluations import Evaluation, curve_of
+from rollcast.curves.axis import since_first_step
+from rollcast.curves.evaluations import Evaluation, curve_of
 from rollcast.local.ablation import WHOLE
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.leave_one_out import Repeats, leave_one_out

@@ -109,8 +109,8 @@ def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]
     """The generator on the run's first tasks, weights published once; returns the groups it made."""
     from rollcast.tasks.prompts import load
     from rollcast.tasks.tokens import load_tokenizer
-    from rollcast.trainer.model import read_causal_lm
-    from rollcast.trainer.prompt_book import PromptBook, TaskMaker
+    from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
+    from rollcast.trainer.learner.model import read_causal_lm
     from tests.generator.trainer_end import TrainerEnd
 
     with System(folder, make_settings(1, 8)) as system:

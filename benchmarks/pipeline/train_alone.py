@@ -11,9 +11,9 @@ from statistics import median
 
 from rollcast.config.run import load_run_config
 from rollcast.rollouts.codec import decode_group
-from rollcast.trainer.assembly import assemble
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.ranks import join_ranks
+from rollcast.trainer.control.assembly import assemble
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import join_ranks
 from rollcast.weights.snapshot import Snapshot
 
 

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from rollcast.config.services import CurveFile, FileSource
-from rollcast.forecaster.curve_file import CurveFileReader
-from rollcast.forecaster.evaluations import EvaluationLog
-from rollcast.forecaster.sources import CurveFiles
+from rollcast.curves.curve_file import CurveFileReader
+from rollcast.curves.evaluations import EvaluationLog
+from rollcast.curves.sources import CurveFiles
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
 from rollcast.telemetry.prometheus_reader import SourceAway

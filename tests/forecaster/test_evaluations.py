@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.forecaster.axis import _fleet_changed, choose_axis, compute_per_step
-from rollcast.forecaster.evaluations import Evaluation, EvaluationLog, checked
-from rollcast.forecaster.run_forecast import Budget, forecast_run, metric_grid
+from rollcast.curves.axis import _fleet_changed, choose_axis, compute_per_step
+from rollcast.curves.evaluations import Evaluation, EvaluationLog, checked
+from rollcast.curves.run_forecast import Budget, forecast_run, metric_grid
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
 

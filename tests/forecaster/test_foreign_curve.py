@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.services import CurveQueries
-from rollcast.forecaster.evaluations import MAX_EVALUATIONS, Evaluation
-from rollcast.forecaster.foreign_curve import ForeignCurve
+from rollcast.curves.evaluations import MAX_EVALUATIONS, Evaluation
+from rollcast.curves.foreign_curve import ForeignCurve
 from rollcast.local.ports import free_port
 from rollcast.telemetry.prometheus_reader import Prometheus, Series, SourceAway
 from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus

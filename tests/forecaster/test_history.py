@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
+from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.reading import Reading
+from rollcast.curves.run_forecast import Budget
 from rollcast.forecaster import history as history_module
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import Engine
-from rollcast.forecaster.evaluations import Evaluation
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.forecaster.reading import Reading
-from rollcast.forecaster.run_forecast import Budget
 from tests.forecaster.recorded_run import record
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.services import CurveQueries
-from rollcast.forecaster import sources
-from rollcast.forecaster.evaluations import Evaluation
-from rollcast.forecaster.first_scrape import FINEST_SECONDS
-from rollcast.forecaster.sources import PrometheusQueries
+from rollcast.curves import sources
+from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.first_scrape import FINEST_SECONDS
+from rollcast.curves.sources import PrometheusQueries
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import SourceAway

@@ -12,14 +12,14 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.reading import Reading
+from rollcast.curves.run_forecast import Budget
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import Engine
-from rollcast.forecaster.evaluations import Evaluation
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.forecaster.reading import Reading
-from rollcast.forecaster.run_forecast import Budget
 from rollcast.forecaster.selector import parse_selector
 from tests.forecaster.recorded_run import record
 

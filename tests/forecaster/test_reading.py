@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.forecaster import growing_file
-from rollcast.forecaster.reading import interpret
-from rollcast.forecaster.run_folder import RunFolder
+from rollcast.curves.reading import interpret
+from rollcast.curves.run_folder import RunFolder
+from rollcast.runfolder import growing_file
 from rollcast.telemetry.prometheus_reader import Prometheus, Sample, SourceAway, parse_page
 from tests.forecaster.recorded_run import TrainerPage, record
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.reading import Reading
+from rollcast.curves.run_forecast import QUANTILES, Budget
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import Engine
-from rollcast.forecaster.evaluations import Evaluation
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.forecaster.reading import Reading
-from rollcast.forecaster.run_forecast import QUANTILES, Budget
 from tests.forecaster.recorded_run import record
 
 BUDGET = Budget(device_hours=1.2)

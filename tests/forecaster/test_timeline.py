@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rollcast.forecaster.evaluations import Evaluation
-from rollcast.forecaster.run_forecast import Budget, forecast_run
+from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.run_forecast import Budget, forecast_run
 from rollcast.forecaster.timeline import Timeline, timeline
 from tests.forecaster.recorded_run import record
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from rollcast.connections.http import publish_port
-from rollcast.forecaster.evaluations import Evaluation, curve_of, known_truncation
+from rollcast.curves.evaluations import Evaluation, curve_of, known_truncation
+from rollcast.curves.sources import PrometheusQueries
 from rollcast.forecaster.history import History
-from rollcast.forecaster.sources import PrometheusQueries
 from rollcast.local.ports import free_port
 from rollcast.wire import forecast_pb2, forecast_pb2_grpc
 from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus

@@ -20,10 +20,10 @@ from rollcast.generator.engine import Engine, EngineRequest, Sampled
 from rollcast.generator.weight_engine import GeneratorWeights
 from rollcast.rollouts.records import Sampling
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.batch import TrainingSequence
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.learner import pad_micro_batch
-from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.learner.batch import TrainingSequence
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.learner import pad_micro_batch
+from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.member import WeightMember
 from rollcast.weights.publisher import Publisher
 from rollcast.wire.version import PolicyVersion

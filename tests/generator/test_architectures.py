@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local.ports import free_port
-from rollcast.trainer.batch import TrainingSequence
-from rollcast.trainer.ranks import Ranks, join_ranks
+from rollcast.trainer.learner.batch import TrainingSequence
+from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from tests.generator.conftest import random_prompt
 from tests.generator.live_pair import SLOTS, LivePair, live_pair, training_sequence
 from tests.tiny_model import make_architecture

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rollcast.config.run import parse_run_config
-from rollcast.trainer.head import Head, LogitShape, Precision
+from rollcast.trainer.learner.head import Head, LogitShape, Precision
 from rollcast.wire.version import PolicyVersion
 from tests.generator.live_pair import start_engine
 from tests.tiny_model import make_architecture

@@ -19,10 +19,11 @@ from rollcast.config.errors import UserError
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.config.services import Redis
-from rollcast.local import preflight, run_folder
+from rollcast.local import preflight
 from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_until_ready, write_server_config
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, Service, ServiceSpec
+from rollcast.runfolder import folder as run_folder
 
 
 def settings(tmp_path: Path, **changes: Any) -> RunConfig:
@@ -180,7 +181,7 @@ def test_resolved_settings_have_ports_and_survive_the_resolved_file(tmp_path: Pa
 def test_one_run_folder_has_one_owner_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "r"
     program = (
-        "import sys; from pathlib import Path; from rollcast.local.run_folder import locked\n"
+        "import sys; from pathlib import Path; from rollcast.runfolder.folder import locked\n"
         "with locked(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.trainer.ranks import Ranks, join_ranks
+from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from tests.trainer.tiny_models import write_model
 
 

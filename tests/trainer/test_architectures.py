@@ -14,10 +14,10 @@ from transformers import AutoModelForCausalLM, CohereConfig, GraniteConfig, Llam
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.learner import pad_micro_batch
-from rollcast.trainer.model import read_causal_lm
-from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.learner import pad_micro_batch
+from rollcast.trainer.learner.model import read_causal_lm
+from rollcast.trainer.learner.ranks import Ranks
 from tests.tiny_model import ARCHITECTURES, VOCABULARY, make_architecture, write_tokenizer
 from tests.trainer.tiny_models import make_config, make_sequences
 

@@ -21,9 +21,9 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.assembly import assemble, shaped_reward
-from rollcast.trainer.reporting import Reporter
-from rollcast.trainer.telemetry import export_batch
+from rollcast.trainer.control.assembly import assemble, shaped_reward
+from rollcast.trainer.control.reporting import Reporter
+from rollcast.trainer.control.telemetry import export_batch
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.recipe.effective_batch import EffectiveBatch
-from rollcast.trainer.batch import (
+from rollcast.trainer.learner.batch import (
     TrainingSequence,
     decode_micro_batches,
     defect,

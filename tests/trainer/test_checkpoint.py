@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from rollcast.config.errors import PassingError, UserError
-from rollcast.trainer.checkpoint import checkpoint_version, latest_checkpoint
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.learner.checkpoint import checkpoint_version, latest_checkpoint
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
 
 KILLED_WHILE_SAVING = """
 import os, signal, sys
 from pathlib import Path
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.ranks import join_ranks
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import join_ranks
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences
 

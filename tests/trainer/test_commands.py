@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from torch.distributed import DistError, PrefixStore, TCPStore
 
-from rollcast.trainer.commands import CHUNK_BYTES, Command, CommandKind, CommandReceiver, CommandSender
+from rollcast.trainer.learner.commands import CHUNK_BYTES, Command, CommandKind, CommandReceiver, CommandSender
 
 SERVER = """
 import time
@@ -51,7 +51,7 @@ def test_commands_arrive_in_order_and_whole() -> None:
 
 
 def test_waiting_goes_on_beyond_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollcast.trainer.commands.WAIT", timedelta(milliseconds=50))
+    monkeypatch.setattr("rollcast.trainer.learner.commands.WAIT", timedelta(milliseconds=50))
     server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     client = TCPStore("127.0.0.1", server.port, is_master=False)
     with ThreadPoolExecutor() as threads:

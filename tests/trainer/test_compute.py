@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.config.errors import PassingError, UserError
-from rollcast.trainer.compute import GENERATOR, TRAINER, ComputeLedger
+from rollcast.trainer.control.compute import GENERATOR, TRAINER, ComputeLedger
 
 
 class Clock:

@@ -27,11 +27,11 @@ from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
-from rollcast.trainer.controller import Books, Controller
+from rollcast.trainer.control.controller import Books, Controller
+from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.ending import Ending
-from rollcast.trainer.learner import UpdateStats
-from rollcast.trainer.progress import Progress
-from rollcast.trainer.prompt_book import PromptBook
+from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.weights.manifest import TensorSpec
 from rollcast.wire.version import PolicyVersion
 from tests.rollouts.examples import VERSION, make_group, make_task

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rollcast.config.services import Budget, StopWhen
-from rollcast.trainer.early_stop import EarlyStop
-from rollcast.trainer.evaluation import Evaluation
+from rollcast.trainer.control.early_stop import EarlyStop
+from rollcast.trainer.control.evaluation import Evaluation
 
 
 def evaluation(step: int, pass_rate: float, device_hours: float) -> Evaluation:

@@ -23,14 +23,14 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.evaluation import (
+from rollcast.trainer.control.evaluation import (
     Evaluation,
     EvaluationPlan,
     Evaluator,
     evaluation_plans,
     sampling_standard_error,
 )
-from rollcast.trainer.telemetry import EvaluationSeries
+from rollcast.trainer.control.telemetry import EvaluationSeries
 from rollcast.wire.version import PolicyVersion
 
 PLAN = EvaluationPlan("d", 10, 2)

@@ -7,8 +7,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rollcast.config.errors import UserError
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.snapshot import Snapshot
 from tests.trainer.tiny_models import VOCAB, make_config, make_sequences
 

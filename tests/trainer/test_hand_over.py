@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rollcast.recipe.staleness import Group
 from rollcast.rollouts.records import Claim, Purpose
-from rollcast.trainer.hand_over import OUTPACED, HandOvers, Outlook, groups_to_move
+from rollcast.trainer.control.hand_over import OUTPACED, HandOvers, Outlook, groups_to_move
 from rollcast.wire.version import PolicyVersion
 
 LAG, STEP = 8, 10

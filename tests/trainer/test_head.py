@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rollcast.trainer.head import Head, LogitShape
+from rollcast.trainer.learner.head import Head, LogitShape
 
 PLAIN = LogitShape()
 

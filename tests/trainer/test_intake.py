@@ -23,10 +23,10 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.evaluation import EvaluationPlan, Evaluator
-from rollcast.trainer.history import SurvivingHistory
-from rollcast.trainer.intake import Intake
-from rollcast.trainer.ledger import Ledger
+from rollcast.trainer.control.evaluation import EvaluationPlan, Evaluator
+from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.control.intake import Intake
+from rollcast.trainer.control.ledger import Ledger
 from rollcast.wire.version import PolicyVersion
 
 

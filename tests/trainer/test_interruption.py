@@ -29,11 +29,11 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.assembly import assemble
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.prompt_book import length_budget
-from rollcast.trainer.ranks import Ranks
-from rollcast.trainer.telemetry import export_batch
+from rollcast.trainer.control.assembly import assemble
+from rollcast.trainer.control.prompt_book import length_budget
+from rollcast.trainer.control.telemetry import export_batch
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import VOCAB, make_config
 

@@ -11,11 +11,11 @@ from transformers import AutoModelForCausalLM
 
 from rollcast.recipe.losses import make_loss
 from rollcast.rollouts.records import RolloutGroup
-from rollcast.trainer.batch import MicroBatch, TrainingSequence, denominator
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.learner import Learner
-from rollcast.trainer.model import read_causal_lm, shard_policy
-from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence, denominator
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.learner import Learner
+from rollcast.trainer.learner.model import read_causal_lm, shard_policy
+from rollcast.trainer.learner.ranks import Ranks
 from tests.trainer.tiny_models import make_config, make_groups, make_sequences
 
 CLIP_MAX, EPSILON = 5.0, 1e-6

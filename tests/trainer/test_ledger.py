@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.trainer.ledger import Ledger
+from rollcast.trainer.control.ledger import Ledger
 
 
 @given(st.lists(st.booleans(), max_size=60))

@@ -15,19 +15,19 @@ import torch
 
 from rollcast.cli.curve_source import Columns, read_curve
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.curves.run_folder import RunFolder
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.forecaster.run_folder import RunFolder
 from rollcast.local.status import StatusReader
 from rollcast.rollouts.memory import MemoryBroker
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.controller import Books, Controller
+from rollcast.trainer.control.controller import Books, Controller
+from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.ending import Ending
-from rollcast.trainer.progress import Progress
-from rollcast.trainer.prompt_book import PromptBook
 from rollcast.wire.version import PolicyVersion
 from tests.system.audit import check_every_task_once
 from tests.trainer.test_controller import AnsweringQueue, Answers, CharTokenizer, QuickLearners, lines, run

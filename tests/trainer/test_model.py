@@ -12,10 +12,10 @@ from transformers import AutoModelForCausalLM
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.learner import pad_micro_batch
-from rollcast.trainer.model import read_causal_lm
-from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.learner import pad_micro_batch
+from rollcast.trainer.learner.model import read_causal_lm
+from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.snapshot import Snapshot
 from tests.trainer.tiny_models import VOCAB, make_config, make_sequences
 

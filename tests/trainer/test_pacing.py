@@ -10,8 +10,8 @@ from rollcast.config.run import parse_run_config
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import Claim, Purpose, RolloutGroup
 from rollcast.tasks.time_limits import grading_seconds as deadline
-from rollcast.trainer.hand_over import Outlook
-from rollcast.trainer.pacing import Pacing, grading_seconds
+from rollcast.trainer.control.hand_over import Outlook
+from rollcast.trainer.control.pacing import Pacing, grading_seconds
 from rollcast.wire.version import PolicyVersion
 from tests.rollouts.examples import make_group, make_task
 

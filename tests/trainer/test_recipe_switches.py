@@ -16,7 +16,7 @@ from rollcast.config.recipe import DifficultyAllocation, PPOOffPolicySchedule
 from rollcast.config.run import RunConfig
 from rollcast.rollouts.memory import MemoryBroker
 from rollcast.rollouts.records import PromptTask, Purpose
-from rollcast.trainer.progress import Progress
+from rollcast.trainer.control.progress import Progress
 from rollcast.wire.version import PolicyVersion
 from tests.system.audit import check_every_task_once
 from tests.trainer.test_controller import (

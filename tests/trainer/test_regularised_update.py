@@ -15,13 +15,13 @@ from transformers import AutoModelForCausalLM
 
 from rollcast.config.errors import UserError
 from rollcast.recipe.losses import make_loss
-from rollcast.trainer.batch import TrainingSequence, denominator
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.head import Head, LogitShape
-from rollcast.trainer.learner import Learner
-from rollcast.trainer.model import read_causal_lm, shard_policy
-from rollcast.trainer.ranks import Ranks
-from rollcast.trainer.reference import Reference
+from rollcast.trainer.learner.batch import TrainingSequence, denominator
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.head import Head, LogitShape
+from rollcast.trainer.learner.learner import Learner
+from rollcast.trainer.learner.model import read_causal_lm, shard_policy
+from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.learner.reference import Reference
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
 
 KL, ENTROPY, RATIO_MAX = 0.3, 0.2, 5.0

@@ -13,8 +13,8 @@ import torch
 from torch.distributed import TCPStore
 from transformers import AutoModelForCausalLM
 
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import Ranks
 from tests.trainer.tiny_models import make_config, make_sequences
 from tests.trainer.two_ranks import RECIPE, UPDATES, whole_weights
 

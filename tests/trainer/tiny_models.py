@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.recipe.effective_batch import effective_batch
 from rollcast.rollouts.records import LengthBudget, Purpose, Rollout, RolloutGroup, Sampling, VersionSpan
-from rollcast.trainer.batch import TrainingSequence, loss_mask, training_sequences
+from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
 from rollcast.wire.version import PolicyVersion
 
 VOCAB = 61

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from rollcast.trainer.ending import Ending
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.ranks import join_ranks
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import join_ranks
 from rollcast.weights.snapshot import Snapshot
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences

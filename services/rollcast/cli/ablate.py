@@ -107,7 +107,7 @@ def ablate(
 
 def check_begun(planned: Sequence[PlannedRun], folder: Path) -> None:
     """Raises UserError where there is nothing to go on with."""
-    from rollcast.local.run_folder import has_history
+    from rollcast.runfolder.folder import has_history
 
     if not any(has_history(item.config.run_folder) for item in planned):
         first = planned[0].config.run

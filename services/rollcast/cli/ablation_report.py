@@ -27,10 +27,10 @@ def curve_of_run(folder: Path, name: str) -> Curve:
     """
     import numpy as np
 
-    from rollcast.forecaster.axis import since_first_step
-    from rollcast.forecaster.evaluations import EvaluationLog, curve_of
-    from rollcast.forecaster.reading import Reading
-    from rollcast.forecaster.run_folder import RunFolder
+    from rollcast.curves.axis import since_first_step
+    from rollcast.curves.evaluations import EvaluationLog, curve_of
+    from rollcast.curves.reading import Reading
+    from rollcast.curves.run_folder import RunFolder
 
     log, malformed = EvaluationLog(), 0
     for reading in iter(RunFolder(folder, name).read, Reading()):

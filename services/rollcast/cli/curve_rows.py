@@ -14,7 +14,7 @@ import typer
 from rollcast.cli.report import counted
 from rollcast.config.curve_columns import STEP_NAMES, find_column
 from rollcast.config.errors import UserError
-from rollcast.forecaster.curve_row import Restarts, Row, delimiter_of, field, some, whole_number
+from rollcast.curves.curve_row import Restarts, Row, delimiter_of, field, some, whole_number
 
 MAX_FILE_BYTES = 64 << 20
 _WITHOUT_A_POINT = re.compile(r"[-+]?(\d+|\d*,\d+)(e[-+]?\d+)?|nan", re.IGNORECASE)
@@ -53,7 +53,7 @@ def surviving_evaluations(path: Path, rows: list[Row], compute: str, pass_rate: 
     else by a step that goes back, or by one that is evaluated again at another compute. What is left out is counted on
     standard error.
     """
-    from rollcast.forecaster.evaluations import last_surviving_steps
+    from rollcast.curves.evaluations import last_surviving_steps
 
     column = find_column(dict.fromkeys(name for row in rows for name in row), STEP_NAMES)
     entries = [

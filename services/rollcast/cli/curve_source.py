@@ -16,13 +16,13 @@ from rollcast.config.curve_columns import (
     find_column,
 )
 from rollcast.config.errors import UserError
-from rollcast.forecaster.curve_row import Mixture, Row, field, meets, real_number, some
-from rollcast.forecaster.natural_order import natural
+from rollcast.curves.curve_row import Mixture, Row, field, meets, real_number, some
+from rollcast.curves.natural_order import natural
 from rollcast.telemetry.names import is_own_curve
 
 if TYPE_CHECKING:
     from rollcast.config.services import CurveQueries
-    from rollcast.forecaster.evaluations import EvaluationLog
+    from rollcast.curves.evaluations import EvaluationLog
     from rollcast.scaling.curve import Curve
     from rollcast.scaling.posterior import FitOptions
 
@@ -221,8 +221,8 @@ def _number(path: Path, row: Row, column: str) -> float:
 
 def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, EvaluationLog]:
     """By run, what a Prometheus knows. Raises UserError."""
-    from rollcast.forecaster.evaluations import MAX_EVALUATIONS, EvaluationLog
-    from rollcast.forecaster.sources import PrometheusQueries
+    from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog
+    from rollcast.curves.sources import PrometheusQueries
     from rollcast.telemetry.prometheus_reader import SourceAway
 
     foreign = _queries(columns, run)
@@ -259,7 +259,7 @@ def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, Evalu
 def _curve_of_log(url: str, run: str, log: EvaluationLog) -> Curve:
     import numpy as np
 
-    from rollcast.forecaster.evaluations import curve_of
+    from rollcast.curves.evaluations import curve_of
 
     kept = log.surviving()
     try:

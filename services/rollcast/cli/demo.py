@@ -70,7 +70,7 @@ def with_model(settings: RunConfig, path: str) -> RunConfig:
 
 def free_name(name: str, folder: Path) -> str:
     """The name, or the name with the first number that no former run has."""
-    from rollcast.local.run_folder import has_history
+    from rollcast.runfolder.folder import has_history
 
     number, free = 1, name
     while has_history(folder / free):

@@ -7,10 +7,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rollcast.curves.reading import RunStatus
+from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import SourceState, TracePoint, tokens_by_staleness
 from rollcast.forecaster.history import PastForecast
-from rollcast.forecaster.reading import RunStatus
-from rollcast.forecaster.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.schema import (
     CurveAnswer,
     End,

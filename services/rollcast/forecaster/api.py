@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from rollcast.connections.http import METRICS_CONTENT_TYPE, always_alive
+from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster import answers, schema
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.body_limit import BodyLimit
@@ -25,7 +26,6 @@ from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.own_curve import fit_answer
 from rollcast.forecaster.query_api import PREFIX, query_router, refusal
-from rollcast.forecaster.run_forecast import RunForecast
 
 MAX_BODY_BYTES = 1 << 20
 MAX_FITS_AT_ONCE = 4

@@ -8,9 +8,9 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from rollcast.forecaster.natural_order import natural
-from rollcast.forecaster.reading import RunStatus
-from rollcast.forecaster.run_forecast import RunForecast
+from rollcast.curves.natural_order import natural
+from rollcast.curves.reading import RunStatus
+from rollcast.curves.run_forecast import RunForecast
 
 MAX_TRACE = 600
 

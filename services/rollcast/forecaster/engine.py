@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rollcast.curves.evaluations import Evaluation, EvaluationLog
+from rollcast.curves.reading import Reading
+from rollcast.curves.run_forecast import Budget, Outlook, RunForecast, forecast_run, look_ahead, metric_grid
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.evaluations import Evaluation, EvaluationLog
 from rollcast.forecaster.history import History, PastForecast
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.forecaster.reading import Reading
-from rollcast.forecaster.run_forecast import Budget, Outlook, RunForecast, forecast_run, look_ahead, metric_grid
 from rollcast.forecaster.surprise import Surprise, hold_to_account
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import is_own_curve

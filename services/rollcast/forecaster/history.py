@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.forecaster.evaluations import Evaluation
+from rollcast.curves.evaluations import Evaluation
 from rollcast.telemetry.logging import get_logger
 
 MAX_FORECASTS = 400

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from rollcast.forecaster.run_forecast import QUANTILES, Outlook, RunForecast
+from rollcast.curves.run_forecast import QUANTILES, Outlook, RunForecast
 from rollcast.forecaster.surprise import Surprise
 from rollcast.scaling.forecast import VerdictKind
 from rollcast.telemetry import names

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from rollcast.curves.evaluations import MIN_COMPUTE, known_error, known_truncation
+from rollcast.curves.run_forecast import QUANTILES
 from rollcast.forecaster.answers import interval
-from rollcast.forecaster.evaluations import MIN_COMPUTE, known_error, known_truncation
-from rollcast.forecaster.run_forecast import QUANTILES
 from rollcast.forecaster.schema import FitAnswer, FitRequest, Law, Prediction
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.forecast import Forecast

@@ -19,8 +19,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.selector import Selector, parse_selector
 from rollcast.forecaster.timeline import readings_over_time, timeline
 from rollcast.scaling.curve import Array

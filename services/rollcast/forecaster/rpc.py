@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 from pydantic import ValidationError
 
+from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.own_curve import fit_request
-from rollcast.forecaster.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.schema import FitPoint, FitRequest
 from rollcast.scaling.curve import Array
 from rollcast.scaling.forecast import Forecast

@@ -15,15 +15,15 @@ from rollcast.config.run import RunConfig
 from rollcast.config.services import Rpc
 from rollcast.connections.grpc import start_server
 from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url, publish_port
+from rollcast.curves.run_folder import RunFolder
+from rollcast.curves.run_forecast import Budget
+from rollcast.curves.sources import Source, open_source
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board, SourceState
 from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.rpc import ForecastService
-from rollcast.forecaster.run_folder import RunFolder
-from rollcast.forecaster.run_forecast import Budget
-from rollcast.forecaster.sources import Source, open_source
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.wire.forecast_pb2_grpc import add_ForecastServicer_to_server

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.forecaster.axis import ComputeAxis
-from rollcast.forecaster.evaluations import Evaluation
+from rollcast.curves.axis import ComputeAxis
+from rollcast.curves.evaluations import Evaluation
 from rollcast.forecaster.history import PastForecast
 
 HALF_WAY = 0.5

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.forecaster.axis import MIN_INTERVALS
-from rollcast.forecaster.run_forecast import QUANTILES, RunForecast
+from rollcast.curves.axis import MIN_INTERVALS
+from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.scaling.curve import Array
 
 MAX_KNOTS = 150

@@ -24,10 +24,10 @@ from rollcast.config.resolved import reveal
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
 from rollcast.local.frozen_forecast import END_EVALUATIONS, RESULT_FILE, conclude
-from rollcast.local.run_folder import RUN_FILE, UP_FILE, has_history
 from rollcast.local.status import JsonLines, StatusReader
 from rollcast.local.supervisor import Ending, ServiceLostError
 from rollcast.local.up import View, run_locally
+from rollcast.runfolder.folder import RUN_FILE, UP_FILE, has_history
 
 PROGRESS_FILE = "ablation.json"
 WHOLE = "whole"

@@ -6,11 +6,12 @@ from typing import Protocol
 
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
-from rollcast.local import preflight, run_folder
+from rollcast.local import preflight
 from rollcast.local.embedded_redis import wait_for_embedded
 from rollcast.local.process import Service
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Ending, Supervisor
+from rollcast.runfolder import folder as run_folder
 
 
 class View(Protocol):

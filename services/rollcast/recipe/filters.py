@@ -1,7 +1,7 @@
 """Filters: which rollouts form the effective batch (arXiv 2510.13786, sections 3.2 and A.15).
 
 What is filtered is dropped from a batch, which becomes smaller. Where the recipe refills batches, as DAPO does, a group
-that this filter leaves nothing of never reaches one: see `rollcast.trainer.intake`.
+that this filter leaves nothing of never reaches one: see `rollcast.trainer.control.intake`.
 """
 
 from __future__ import annotations

@@ -14,20 +14,20 @@ from rollcast.config.run import RunConfig
 from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from rollcast.runfolder.writing import make_folder
 from rollcast.tasks.prompts import Prompt, load
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import Tokenizer, load_tokenizer, render
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.checkpoint import latest_checkpoint
-from rollcast.trainer.controller import Books, Controller
+from rollcast.trainer.control.controller import Books, Controller
+from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.ending import Ending
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.progress import Progress
-from rollcast.trainer.prompt_book import PromptBook
-from rollcast.trainer.ranks import Ranks, join_ranks
-from rollcast.trainer.run_files import make_folder
+from rollcast.trainer.learner.checkpoint import latest_checkpoint
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import Ranks, join_ranks
 
 HUNG_TIMEOUTS = 2.0
 log = get_logger()

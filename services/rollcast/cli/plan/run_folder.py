@@ -12,8 +12,8 @@ from statistics import fmean, median
 from rollcast.cli.curve_rows import tell_left_out
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.local.run_folder import RUN_FILE
 from rollcast.local.status import JsonLines
+from rollcast.runfolder.folder import RUN_FILE
 
 LEAST_STEPS = 12
 MOST_STEPS = 200

@@ -30,23 +30,23 @@ from rollcast.rollouts.records import RolloutGroup
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.assembly import assemble
-from rollcast.trainer.batch import defect
-from rollcast.trainer.compute import ComputeLedger
-from rollcast.trainer.dispatch import NEXT_SEQUENCE, Dispatcher
+from rollcast.trainer.control.assembly import assemble
+from rollcast.trainer.control.compute import ComputeLedger
+from rollcast.trainer.control.dispatch import NEXT_SEQUENCE, Dispatcher
+from rollcast.trainer.control.evaluation import evaluation_plans
+from rollcast.trainer.control.examiner import Examiner
+from rollcast.trainer.control.fleet import AWAY_RETRY_SECONDS, Fleet
+from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.control.intake import Intake
+from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.pacing import Pacing, grading_seconds
+from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker, shares
+from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.ending import Ending
-from rollcast.trainer.evaluation import evaluation_plans
-from rollcast.trainer.examiner import Examiner
-from rollcast.trainer.fleet import AWAY_RETRY_SECONDS, Fleet
-from rollcast.trainer.group import LearnerGroup
-from rollcast.trainer.history import SurvivingHistory
-from rollcast.trainer.intake import Intake
-from rollcast.trainer.ledger import Ledger
-from rollcast.trainer.pacing import Pacing, grading_seconds
-from rollcast.trainer.progress import Progress
-from rollcast.trainer.prompt_book import PromptBook, TaskMaker, shares
-from rollcast.trainer.ranks import Ranks
-from rollcast.trainer.reporting import Reporter
+from rollcast.trainer.learner.batch import defect
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.publisher import Publisher
 from rollcast.wire.version import PolicyVersion
 

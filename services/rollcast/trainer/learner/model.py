@@ -25,7 +25,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
-from rollcast.trainer.head import Head, LogitShape, Precision
+from rollcast.trainer.learner.head import Head, LogitShape, Precision
 
 UNREADABLE = (
     OSError,

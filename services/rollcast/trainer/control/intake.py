@@ -19,9 +19,9 @@ from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.evaluation import Evaluator
-from rollcast.trainer.history import SurvivingHistory
-from rollcast.trainer.ledger import Ledger
+from rollcast.trainer.control.evaluation import Evaluator
+from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.control.ledger import Ledger
 
 MAX_GROUPS_PER_READ = 64
 log = get_logger()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.forecaster.axis import ComputeAxis, choose_axis, compute_per_step
-from rollcast.forecaster.evaluations import Evaluation, curve_of
+from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
+from rollcast.curves.evaluations import Evaluation, curve_of
 from rollcast.scaling.curve import Array
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.posterior import FitOptions, fit

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from rollcast.trainer.model import Policy
+from rollcast.trainer.learner.model import Policy
 from rollcast.weights.manifest import BucketSpec, TensorSpec
 from rollcast.weights.snapshot import Snapshot
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.forecaster.evaluations import Evaluation
+from rollcast.curves.evaluations import Evaluation
 from rollcast.scaling.curve import Array
 
 FLEET_CHANGE = 0.10

@@ -20,20 +20,26 @@ from rollcast.recipe.mixture import Mixture
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
+from rollcast.runfolder.writing import append_line
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import Metric
-from rollcast.trainer.compute import ComputeLedger
-from rollcast.trainer.evaluation import Evaluation
-from rollcast.trainer.history import SurvivingHistory
-from rollcast.trainer.intake import Intake
-from rollcast.trainer.learner import UpdateStats
-from rollcast.trainer.ledger import Ledger
-from rollcast.trainer.progress import Progress
-from rollcast.trainer.prompt_book import PromptBook
-from rollcast.trainer.run_files import append_line
-from rollcast.trainer.telemetry import EvaluationSeries, export_batch, export_compute, export_staleness, staleness_of
+from rollcast.trainer.control.compute import ComputeLedger
+from rollcast.trainer.control.evaluation import Evaluation
+from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.control.intake import Intake
+from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.prompt_book import PromptBook
+from rollcast.trainer.control.telemetry import (
+    EvaluationSeries,
+    export_batch,
+    export_compute,
+    export_staleness,
+    staleness_of,
+)
+from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
 
 SERVE_SECONDS = 1.0

@@ -9,8 +9,8 @@ from rollcast.rollouts.records import GradingStatus, RolloutGroup
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric
-from rollcast.trainer.compute import ComputeLedger
-from rollcast.trainer.evaluation import Evaluation
+from rollcast.trainer.control.compute import ComputeLedger
+from rollcast.trainer.control.evaluation import Evaluation
 
 KEPT_EVALUATIONS = 16
 _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (

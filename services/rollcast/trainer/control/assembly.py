@@ -11,7 +11,7 @@ from rollcast.config.recipe import LengthPenalty, Recipe
 from rollcast.recipe.effective_batch import effective_batch
 from rollcast.recipe.length_control import length_penalty
 from rollcast.rollouts.records import GradingStatus, Rollout, RolloutGroup
-from rollcast.trainer.batch import TrainingSequence, loss_mask, training_sequences
+from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
 
 _VERDICTS = (GradingStatus.OK, GradingStatus.WRONG)
 REWARD_GAP = 0.5

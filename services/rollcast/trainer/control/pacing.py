@@ -12,7 +12,7 @@ from rollcast.recipe.staleness import drop_deadline_seconds, enough_groups, long
 from rollcast.rollouts.records import Claim, RolloutGroup
 from rollcast.tasks.prompts import verifier_names
 from rollcast.tasks.verifiers import is_sandboxed
-from rollcast.trainer.hand_over import Outlook
+from rollcast.trainer.control.hand_over import Outlook
 
 WINDOW = 16
 LEAST_OVERDUE_SECONDS = 60.0

@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass, replace
 
 from rollcast.config.services import CurveQueries
-from rollcast.forecaster.evaluations import Evaluation, checked
-from rollcast.forecaster.reading import Reading
+from rollcast.curves.evaluations import Evaluation, checked
+from rollcast.curves.reading import Reading
 from rollcast.telemetry.prometheus_reader import Prometheus, Series, SourceAway
 
 MAX_INSTANTS = 10_000

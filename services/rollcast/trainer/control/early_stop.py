@@ -15,7 +15,7 @@ from rollcast.scaling.curve import Array, Curve
 from rollcast.scaling.posterior import fit
 from rollcast.scaling.stopping import REFITS_IN_A_ROW, Refit, StopRule, stop_reason
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.evaluation import Evaluation
+from rollcast.trainer.control.evaluation import Evaluation
 
 FOREVER = 1e6
 """Times the steps so far: the end of a run without a budget."""

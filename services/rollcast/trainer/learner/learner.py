@@ -23,10 +23,10 @@ from rollcast.config.recipe import Optimizer
 from rollcast.recipe.learning_rate import learning_rate
 from rollcast.recipe.losses import Loss, LossInputs, objective
 from rollcast.recipe.regularisation import weighted_entropy, weighted_kl
-from rollcast.trainer.batch import MicroBatch, padded_tokens
-from rollcast.trainer.model import Policy
-from rollcast.trainer.ranks import Ranks
-from rollcast.trainer.reference import Reference
+from rollcast.trainer.learner.batch import MicroBatch, padded_tokens
+from rollcast.trainer.learner.model import Policy
+from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.learner.reference import Reference
 
 
 @dataclass(frozen=True, slots=True)

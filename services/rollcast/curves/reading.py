@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from rollcast.forecaster.evaluations import Evaluation, checked
+from rollcast.curves.evaluations import Evaluation, checked
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import Sample
 

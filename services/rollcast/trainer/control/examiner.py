@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from rollcast.config.run import RunConfig
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask
-from rollcast.trainer.compute import ComputeLedger
-from rollcast.trainer.early_stop import EarlyStop
-from rollcast.trainer.evaluation import Closed, EvaluationPlan, Evaluator, evaluation_plans
-from rollcast.trainer.ledger import Ledger
-from rollcast.trainer.progress import Progress
-from rollcast.trainer.prompt_book import PromptBook, TaskMaker
-from rollcast.trainer.reporting import Reporter
+from rollcast.trainer.control.compute import ComputeLedger
+from rollcast.trainer.control.early_stop import EarlyStop
+from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Evaluator, evaluation_plans
+from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
+from rollcast.trainer.control.reporting import Reporter
 
 
 class Examiner:

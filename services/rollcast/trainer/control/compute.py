@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rollcast.config.errors import UserError, refused_by_the_world
-from rollcast.trainer.run_files import replace_json
+from rollcast.runfolder.writing import replace_json
 
 GENERATOR, TRAINER = "generator", "trainer"
 ROLES = (GENERATOR, TRAINER)

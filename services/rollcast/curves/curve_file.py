@@ -16,10 +16,10 @@ from rollcast.config.curve_columns import (
     find_column,
 )
 from rollcast.config.services import CurveFile
-from rollcast.forecaster.curve_row import Mixture, Restarts, Row, delimiter_of, field, meets, real_number, whole_number
-from rollcast.forecaster.evaluations import Evaluation, checked
-from rollcast.forecaster.growing_file import GrowingFile
-from rollcast.forecaster.reading import Reading
+from rollcast.curves.curve_row import Mixture, Restarts, Row, delimiter_of, field, meets, real_number, whole_number
+from rollcast.curves.evaluations import Evaluation, checked
+from rollcast.curves.reading import Reading
+from rollcast.runfolder.growing_file import GrowingFile
 from rollcast.telemetry.names import is_own_curve
 from rollcast.telemetry.prometheus_reader import SourceAway
 

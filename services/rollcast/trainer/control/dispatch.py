@@ -16,10 +16,10 @@ from rollcast.recipe.mixture import Mixture
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
-from rollcast.trainer.intake import Intake
-from rollcast.trainer.ledger import Ledger
-from rollcast.trainer.prompt_book import PromptBook, TaskMaker
-from rollcast.trainer.reporting import Reporter
+from rollcast.trainer.control.intake import Intake
+from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
+from rollcast.trainer.control.reporting import Reporter
 
 NEXT_SEQUENCE = "next_sequence"
 """Key of wire 1's state: no sequence is given out twice, whatever checkpoint a restart begins from."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rollcast.forecaster.evaluations import Evaluation, checked
+from rollcast.curves.evaluations import Evaluation, checked
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import Prometheus, Series
 

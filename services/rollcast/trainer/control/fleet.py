@@ -19,12 +19,12 @@ from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.compute import ComputeLedger
-from rollcast.trainer.hand_over import HandOvers, groups_to_move
-from rollcast.trainer.intake import Intake
-from rollcast.trainer.ledger import Ledger
-from rollcast.trainer.pacing import Pacing
-from rollcast.trainer.reporting import Reporter
+from rollcast.trainer.control.compute import ComputeLedger
+from rollcast.trainer.control.hand_over import HandOvers, groups_to_move
+from rollcast.trainer.control.intake import Intake
+from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.pacing import Pacing
+from rollcast.trainer.control.reporting import Reporter
 from rollcast.weights.roster import Member
 
 AWAY_RETRY_SECONDS = 0.5

@@ -11,10 +11,10 @@ from pydantic import SecretStr
 
 from rollcast.config.services import CurveFile, CurveQueries, DirectScrape, FileSource, Http, PrometheusSource
 from rollcast.connections.http import local_url
-from rollcast.forecaster.curve_file import CurveFileReader
-from rollcast.forecaster.first_scrape import dated
-from rollcast.forecaster.foreign_curve import ForeignCurve
-from rollcast.forecaster.reading import EVALUATION_NAMES, STATUS_NAMES, Reading, interpret
+from rollcast.curves.curve_file import CurveFileReader
+from rollcast.curves.first_scrape import dated
+from rollcast.curves.foreign_curve import ForeignCurve
+from rollcast.curves.reading import EVALUATION_NAMES, STATUS_NAMES, Reading, interpret
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
 
 LOOK_BACK_SECONDS = 30 * 86_400.0

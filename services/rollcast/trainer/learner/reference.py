@@ -14,8 +14,8 @@ from torch.distributed.fsdp import FSDPModule
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import KlPenalty
 from rollcast.config.run import RunConfig
-from rollcast.trainer.model import Policy, read_causal_lm, shard_policy
-from rollcast.trainer.ranks import Ranks
+from rollcast.trainer.learner.model import Policy, read_causal_lm, shard_policy
+from rollcast.trainer.learner.ranks import Ranks
 
 
 class Reference:

@@ -21,22 +21,22 @@ from rollcast.config.run import RunConfig
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses import make_loss
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.batch import (
+from rollcast.trainer.ending import Ending
+from rollcast.trainer.learner.batch import (
     TrainingSequence,
     decode_micro_batches,
     denominator,
     encode_micro_batches,
     plan_micro_batches,
 )
-from rollcast.trainer.checkpoint import load_checkpoint, save_checkpoint
-from rollcast.trainer.commands import Command, CommandKind, CommandReceiver, CommandSender
-from rollcast.trainer.ending import Ending
-from rollcast.trainer.export import export_weights
-from rollcast.trainer.gather import gather_weights, weight_specs
-from rollcast.trainer.learner import Learner, UpdateStats
-from rollcast.trainer.model import read_causal_lm, shard_policy
-from rollcast.trainer.ranks import Ranks
-from rollcast.trainer.reference import read_reference
+from rollcast.trainer.learner.checkpoint import load_checkpoint, save_checkpoint
+from rollcast.trainer.learner.commands import Command, CommandKind, CommandReceiver, CommandSender
+from rollcast.trainer.learner.export import export_weights
+from rollcast.trainer.learner.gather import gather_weights, weight_specs
+from rollcast.trainer.learner.learner import Learner, UpdateStats
+from rollcast.trainer.learner.model import read_causal_lm, shard_policy
+from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.learner.reference import read_reference
 from rollcast.weights.manifest import TensorSpec, plan_buckets
 from rollcast.weights.snapshot import Snapshot
 from rollcast.wire.version import PolicyVersion

@@ -30,7 +30,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from rollcast.config.errors import UserError, refused_by_the_world
-from rollcast.trainer.learner import Learner
+from rollcast.trainer.learner.learner import Learner
 from rollcast.wire.version import PolicyVersion
 
 PARTIAL = ".partial-"

@@ -125,7 +125,7 @@ class Restarts:
 
     def starts(self) -> dict[int, int]:
         """Incarnation -> the last step before it that still counts; every one where the file is in no order of time."""
-        from rollcast.forecaster.evaluations import MAX_STEP
+        from rollcast.curves.evaluations import MAX_STEP
 
         if len(self._first_steps) > MOST_RESTARTS * self._num_rows:
             return dict.fromkeys(self._first_steps, MAX_STEP)

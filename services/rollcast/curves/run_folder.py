@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rollcast.forecaster.evaluations import Evaluation, checked
-from rollcast.forecaster.growing_file import GrowingFile
-from rollcast.forecaster.reading import Reading
+from rollcast.curves.evaluations import Evaluation, checked
+from rollcast.curves.reading import Reading
+from rollcast.runfolder.growing_file import GrowingFile
 
 _MALFORMED = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 

@@ -1,0 +1,1 @@
+"""What rank 0 decides: dispatch, intake, pacing, evaluation, accounting, reports. No torch here."""
