@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.record import RESULTS
 from rollcast.cli.ablation_report import advice
 from rollcast.cli.compare import run_report, show_leave_one_out, table_report
 from rollcast.curves.axis import since_first_step
@@ -23,6 +22,7 @@ from rollcast.curves.evaluations import Evaluation, curve_of
 from rollcast.local.ablation import WHOLE
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.leave_one_out import Repeats, leave_one_out
+from testkit.record import RESULTS
 
 
 def kept_curve(run: dict[str, Any]) -> Curve:

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import write_result
+from testkit.record import write_result
 
 CONFIG = Path("configs/ablation.yaml")
 PUBLISHED = ("scalerl", "deepseek-grpo", "qwen-dapo", "magistral", "minimax")

@@ -15,10 +15,10 @@ import json
 from functools import partial
 from typing import Any
 
-from benchmarks.autoscaler.runs import fixed, with_queue_hpa, with_rollcast, with_rollcast_through_hpa
-from benchmarks.autoscaler.scenarios import Scenario
-from benchmarks.record import write_result
 from rollcast.config.autoscaler import Autoscaler
+from testkit.autoscaler.runs import fixed, with_queue_hpa, with_rollcast, with_rollcast_through_hpa
+from testkit.autoscaler.scenarios import Scenario
+from testkit.record import write_result
 
 MOST_IDLE = 0.05
 LEAST_SAVED, MOST_MORE, MOST_LONGEST = 0.15, 0.03, 6.0

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ablation.__main__ import end_state
-from benchmarks.record import write_result
 from rollcast.cli.ablate import run_planned, with_its_model
 from rollcast.cli.ablation_report import answer_of
 from rollcast.cli.compare import show_leave_one_out
@@ -30,6 +29,7 @@ from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation import Variant, plan
 from rollcast.tasks.prompts import load
 from rollcast.tasks.verifiers import grade
+from testkit.record import write_result
 
 CAP = 30
 RUN_MINUTES = 10.0

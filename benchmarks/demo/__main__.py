@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.record import write_result
+from testkit.record import write_result
 
 LIMIT_SECONDS = 1_200.0
 

@@ -26,11 +26,11 @@ from typing import Any
 
 import httpx
 
-from benchmarks.record import write_result
 from rollcast.local.base_model import BaseModel, ensure_base_model
 from rollcast.trainer.ending import EXIT_INTERRUPTED
-from tests.system.audit import SETTLED, check_every_task_once, check_nothing_was_left_behind, surviving_lines
-from tests.system.harness import System, wait_for
+from testkit.record import write_result
+from testkit.system.audit import SETTLED, check_every_task_once, check_nothing_was_left_behind, surviving_lines
+from testkit.system.harness import System, wait_for
 
 LAG = 4
 START_SECONDS, JOIN_SECONDS, STEP_SECONDS = 240.0, 240.0, 120.0

@@ -37,9 +37,10 @@ def main() -> int:
     parser.add_argument("--run-by-run", action="store_true", help="print the last results run by run, as Markdown")
     arguments = parser.parse_args()
 
-    from benchmarks.forecast import calibration, extrapolation, published, speed, tables, targets, verdicts
-    from benchmarks.forecast.real_curves import data_folder
-    from benchmarks.record import RESULTS, write_result
+    from benchmarks.forecast import calibration, speed
+    from testkit.forecast import extrapolation, published, tables, targets, verdicts
+    from testkit.forecast.real_curves import data_folder
+    from testkit.record import RESULTS, write_result
 
     if arguments.run_by_run:
         last = json.loads((RESULTS / "forecast.json").read_text())["figures"]

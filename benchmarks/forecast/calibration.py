@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.forecast.generators import GENERATORS, WINDOWS, SimulatedRun, simulate
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 from rollcast.scaling.prior import DEFAULT_PRIOR
 from rollcast.scaling.verdict import VerdictKind
+from testkit.forecast.generators import GENERATORS, WINDOWS, SimulatedRun, simulate
 
 HORIZONS = (2.0, 10.0)
 TOO_EARLY = VerdictKind.TOO_EARLY.value

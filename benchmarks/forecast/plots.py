@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from benchmarks.forecast.extrapolation import FITTED
-from benchmarks.forecast.real_curves import data_folder, other_runs, paper_runs, truncating_run
 from rollcast.scaling.baselines import power_law
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
+from testkit.forecast.extrapolation import FITTED
+from testkit.forecast.real_curves import data_folder, other_runs, paper_runs, truncating_run
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -16,13 +16,13 @@ from typing import Any
 
 import psutil
 
-from benchmarks.record import write_result
 from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, service_routes
-from tests.forecaster.malformed import malformed_requests, send
-from tests.forecaster.recorded_run import KEPT, Reading, record, run_file
-from tests.forecaster.schema_fuzzer import fuzz
-from tests.forecaster.service_process import Service, running, wait_for
+from testkit.forecaster.malformed import malformed_requests, send
+from testkit.forecaster.recorded_run import KEPT, Reading, record, run_file
+from testkit.forecaster.schema_fuzzer import fuzz
+from testkit.forecaster.service_process import Service, running, wait_for
+from testkit.record import write_result
 
 INTERVAL_SECONDS = 15.0
 FUZZ_SECONDS = 900.0

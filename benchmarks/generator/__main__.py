@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.record import write_result
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.tasks import Grading
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.wire.version import PolicyVersion
+from testkit.record import write_result
 
 ROLLOUTS_PER_PROMPT = 16
 MAX_TOKENS = 192
@@ -34,7 +34,7 @@ UPDATE_SECONDS = 0.5
 
 
 def make_model(folder: Path) -> None:
-    from tests.tiny_model import make_tiny_model
+    from testkit.tiny_model import make_tiny_model
 
     make_tiny_model(folder, hidden=128, layers=4)
 
@@ -105,11 +105,11 @@ class Service:
         from rollcast.generator.claims import ClaimLoop, Slots
         from rollcast.generator.grading import Grader
         from rollcast.generator.weight_engine import GeneratorWeights
-        from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
         from rollcast.telemetry.exporter import Exporter
         from rollcast.weights.manifest import TensorSpec
         from rollcast.weights.member import WeightMember
         from rollcast.weights.publisher import Publisher
+        from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 
         self.weights = weights
         self.pauses: list[float] = []

@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.record import write_result
 from rollcast.local.base_model import BaseModel, ensure_base_model
-from tests.system.harness import System, wait_for
+from testkit.record import write_result
+from testkit.system.harness import System, wait_for
 
 LAG, GROUPS_PER_STEP = 4, 8
 START_SECONDS, RUN_SECONDS, JOIN_SECONDS = 240.0, 900.0, 10.0

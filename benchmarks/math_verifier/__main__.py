@@ -14,10 +14,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-from benchmarks.math_verifier.answers import FORMS, data_folder, references, wrong_answers
-from benchmarks.record import write_result
 from rollcast.config.datasets import MappingName
 from rollcast.tasks.verifiers import GradeStatus, grade
+from testkit.record import write_result
+from testkit.tasks.math_answers import FORMS, data_folder, references, wrong_answers
 
 SETS = ("gsm8k", "math-500")
 WRONG_ANSWERS = 1_000

@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks.monitoring.drawing import draw
 from rollcast.config.yaml_loader import load_yaml
 from rollcast.local.base_model import BaseModel, ensure_base_model
-from tests.monitoring.grafana import DASHBOARDS, load
-from tests.monitoring.live_run import live_runs
+from testkit.monitoring.grafana import DASHBOARDS, load
+from testkit.monitoring.live_run import live_runs
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"

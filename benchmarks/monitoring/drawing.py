@@ -21,8 +21,8 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image
 
 from benchmarks.monitoring.tables import table
-from tests.monitoring.grafana import Answer, ask
-from tests.monitoring.live_run import Recording
+from testkit.monitoring.grafana import Answer, ask
+from testkit.monitoring.live_run import Recording
 
 WIDTH_INCHES, UNIT_INCHES, DPI, COLOURS = 15.0, 0.27, 72, 96
 _WITH_LEGEND = ("timeseries", "trend")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.monitoring.grafana import Answer
+from testkit.monitoring.grafana import Answer
 
 Row = dict[str, Any]
 

@@ -32,12 +32,12 @@ from typing import Any
 import psutil
 import yaml
 
-from benchmarks.record import write_result
 from rollcast.config.run import load_run_config
 from rollcast.local.base_model import BaseModel, ensure_base_model
 from rollcast.rollouts.codec import encode_group
 from rollcast.rollouts.records import RolloutGroup
-from tests.system.harness import System
+from testkit.record import write_result
+from testkit.system.harness import System
 
 GENERATOR_CORE, TRAINER_CORE = 0, 1
 WARM_UP_STEPS = 10
@@ -111,7 +111,7 @@ def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]
     from rollcast.tasks.tokens import load_tokenizer
     from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
     from rollcast.trainer.learner.model import read_causal_lm
-    from tests.generator.trainer_end import TrainerEnd
+    from testkit.generator.trainer_end import TrainerEnd
 
     with System(folder, make_settings(1, 8)) as system:
         config = load_run_config(system.config)

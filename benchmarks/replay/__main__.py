@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import write_result
 from benchmarks.replay.crowd import crowd
-from tests.forecaster.replay import BEFORE, SCRAPE_SECONDS, UNTIL, Replay, replay
+from testkit.forecaster.replay import BEFORE, SCRAPE_SECONDS, UNTIL, Replay, replay
+from testkit.record import write_result
 
 
 def main() -> int:

@@ -13,9 +13,9 @@ import psutil
 from benchmarks.forecaster.__main__ import processor_seconds
 from rollcast.config.services import PrometheusSource
 from rollcast.local.ports import free_port
-from tests.forecaster.prometheus_server import first_scrapes, prometheus
-from tests.forecaster.recorded_run import KEPT, Reading, TrainerPage, record, run_file
-from tests.forecaster.service_process import Service, running, wait_for
+from testkit.forecaster.prometheus_server import first_scrapes, prometheus
+from testkit.forecaster.recorded_run import KEPT, Reading, TrainerPage, record, run_file
+from testkit.forecaster.service_process import Service, running, wait_for
 
 NUM_RUNS = 100
 SCRAPE_SECONDS = 15

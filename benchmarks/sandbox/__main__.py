@@ -26,14 +26,14 @@ from typing import Any
 
 import psutil
 
-from benchmarks.record import write_result
 from benchmarks.sandbox.mutants import mutants
 from benchmarks.sandbox.problems import Problem, read_problems
 from rollcast.config.tasks import Grading
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade
-from tests.tasks.hostile_programs import Hostile, hostile_programs
-from tests.tasks.hostile_surroundings import surroundings
+from testkit.record import write_result
+from testkit.tasks.hostile_programs import Hostile, hostile_programs
+from testkit.tasks.hostile_surroundings import surroundings
 
 SETTINGS = Grading(processes=2, deadline_seconds=90.0, seconds_per_test=60.0)
 """A few of MBPP+'s own solutions take up to a minute: what is asked is whether they pass, not whether they are fast."""

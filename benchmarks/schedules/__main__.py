@@ -24,9 +24,9 @@ from typing import Any
 import psutil
 import yaml
 
-from benchmarks.record import write_result
 from rollcast.local.base_model import BaseModel, ensure_base_model
-from tests.system.harness import System
+from testkit.record import write_result
+from testkit.system.harness import System
 
 GENERATOR_CORE, TRAINER_CORE = 0, 1
 START_SECONDS, RUN_SECONDS = 240.0, 900.0

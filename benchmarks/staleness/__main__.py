@@ -19,12 +19,12 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from benchmarks.record import write_result
 from rollcast.recipe.schedule import PipelineSchedule, PpoOffPolicySchedule, Schedule
 from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import Engine
 from rollcast.simulation.pipeline import DeadlockError, Pipeline, Trainer
 from rollcast.simulation.workload import Workload, lognormal
+from testkit.record import write_result
 
 GROUPS_PER_STEP = 48
 TOKENS_PER_SECOND = 100.0

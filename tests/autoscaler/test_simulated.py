@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.autoscaler.policies import Hpa
-from benchmarks.autoscaler.runs import fixed, start, turns, with_rollcast, with_rollcast_through_hpa
-from benchmarks.autoscaler.scenarios import LAG, Scenario
 from rollcast.config.autoscaler import Autoscaler
+from testkit.autoscaler.policies import Hpa
+from testkit.autoscaler.runs import fixed, start, turns, with_rollcast, with_rollcast_through_hpa
+from testkit.autoscaler.scenarios import LAG, Scenario
 
 SETTINGS = Autoscaler(mode="controller", deployment="generators", most=96)
 

@@ -17,10 +17,10 @@ from rollcast.config.tasks import Grading
 from rollcast.generator.remote_sandbox import RemoteSandbox
 from rollcast.tasks.sandbox import protections
 from rollcast.telemetry.exporter import Exporter
+from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster
 from tests.chart.rendering import CHART, ROOT, merged, of_kind, one, pod_of, pods, profile, render, run_file
 from tests.chart.value_sets import VALUE_SETS
-from tests.system.harness import wait_for
 
 
 @pytest.mark.parametrize("name", [name for name in VALUE_SETS if name.startswith("graders-")])

@@ -15,10 +15,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster
 from tests.chart.rendering import Object, one, pods, profile, render
 from tests.chart.value_sets import VALUE_SETS
-from tests.system.harness import wait_for
 
 PASSWORDS = (
     "0f3a" * 12,

@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from rollcast.local.base_model import BaseModel, ensure_base_model
+from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster, LocalPod
 from tests.chart.rendering import merged, profile, render
-from tests.system.harness import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(1200)]
 

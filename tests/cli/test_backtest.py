@@ -10,8 +10,8 @@ import pytest
 
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
+from testkit.forecaster.recorded_run import record
 from tests.cli.test_fit import rollcast
-from tests.forecaster.recorded_run import record
 
 
 def write(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import FitOptions, fit
-from tests.forecaster.recorded_run import record
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
+from testkit.forecaster.recorded_run import record
 
 
 def rollcast_fit(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -13,8 +13,8 @@ from rollcast.cli.plan.sizes import parse_size, size_name
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.model_size import fit_model_size
 from rollcast.scaling.posterior import fit
+from testkit.forecaster.recorded_run import record
 from tests.cli.test_fit import rollcast
-from tests.forecaster.recorded_run import record
 
 SIZES = {"0.6B": 0.6e9, "1.7B": 1.7e9, "4B": 4e9}
 

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from rollcast.config.errors import UserError
 from rollcast.config.services import TLS, Rpc
 from rollcast.connections.grpc import call_metadata, open_channel_async, start_server
-from tests.connections.certificates import lock_key, make_certificates
+from testkit.connections.certificates import lock_key, make_certificates
 
 
 def register_echo(server: Any) -> None:

@@ -33,9 +33,9 @@ from rollcast.local.status import StatusReader
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import MetricsPage, SourceAway
-from tests.connections.certificates import lock_key, make_certificates
-from tests.forecaster.recorded_run import TrainerPage, record, run_file
-from tests.forecaster.service_process import running, wait_for
+from testkit.connections.certificates import lock_key, make_certificates
+from testkit.forecaster.recorded_run import TrainerPage, record, run_file
+from testkit.forecaster.service_process import running, wait_for
 
 TOKEN = "a secret: with, odd signs=="
 

@@ -13,8 +13,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import TLS, Redis
 from rollcast.connections.redis import RedisAway, connect, connect_async
 from rollcast.local.ports import free_port
-from tests.connections.certificates import make_certificates
-from tests.rollouts.servers import find_server
+from testkit.connections.certificates import make_certificates
+from testkit.rollouts.servers import find_server
 
 
 @pytest.fixture

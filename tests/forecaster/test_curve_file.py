@@ -15,8 +15,8 @@ from rollcast.curves.sources import CurveFiles
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
 from rollcast.telemetry.prometheus_reader import SourceAway
-from tests.forecaster.recorded_run import record, run_file
-from tests.forecaster.service_process import running, wait_for
+from testkit.forecaster.recorded_run import record, run_file
+from testkit.forecaster.service_process import running, wait_for
 
 
 def reader(path: Path, **columns: object) -> CurveFileReader:

@@ -16,7 +16,7 @@ from rollcast.curves.evaluations import MAX_EVALUATIONS, Evaluation
 from rollcast.curves.foreign_curve import ForeignCurve
 from rollcast.local.ports import free_port
 from rollcast.telemetry.prometheus_reader import Prometheus, Series, SourceAway
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
+from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
 
 NOW = 1_800_000_007.0
 HOUR, DAY = 3600.0, 86_400.0

@@ -15,7 +15,7 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from tests.forecaster.recorded_run import record
+from testkit.forecaster.recorded_run import record
 
 
 def evaluations(count: int = 12, run: str = "demo", dataset: str = "d") -> list[Evaluation]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.forecaster.recorded_run import TrainerPage, record, run_file
-from tests.forecaster.schema_fuzzer import fuzz
-from tests.forecaster.service_process import running
+from testkit.forecaster.recorded_run import TrainerPage, record, run_file
+from testkit.forecaster.schema_fuzzer import fuzz
+from testkit.forecaster.service_process import running
 
 SECONDS = 25.0
 

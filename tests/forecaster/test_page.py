@@ -10,9 +10,9 @@ from playwright.sync_api import expect, sync_playwright
 
 from rollcast.connections.http import publish_port
 from rollcast.local.ports import free_port
-from tests.forecaster.browser import CHROMIUM, FLAGS, NEEDS_CHROMIUM, WAIT, marks, opened, wait_marks
-from tests.forecaster.recorded_run import TrainerPage, record, run_file
-from tests.forecaster.service_process import running
+from testkit.forecaster.browser import CHROMIUM, FLAGS, NEEDS_CHROMIUM, WAIT, marks, opened, wait_marks
+from testkit.forecaster.recorded_run import TrainerPage, record, run_file
+from testkit.forecaster.service_process import running
 
 pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM]
 LOW_CONTRAST = r"""() => {

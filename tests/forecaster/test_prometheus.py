@@ -21,9 +21,9 @@ from rollcast.curves.sources import PrometheusQueries
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import SourceAway
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, first_scrapes, prometheus
-from tests.forecaster.recorded_run import Reading, TrainerPage, cut_off_from, record, run_file
-from tests.forecaster.service_process import running, wait_for
+from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, first_scrapes, prometheus
+from testkit.forecaster.recorded_run import Reading, TrainerPage, cut_off_from, record, run_file
+from testkit.forecaster.service_process import running, wait_for
 
 pytestmark = NEEDS_PROMETHEUS
 

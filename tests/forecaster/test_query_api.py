@@ -21,7 +21,7 @@ from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.selector import parse_selector
-from tests.forecaster.recorded_run import record
+from testkit.forecaster.recorded_run import record
 
 START = 1_700_000_000.0
 """The run costs one device-hour in one hour; its budget ends after two."""

@@ -14,7 +14,7 @@ from rollcast.curves.reading import interpret
 from rollcast.curves.run_folder import RunFolder
 from rollcast.runfolder import growing_file
 from rollcast.telemetry.prometheus_reader import Prometheus, Sample, SourceAway, parse_page
-from tests.forecaster.recorded_run import TrainerPage, record
+from testkit.forecaster.recorded_run import TrainerPage, record
 
 
 def test_a_trainers_page_gives_back_what_it_shows() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.forecaster.browser import NEEDS_CHROMIUM
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS
-from tests.forecaster.replay import BEFORE, NUM_POINTS, UNTIL, replay
+from testkit.forecaster.browser import NEEDS_CHROMIUM
+from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS
+from testkit.forecaster.replay import BEFORE, NUM_POINTS, UNTIL, replay
 
 pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM, NEEDS_PROMETHEUS]
 

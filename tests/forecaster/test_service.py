@@ -20,9 +20,9 @@ from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
 from rollcast.telemetry import names
 from rollcast.wire import forecast_pb2, forecast_pb2_grpc
-from tests.forecaster.malformed import malformed_requests, send
-from tests.forecaster.recorded_run import TrainerPage, record, run_file
-from tests.forecaster.service_process import Service, running, wait_for
+from testkit.forecaster.malformed import malformed_requests, send
+from testkit.forecaster.recorded_run import TrainerPage, record, run_file
+from testkit.forecaster.service_process import Service, running, wait_for
 
 SCRAPE = {"kind": "scrape", "every_seconds": 0.2}
 

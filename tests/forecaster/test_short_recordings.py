@@ -5,7 +5,7 @@ from __future__ import annotations
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
 from rollcast.scaling.verdict import VerdictKind
-from tests.forecaster.recorded_run import record
+from testkit.forecaster.recorded_run import record
 
 BROKEN = {VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE}
 

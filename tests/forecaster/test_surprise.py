@@ -16,7 +16,7 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from tests.forecaster.recorded_run import record
+from testkit.forecaster.recorded_run import record
 
 BUDGET = Budget(device_hours=1.2)
 FALL_FROM = 22

@@ -7,7 +7,7 @@ import pytest
 from rollcast.curves.evaluations import Evaluation
 from rollcast.curves.run_forecast import Budget, forecast_run
 from rollcast.forecaster.timeline import Timeline, timeline
-from tests.forecaster.recorded_run import record
+from testkit.forecaster.recorded_run import record
 
 START = 1_700_000_000.0
 PER_EVALUATION_SECONDS = 600.0

@@ -17,9 +17,9 @@ from rollcast.curves.sources import PrometheusQueries
 from rollcast.forecaster.history import History
 from rollcast.local.ports import free_port
 from rollcast.wire import forecast_pb2, forecast_pb2_grpc
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
-from tests.forecaster.recorded_run import TrainerPage, cut_off_from, record, run_file
-from tests.forecaster.service_process import running
+from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus
+from testkit.forecaster.recorded_run import TrainerPage, cut_off_from, record, run_file
+from testkit.forecaster.service_process import running
 
 
 def test_the_verdict_heeds_truncation_live_and_after_a_restart(tmp_path: Path) -> None:

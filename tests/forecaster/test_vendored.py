@@ -7,8 +7,8 @@ import re
 from importlib import resources
 from pathlib import Path
 
-from tests.forecaster.recorded_run import run_file
-from tests.forecaster.service_process import running
+from testkit.forecaster.recorded_run import run_file
+from testkit.forecaster.service_process import running
 
 
 def test_vendored_files_are_as_published_and_served_with_their_licence(tmp_path: Path) -> None:

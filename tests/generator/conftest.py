@@ -14,8 +14,8 @@ import pytest_asyncio
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Rollout, Sampling
 from rollcast.wire.version import PolicyVersion
-from tests.replay import replay_logprobs
-from tests.tiny_model import make_tiny_model, perturbed
+from testkit.replay import replay_logprobs
+from testkit.tiny_model import make_tiny_model, perturbed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

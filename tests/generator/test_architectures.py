@@ -14,9 +14,9 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local.ports import free_port
 from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
+from testkit.tiny_model import make_architecture
 from tests.generator.conftest import random_prompt
 from tests.generator.live_pair import SLOTS, LivePair, live_pair, training_sequence
-from tests.tiny_model import make_architecture
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 

@@ -21,7 +21,6 @@ from rollcast.generator.grading import Graded, Grader
 from rollcast.generator.weight_engine import GeneratorWeights
 from rollcast.rollouts.base import Claimed, Delivery, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
-from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from rollcast.rollouts.records import (
     GradingStatus,
     Leg,
@@ -40,6 +39,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric
 from rollcast.weights.member import Surviving
 from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from tests.generator.scripted_engine import ScriptedEngine
 
 V1, V2 = PolicyVersion(1, 1), PolicyVersion(1, 2)

@@ -11,8 +11,8 @@ from torch import Tensor
 from rollcast.config.run import parse_run_config
 from rollcast.trainer.learner.head import Head, LogitShape, Precision
 from rollcast.wire.version import PolicyVersion
+from testkit.tiny_model import make_architecture
 from tests.generator.live_pair import start_engine
-from tests.tiny_model import make_architecture
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.tiny_model import make_tiny_model
+from testkit.tiny_model import make_tiny_model
 
 SETTINGS: dict[str, Any] = {
     "run": "main",

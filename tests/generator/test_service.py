@@ -16,11 +16,11 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local.ports import free_port
 from rollcast.rollouts.records import LengthBudget, PromptTask, Rollout
 from rollcast.wire.version import PolicyVersion
+from testkit.generator.trainer_end import GeneratorProcess, TrainerEnd
+from testkit.replay import replay_logprobs
+from testkit.rollouts.servers import Server, find_server
+from testkit.tiny_model import make_tiny_model
 from tests.generator.conftest import make_task, random_prompt
-from tests.generator.trainer_end import GeneratorProcess, TrainerEnd
-from tests.replay import replay_logprobs
-from tests.rollouts.servers import Server, find_server
-from tests.tiny_model import make_tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

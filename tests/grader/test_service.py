@@ -23,7 +23,7 @@ from rollcast.tasks.sandbox import protections
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade
 from rollcast.telemetry import names
-from tests.connections.certificates import make_certificates
+from testkit.connections.certificates import make_certificates
 from tests.grader.processes import Client, GraderProcess, door
 
 pytestmark = [

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.forecaster.prometheus_server import PROMTOOL
+from testkit.forecaster.prometheus_server import PROMTOOL
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "helm" / "rollcast" / "files" / "rules.yaml"

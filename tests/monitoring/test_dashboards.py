@@ -20,7 +20,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from monitoring.__main__ import ROOT, generated
 from rollcast.telemetry import names
-from tests.monitoring.grafana import DASHBOARDS, load, panels
+from testkit.monitoring.grafana import DASHBOARDS, load, panels
 
 GRID = 24
 MAX_BYTES = 1 << 20

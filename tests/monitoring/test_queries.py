@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from rollcast.local.base_model import BaseModel, ensure_base_model
-from tests.forecaster.prometheus_server import NEEDS_PROMETHEUS
-from tests.monitoring.grafana import DASHBOARDS, FILES, ask, load, panels, query
-from tests.monitoring.live_run import Recording, live_runs
+from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS
+from testkit.monitoring.grafana import DASHBOARDS, FILES, ask, load, panels, query
+from testkit.monitoring.live_run import Recording, live_runs
 
 pytestmark = [NEEDS_PROMETHEUS, pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
 

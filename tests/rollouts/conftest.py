@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from rollcast.rollouts.base import GeneratorQueue, TrainerQueue
-from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
-from tests.rollouts.servers import Server, find_server
+from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
+from testkit.rollouts.servers import Server, find_server
 
 _runs = itertools.count()
 

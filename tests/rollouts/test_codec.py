@@ -30,7 +30,7 @@ from rollcast.rollouts.records import (
 )
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
-from tests.rollouts.examples import VERSION, make_rollout, make_task
+from testkit.rollouts.examples import VERSION, make_rollout, make_task
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """A slow machine fails nothing."""

@@ -11,8 +11,8 @@ from rollcast.rollouts.base import GeneratorQueue, Redispatch
 from rollcast.rollouts.errors import OwnerFenced
 from rollcast.rollouts.records import Purpose
 from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.examples import VERSION, make_group, make_rollout, make_task
 from tests.rollouts.conftest import Wire
-from tests.rollouts.examples import VERSION, make_group, make_rollout, make_task
 
 
 async def claim(queue: GeneratorQueue, train: int = 8, evals: int = 0, version: PolicyVersion = VERSION):

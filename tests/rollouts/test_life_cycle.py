@@ -13,12 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rollcast.rollouts.base import MAX_FAILURES, Claimed, Delivery, GeneratorQueue, Redispatch, TrainerQueue
 from rollcast.rollouts.keys import Keys
-from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from rollcast.rollouts.records import Purpose
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.wire.version import PolicyVersion
-from tests.rollouts.examples import make_group, make_rollout, make_task
-from tests.rollouts.servers import Server
+from testkit.rollouts.examples import make_group, make_rollout, make_task
+from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
+from testkit.rollouts.servers import Server
 
 _runs = itertools.count()
 Ends = tuple[Callable[[], TrainerQueue], Callable[[str], GeneratorQueue]]

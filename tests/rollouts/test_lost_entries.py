@@ -15,8 +15,8 @@ from rollcast.rollouts.keys import GENERATORS, TRAINER, Keys
 from rollcast.rollouts.records import Purpose
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.wire.version import PolicyVersion
-from tests.rollouts.examples import VERSION, make_group, make_task
-from tests.rollouts.servers import Server
+from testkit.rollouts.examples import VERSION, make_group, make_task
+from testkit.rollouts.servers import Server
 
 
 @dataclass

@@ -19,8 +19,8 @@ from rollcast.local.ports import free_port
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.wire.version import PolicyVersion
-from tests.rollouts.examples import VERSION, make_group, make_task
-from tests.rollouts.servers import Server
+from testkit.rollouts.examples import VERSION, make_group, make_task
+from testkit.rollouts.servers import Server
 
 NUM_TASKS = 400
 WINDOW = 12

@@ -15,7 +15,8 @@ from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.learning import learn_prior
 from rollcast.scaling.leave_one_out import PartKind, leave_one_out
 from rollcast.scaling.model_size import fit_model_size
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 from rollcast.scaling.stopping import Refit, StopRule, stop_reason
 from rollcast.scaling.verdict import VerdictKind
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.forecast.tables import run_by_run
+from testkit.forecast.tables import run_by_run
 
 ROOT = Path(__file__).parents[2]
 FIGURES = json.loads((ROOT / "benchmarks" / "results" / "forecast.json").read_text())["figures"]

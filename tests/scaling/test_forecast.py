@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.forecast.generators import simulate
 from rollcast.scaling.curve import Curve, sigmoid
 from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 from rollcast.scaling.prior import DEFAULT_PRIOR
+from testkit.forecast.generators import simulate
 
 
 def forecast_of(stop: float, noise: float = 0.01) -> Forecast:
@@ -56,14 +57,6 @@ def test_a_reading_is_less_certain_than_the_law_and_noise_widens_it() -> None:
         )
     )
     assert law < own < rough
-
-
-def test_profile_of_the_asymptote_agrees_with_its_quantiles() -> None:
-    forecast = forecast_of(1.0)
-    nodes, density = forecast.asymptote_profile()
-    cumulative = np.concatenate([[0], np.cumsum(0.5 * (density[1:] + density[:-1]) * np.diff(nodes))])
-    assert cumulative[-1] == pytest.approx(1.0)
-    assert np.interp(0.5, cumulative, nodes) == pytest.approx(forecast.asymptote([0.5])[0], abs=0.02)
 
 
 def test_intervals_narrow_as_the_curve_bends() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.forecast.targets import judge
-from benchmarks.forecast.verdicts import false_alarms
+from testkit.forecast.targets import judge
+from testkit.forecast.verdicts import false_alarms
 
 
 def calibration_row(window: float, **changed: Any) -> dict[str, Any]:

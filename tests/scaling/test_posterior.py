@@ -16,7 +16,8 @@ from rollcast.scaling.departure import transients
 from rollcast.scaling.draws import draw
 from rollcast.scaling.grid import Axes, LinearPrior, NoisePrior, evaluate, solve
 from rollcast.scaling.observations import Observations, unit_variance
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.forecast.extrapolation import FITTED, paper_tasks
-from benchmarks.forecast.published import printed_fits
-from benchmarks.forecast.real_curves import data_folder, other_runs, paper_runs, truncating_run
 from rollcast.scaling.posterior import fit
 from rollcast.scaling.verdict import VerdictKind
+from testkit.forecast.extrapolation import FITTED, paper_tasks
+from testkit.forecast.published import printed_fits
+from testkit.forecast.real_curves import data_folder, other_runs, paper_runs, truncating_run
 
 pytestmark = pytest.mark.shared_data
 

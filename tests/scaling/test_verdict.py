@@ -3,10 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.forecast.generators import GENERATORS, simulate
 from rollcast.scaling.curve import Array, Curve, sigmoid
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 from rollcast.scaling.verdict import Verdict, VerdictKind
+from testkit.forecast.generators import GENERATORS, simulate
 
 COMPUTE = np.linspace(0.1, 6.0, 60)
 LAW = sigmoid(COMPUTE, 0.2, 0.7, 1.7, 1.0)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import yaml
 
-from tests.system.harness import wait_for
+from testkit.system.harness import wait_for
 from tests.system.test_up import goes_on, last_step, lines, rollcast, said
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]

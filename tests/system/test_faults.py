@@ -14,9 +14,9 @@ from rollcast.config.services import Redis
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import Claim, Purpose
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
-from tests.rollouts.examples import make_group, make_task
-from tests.system.audit import check_every_task_once, check_nothing_was_left_behind
-from tests.system.harness import System, wait_for
+from testkit.rollouts.examples import make_group, make_task
+from testkit.system.audit import check_every_task_once, check_nothing_was_left_behind
+from testkit.system.harness import System, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(600)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.system.harness import System
+from testkit.system.harness import System
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(400)]
 

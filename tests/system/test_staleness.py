@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.system.audit import check_every_task_once, check_nothing_was_left_behind
-from tests.system.harness import System, wait_for
+from testkit.system.audit import check_every_task_once, check_nothing_was_left_behind
+from testkit.system.harness import System, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(1000)]
 

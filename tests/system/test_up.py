@@ -17,8 +17,8 @@ import psutil
 import pytest
 import yaml
 
-from tests.system.audit import check_every_task_once
-from tests.system.harness import wait_for
+from testkit.system.audit import check_every_task_once
+from testkit.system.harness import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
 

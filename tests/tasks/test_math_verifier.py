@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from benchmarks.math_verifier.answers import FORMS, _may_be_equal, data_folder, references, wrong_answers
 from rollcast.tasks.verifiers import math
+from testkit.tasks.math_answers import FORMS, _may_be_equal, data_folder, references, wrong_answers
 
 REFERENCES = (
     "18",

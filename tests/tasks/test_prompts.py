@@ -19,7 +19,7 @@ from rollcast.rollouts.codec import decode_task, encode_task
 from rollcast.tasks.prompts import Prompt, load, normalise
 from rollcast.tasks.tokens import tokenize_prompts
 from rollcast.tasks.verifiers import grade
-from tests.rollouts.examples import make_task
+from testkit.rollouts.examples import make_task
 
 
 def arithmetic_tasks(size: int = 300, held_out: int = 60, max_digits: int = 4) -> Tasks:

@@ -20,8 +20,8 @@ from rollcast.config.tasks import Grading
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.verifiers import Grade
-from tests.tasks.hostile_programs import FAMILIES, Hostile, hostile_programs
-from tests.tasks.hostile_surroundings import Surroundings, surroundings
+from testkit.tasks.hostile_programs import FAMILIES, Hostile, hostile_programs
+from testkit.tasks.hostile_surroundings import Surroundings, surroundings
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}"),

@@ -11,7 +11,7 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.tasks.tokens import load_tokenizer
-from tests.tiny_model import make_tiny_model
+from testkit.tiny_model import make_tiny_model
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.learner import pad_micro_batch
 from rollcast.trainer.learner.model import read_causal_lm
 from rollcast.trainer.learner.ranks import Ranks
-from tests.tiny_model import ARCHITECTURES, VOCABULARY, make_architecture, write_tokenizer
+from testkit.tiny_model import ARCHITECTURES, VOCABULARY, make_architecture, write_tokenizer
 from tests.trainer.tiny_models import make_config, make_sequences
 
 SMALL: dict[str, Any] = {

@@ -21,7 +21,6 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import StopWhen
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from rollcast.rollouts.records import GradingStatus, Purpose, Rollout, RolloutGroup, StopReason, VersionSpan
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry import names
@@ -34,8 +33,9 @@ from rollcast.trainer.ending import Ending
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.weights.manifest import TensorSpec
 from rollcast.wire.version import PolicyVersion
-from tests.rollouts.examples import VERSION, make_group, make_task
-from tests.system.audit import check_every_task_once
+from testkit.rollouts.examples import VERSION, make_group, make_task
+from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
+from testkit.system.audit import check_every_task_once
 
 
 class CharTokenizer:

@@ -10,7 +10,6 @@ import pytest
 
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from rollcast.rollouts.records import (
     GradingStatus,
     LengthBudget,
@@ -28,6 +27,7 @@ from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 
 
 class FlakyQueue:

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from rollcast.local.ports import free_port
-from tests.system.harness import System, wait_for
-from tests.tiny_model import make_tiny_model
+from testkit.system.harness import System, wait_for
+from testkit.tiny_model import make_tiny_model
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -21,7 +21,6 @@ from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.local.status import StatusReader
-from rollcast.rollouts.memory import MemoryBroker
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.controller import Books, Controller
@@ -29,7 +28,8 @@ from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.ending import Ending
 from rollcast.wire.version import PolicyVersion
-from tests.system.audit import check_every_task_once
+from testkit.rollouts.memory import MemoryBroker
+from testkit.system.audit import check_every_task_once
 from tests.trainer.test_controller import AnsweringQueue, Answers, CharTokenizer, QuickLearners, lines, run
 
 OWN, AIME, LCB = "both", "downstream:aime", "downstream:lcb"

@@ -13,7 +13,7 @@ from rollcast.tasks.time_limits import grading_seconds as deadline
 from rollcast.trainer.control.hand_over import Outlook
 from rollcast.trainer.control.pacing import Pacing, grading_seconds
 from rollcast.wire.version import PolicyVersion
-from tests.rollouts.examples import make_group, make_task
+from testkit.rollouts.examples import make_group, make_task
 
 
 def make_pacing(token_budget: int, grading_seconds: float = 0.0) -> Pacing:

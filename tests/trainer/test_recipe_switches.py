@@ -14,11 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import DifficultyAllocation, PPOOffPolicySchedule
 from rollcast.config.run import RunConfig
-from rollcast.rollouts.memory import MemoryBroker
 from rollcast.rollouts.records import PromptTask, Purpose
 from rollcast.trainer.control.progress import Progress
 from rollcast.wire.version import PolicyVersion
-from tests.system.audit import check_every_task_once
+from testkit.rollouts.memory import MemoryBroker
+from testkit.system.audit import check_every_task_once
 from tests.trainer.test_controller import (
     AnsweringQueue,
     Answers,

@@ -23,8 +23,8 @@ from rollcast.weights.manifest import TensorSpec
 from rollcast.weights.publisher import Publisher
 from rollcast.weights.snapshot import Snapshot
 from rollcast.wire.version import PolicyVersion
-from tests.weights import generator_process
-from tests.weights.generator_process import digest
+from testkit.weights import generator_process
+from testkit.weights.generator_process import digest
 
 FORKSERVER = multiprocessing.get_context("forkserver")
 ROOT = Path(__file__).parents[2]
@@ -170,7 +170,7 @@ def forkserver() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{ROOT / 'services'}{os.pathsep}{ROOT}")
         patch.setenv("OMP_NUM_THREADS", "1")
-        FORKSERVER.set_forkserver_preload(["tests.weights.generator_process", "tests.weights.trainer_process"])
+        FORKSERVER.set_forkserver_preload(["testkit.weights.generator_process", "tests.weights.trainer_process"])
         ensure_running()
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rollcast.config.services import CurveQueries
     from rollcast.curves.evaluations import EvaluationLog
     from rollcast.scaling.curve import Curve
-    from rollcast.scaling.posterior import FitOptions
+    from rollcast.scaling.options import FitOptions
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _read_table(path: Path, columns: Columns, run: str | None) -> _Table:
 
 def fit_options(initial: float | None, exclude_before: float | None) -> FitOptions:
     """Raises ValueError where a value is out of bounds."""
-    from rollcast.scaling.posterior import FitOptions
+    from rollcast.scaling.options import FitOptions
 
     return FitOptions(
         initial="measured" if initial is None else initial,

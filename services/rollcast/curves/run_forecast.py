@@ -11,7 +11,8 @@ from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
 from rollcast.curves.evaluations import Evaluation, curve_of
 from rollcast.scaling.curve import Array
 from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 GRID_SIZE = 40

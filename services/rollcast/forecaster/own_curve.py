@@ -12,7 +12,8 @@ from rollcast.forecaster.answers import interval
 from rollcast.forecaster.schema import FitAnswer, FitRequest, Law, Prediction
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 
 
 def fit_request(request: FitRequest) -> Forecast:

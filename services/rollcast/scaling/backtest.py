@@ -13,7 +13,8 @@ import numpy as np
 
 from rollcast.scaling.baselines import last_value, power_law
 from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import FitOptions, check_start, fit_part
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import check_start, fit_part
 from rollcast.scaling.verdict import Verdict
 
 LEAST_POINTS = 3

@@ -19,7 +19,8 @@ import numpy as np
 
 from rollcast.scaling.curve import Array, Curve, SigmoidParameters
 from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 
 Triple = tuple[float, float, float]
 """(5 %, median, 95 %)."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,10 +16,8 @@ from rollcast.scaling.curve import Array, Curve, SigmoidParameters
 from rollcast.scaling.departure import Departure, transient_shape
 from rollcast.scaling.draws import Draws
 from rollcast.scaling.observations import Observations
+from rollcast.scaling.options import FitOptions
 from rollcast.scaling.verdict import Verdict, VerdictKind
-
-if TYPE_CHECKING:
-    from rollcast.scaling.posterior import FitOptions
 
 __all__ = ["Forecast", "Verdict", "VerdictKind"]
 
@@ -130,20 +127,6 @@ class Forecast:
         answer another question, how far A lies from what the next evaluation shows; that part fades with the drift.
         """
         return _quantile(self.draws.asymptote - self.draws.law([self.curve.compute[-1]])[0], quantiles)
-
-    def asymptote_profile(self, num_points: int = 201) -> tuple[Array, Array]:
-        """Posterior density of A: nodes (num_points,) over [0, 1] and density (num_points,), integral 1."""
-        nodes = np.linspace(0.0, 1.0, num_points)
-        spread = max(float(np.std(self.draws.asymptote)), 1e-4)
-        bandwidth = max(1.06 * spread * self.draws.asymptote.size ** (-0.2), 1.0 / num_points)
-        counts, edges = np.histogram(self.draws.asymptote, bins=4 * num_points, range=(0.0, 1.0))
-        centres = 0.5 * (edges[:-1] + edges[1:])
-        kernel = sum(
-            np.exp(-0.5 * ((nodes[:, None] - mirrored) / bandwidth) ** 2)
-            for mirrored in (centres, -centres, 2 - centres)
-        )
-        density = np.asarray(kernel) @ counts
-        return nodes, density / np.trapezoid(density, nodes)
 
     def _off_law(self, compute: Array, draws: Draws) -> tuple[Array, Array]:
         """Mean and variance of transient and drift at `compute` (m,) given the points: each (m, d)."""

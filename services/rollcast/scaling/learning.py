@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from rollcast.scaling.curve import Array, Curve
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 from rollcast.scaling.prior import Prior
 
 NUM_ROUNDS = 3

@@ -44,7 +44,8 @@ from rollcast.scaling.compare import (
 )
 from rollcast.scaling.curve import Array, Curve
 from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 
 
 class PartKind(StrEnum):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from rollcast.scaling.draws import draw
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.grid import Grid, LinearPrior, NoisePrior, solve
 from rollcast.scaling.observations import Observations, unit_variance
-from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
+from rollcast.scaling.options import FitOptions
 from rollcast.scaling.verdict import judge, judge_break, judge_fall, judge_truncation, suspected_breaks
 
 OUTLIER = 4.0
@@ -24,26 +23,6 @@ DEEPEST_FIRST_PHASE = 2.0
 """Standard deviations of its amplitude to which a fall can be the first phase of a run that starts above the law."""
 FIXED = 1e-4
 """Standard deviation of an R_0 that is given."""
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """How to fit one curve."""
-
-    initial: Literal["measured", "fitted"] | float = "measured"
-    """R_0: the evaluation at compute 0 is a point like the others, unless a first phase frees it (fitted where there is
-    none); free; or fixed."""
-    exclude_before: float | Literal["auto"] = "auto"
-    """Device-hours before which points are left out (0: none); auto finds an early phase that the law does not fit."""
-    robust: bool = True
-    """Give points beyond 4 standard deviations less weight."""
-    prior: Prior = DEFAULT_PRIOR
-
-    def __post_init__(self) -> None:
-        if isinstance(self.initial, float | int) and not 0 <= self.initial <= 1:
-            raise ValueError(f"initial: {self.initial:g} is no pass rate; give a value in [0, 1].")
-        if not isinstance(self.exclude_before, str) and not self.exclude_before >= 0:
-            raise ValueError(f"exclude_before: {self.exclude_before:g} is negative; give device-hours.")
 
 
 def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:

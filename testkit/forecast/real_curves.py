@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.record import RESULTS
 from rollcast.scaling.curve import Array, Curve
+from testkit.record import RESULTS
 
 TRANSIENT = 1450.0
 """GPU-hours before which the paper's points are left out."""

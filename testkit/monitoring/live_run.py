@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 
 from rollcast.local.ports import free_port
-from tests.forecaster.prometheus_server import PROMETHEUS
-from tests.system.harness import System, wait_for
+from testkit.forecaster.prometheus_server import PROMETHEUS
+from testkit.system.harness import System, wait_for
 
 SCRAPE_SECONDS = 1
 FIXED = ("trainer", "forecaster", "autoscaler")

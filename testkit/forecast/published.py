@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.forecast.real_curves import PaperRun, paper_runs, published_fits
 from rollcast.scaling.baselines import log_linear, paper_grid, power_law
 from rollcast.scaling.curve import Curve, sigmoid
+from testkit.forecast.real_curves import PaperRun, paper_runs, published_fits
 
 SMALL_MIDPOINTS = np.linspace(100, 4_000, 100)
 LARGE_MIDPOINTS = np.linspace(0, 12_000, 100)[1:]

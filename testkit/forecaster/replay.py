@@ -14,10 +14,10 @@ from typing import Any
 from playwright.sync_api import expect
 
 from rollcast.local.ports import free_port
-from tests.forecaster.browser import WAIT, marks, opened, wait_marks
-from tests.forecaster.prometheus_server import first_scrapes, prometheus
-from tests.forecaster.recorded_run import Reading, TrainerPage, record, run_file
-from tests.forecaster.service_process import running, wait_for
+from testkit.forecaster.browser import WAIT, marks, opened, wait_marks
+from testkit.forecaster.prometheus_server import first_scrapes, prometheus
+from testkit.forecaster.recorded_run import Reading, TrainerPage, record, run_file
+from testkit.forecaster.service_process import running, wait_for
 
 NUM_POINTS = 12
 BEFORE, UNTIL = 5, 8

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from tests.monitoring.live_run import SCRAPE_SECONDS, Recording
+from testkit.monitoring.live_run import SCRAPE_SECONDS, Recording
 
 FILES = Path(__file__).parents[2] / "helm" / "rollcast" / "files"
 DASHBOARDS = tuple(sorted((FILES / "dashboards").glob("*.json")))

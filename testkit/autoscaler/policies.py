@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benchmarks.autoscaler.scenarios import GROUPS_PER_STEP, LAG, ROLLOUTS_PER_GROUP
 from rollcast.autoscaler.decision import Decision, Limits, Memory, decide
 from rollcast.autoscaler.totals import TREND_SECONDS, Totals, rates
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.simulation.generator import Engine
 from rollcast.simulation.scaled import ScaledFleet
+from testkit.autoscaler.scenarios import GROUPS_PER_STEP, LAG, ROLLOUTS_PER_GROUP
 
 
 @dataclass

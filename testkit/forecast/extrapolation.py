@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import curve_fit
 
-from benchmarks.forecast.real_curves import EXTENDED, PaperRun, other_runs, own_runs, paper_runs
 from rollcast.scaling.baselines import last_value, log_linear, paper_grid, power_law
 from rollcast.scaling.curve import Array, Curve, sigmoid
 from rollcast.scaling.learning import learn_prior
-from rollcast.scaling.posterior import FitOptions, fit
+from rollcast.scaling.options import FitOptions
+from rollcast.scaling.posterior import fit
 from rollcast.scaling.prior import DEFAULT_PRIOR
+from testkit.forecast.real_curves import EXTENDED, PaperRun, other_runs, own_runs, paper_runs
 
 FITTED = FitOptions(initial="fitted")
 FLAT = replace(

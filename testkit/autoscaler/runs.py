@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.autoscaler.policies import Hpa, Rollcast, unfinished_tasks, waiting_tasks
-from benchmarks.autoscaler.scenarios import ENGINE, GROUPS_PER_STEP, LAG, TRAINER_DEVICES, Scenario
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.simulation.pipeline import Pipeline
 from rollcast.simulation.scaled import PodTimes, ScaledFleet
+from testkit.autoscaler.policies import Hpa, Rollcast, unfinished_tasks, waiting_tasks
+from testkit.autoscaler.scenarios import ENGINE, GROUPS_PER_STEP, LAG, TRAINER_DEVICES, Scenario
 
 EVERY_SECONDS = 15.0
 MOST_EVENTS = 10**9

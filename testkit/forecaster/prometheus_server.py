@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from rollcast.telemetry import names
-from tests.forecaster.service_process import wait_for
+from testkit.forecaster.service_process import wait_for
 
 PROMETHEUS = shutil.which("prometheus")
 PROMTOOL = shutil.which("promtool")

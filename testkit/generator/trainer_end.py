@@ -18,7 +18,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.manifest import TensorSpec
 from rollcast.weights.publisher import Publisher
 from rollcast.wire.version import PolicyVersion
-from tests.tiny_model import perturbed
+from testkit.tiny_model import perturbed
 
 
 class TrainerEnd:

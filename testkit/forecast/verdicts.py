@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.forecast.generators import SHAPES, simulate_shape
-from benchmarks.forecast.real_curves import other_runs, paper_runs, truncating_run
 from rollcast.scaling.posterior import fit
 from rollcast.scaling.verdict import VerdictKind
+from testkit.forecast.generators import SHAPES, simulate_shape
+from testkit.forecast.real_curves import other_runs, paper_runs, truncating_run
 
 BROKEN = (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
 RIGHT = {
