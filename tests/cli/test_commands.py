@@ -57,7 +57,7 @@ def test_config_check_names_field_value_and_remedy(tmp_path: Path) -> None:
     file.write_text("run: Bad Name\nmodel: {path: m}\nrecipe: {loss: {kind: cispo, ratio_max: -1}}\nextra: 1\n")
     checked = rollcast("config", "check", str(file))
     assert checked.returncode == 2
-    assert "recipe.loss.cispo.ratio_max = -1 is wrong" in checked.stderr
+    assert "recipe.loss.ratio_max = -1 is wrong: must be greater than 0" in checked.stderr
     assert "run = 'Bad Name' is wrong" in checked.stderr
     assert "extra is not a setting" in checked.stderr
     assert "Traceback" not in checked.stderr

@@ -101,7 +101,7 @@ def test_every_number_is_finite(tmp_path: Path, setting: str, number: str) -> No
         ("rpc.token", lambda value: {"rpc": {"token": value}}),
         ("http.token", lambda value: {"http": {"token": value}}),
         (
-            "forecaster.source.prometheus.token",
+            "forecaster.source.token",
             lambda value: {"forecaster": {"source": {"kind": "prometheus", "url": "http://h", "token": value}}},
         ),
     ],

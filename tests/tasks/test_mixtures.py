@@ -113,13 +113,22 @@ def part(name: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("tasks", "complaint"),
     [
-        ({"dataset": {"kind": "mixture", "parts": [part("a")]}}, "tasks.dataset.mixture.parts"),
-        ({"dataset": {"kind": "mixture", "parts": [part("a"), part("a")]}}, "'a' is given more than once"),
-        ({"dataset": {"kind": "mixture", "name": "a", "parts": [part("a"), part("b")]}}, "'a' is given more than once"),
-        ({"downstream": [part("arithmetic")]}, "'arithmetic' is given more than once"),
+        ({"dataset": {"kind": "mixture", "parts": [part("a")]}}, "tasks.dataset.parts .*: needs 2 entries at least"),
+        (
+            {"dataset": {"kind": "mixture", "parts": [part("a"), part("a")]}},
+            "name = .a. is wrong: is given more",
+        ),
+        (
+            {"dataset": {"kind": "mixture", "name": "a", "parts": [part("a"), part("b")]}},
+            "name = .a. is wrong: is given more",
+        ),
+        ({"downstream": [part("arithmetic")]}, "tasks.downstream.0.dataset.name = 'arithmetic' is wrong"),
         ({"dataset": {"kind": "mixture", "parts": [part("a", weight=0), part("b")]}}, "weight = 0"),
-        ({"downstream": [part("a", rollouts_per_prompt=512)]}, "tasks.downstream.rollouts_per_prompt 512: .*slots 256"),
-        ({"evaluation": {"rollouts_per_prompt": 300}}, "tasks.evaluation.rollouts_per_prompt 300"),
+        (
+            {"downstream": [part("a", rollouts_per_prompt=512)]},
+            "downstream.0.rollouts_per_prompt = 512 is wrong",
+        ),
+        ({"evaluation": {"rollouts_per_prompt": 300}}, "tasks.evaluation.rollouts_per_prompt = 300 is wrong"),
     ],
 )
 def test_contradictions_are_found_in_the_run_file(tasks: dict[str, Any], complaint: str) -> None:

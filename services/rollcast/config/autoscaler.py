@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rollcast.config.base import Settings
 from rollcast.config.services import Port, Secret
@@ -77,18 +77,6 @@ class Autoscaler(Settings):
     hpa_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Relative change that the HPA ignores, 0.1 unless set otherwise. In modes keda and hpa a rise is asked for that is
     just large enough to be obeyed. 0 where the HPA's behavior sets the tolerance 0 (Kubernetes 1.35)."""
-
-    @model_validator(mode="after")
-    def _bounds_and_deployment(self) -> Autoscaler:
-        if self.least > self.most:
-            raise ValueError(f"least = {self.least} exceeds most = {self.most}; lower the first or raise the second")
-        if self.mode == "controller" and self.deployment is None:
-            raise ValueError("mode controller needs deployment, the name of the generators' Deployment; set it")
-        if self.trainer_jobs is not None and self.deployment is None:
-            raise ValueError(
-                f"trainer_jobs = {self.trainer_jobs!r} needs deployment, whose generators are let go; set it"
-            )
-        return self
 
     @property
     def ignored_change(self) -> float:

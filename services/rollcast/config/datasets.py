@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rollcast.config.base import Settings
 
@@ -55,12 +55,6 @@ class CountdownDataset(Settings):
     seed: int = 1
     """Of the draw of the prompts."""
 
-    @model_validator(mode="after")
-    def _numbers_are_a_range(self) -> CountdownDataset:
-        if self.numbers[0] > self.numbers[1]:
-            raise ValueError(f"numbers {self.numbers} must be [low, high] with low <= high; swap them")
-        return self
-
 
 class _Rows(Settings):
     """What every data set made of rows says."""
@@ -79,13 +73,6 @@ class _Rows(Settings):
     plain rows."""
     template: str | None = None
     """Text put around the prompt; `{prompt}` marks its place. None = the mapping's; nothing around plain rows."""
-
-    @model_validator(mode="after")
-    def _fields_belong_to_plain_rows(self) -> _Rows:
-        named = sorted({"prompt_field", "answer_field"} & self.model_fields_set)
-        if self.mapping != "plain" and named:
-            raise ValueError(f"mapping {self.mapping} knows its fields itself; remove {' and '.join(named)}")
-        return self
 
 
 class JsonlDataset(_Rows):
@@ -113,12 +100,6 @@ class HuggingfaceDataset(_Rows):
     """Which split. None = the mapping's, or `train`."""
     revision: str | None = None
     """Commit or tag on the hub; naming one keeps a run repeatable. None = the newest."""
-
-    @model_validator(mode="after")
-    def _has_a_place(self) -> HuggingfaceDataset:
-        if self.path is None and self.mapping == "plain":
-            raise ValueError("path is missing: give the data set's name on the hub, such as openai/gsm8k")
-        return self
 
 
 RowsDataset = JsonlDataset | ParquetDataset | HuggingfaceDataset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rollcast.config.base import Settings
 
@@ -96,13 +96,6 @@ class Interruption(Settings):
     """Budget of the answer after the phrase (A.3). A completion that ended its thinking itself, in time, is not held to
     it: its answer may take what is left of max_completion_tokens."""
 
-    @model_validator(mode="after")
-    def _position_is_a_range(self) -> Interruption:
-        low, high = self.position
-        if not 1 <= low <= high:
-            raise ValueError(f"position {self.position} must be [low, high] with 1 <= low <= high")
-        return self
-
 
 class LengthPenalty(Settings):
     kind: Literal["penalty"] = "penalty"
@@ -112,15 +105,6 @@ class LengthPenalty(Settings):
     """L_max, in completion tokens (Eq 9)."""
     cache_tokens: Annotated[int, Field(ge=1)] = 2_000
     """L_cache, in completion tokens: the penalty grows over so many (Eq 9)."""
-
-    @model_validator(mode="after")
-    def _short_answers_are_free(self) -> LengthPenalty:
-        if self.cache_tokens > self.max_tokens:
-            raise ValueError(
-                f"cache_tokens {self.cache_tokens} exceeds max_tokens {self.max_tokens}, which penalises every answer; "
-                "lower the first or raise the last"
-            )
-        return self
 
 
 class NoLengthControl(Settings):
@@ -145,12 +129,6 @@ class DifficultyAllocation(Settings):
     """Fewest completions of a prompt. Half of the base recipe's 16, so that no group becomes a coin toss."""
     most: Annotated[int, Field(ge=2, le=4_096)] = 32
     """Most completions of a prompt; generators keep so many slots free for each. Twice the base recipe's 16."""
-
-    @model_validator(mode="after")
-    def _is_a_range(self) -> DifficultyAllocation:
-        if self.least > self.most:
-            raise ValueError(f"least {self.least} must not exceed most {self.most}")
-        return self
 
 
 RolloutAllocation = Annotated[FixedAllocation | DifficultyAllocation, Field(discriminator="kind")]
@@ -246,53 +224,3 @@ class Recipe(Settings):
         """Completions that one training task may ask for."""
         allocation = self.rollout_allocation
         return allocation.most if isinstance(allocation, DifficultyAllocation) else self.rollouts_per_prompt
-
-    @model_validator(mode="after")
-    def _switches_fit_together(self) -> Recipe:
-        if self.refill_filtered and not self.zero_variance_filter:
-            raise ValueError(
-                "refill_filtered refills what zero_variance_filter drops; set that to true or this to false"
-            )
-        if self.unique_prompts is not None and self.unique_prompts < self.prompts_per_step:
-            raise ValueError(
-                f"unique_prompts {self.unique_prompts} is less than prompts_per_step {self.prompts_per_step}, so a step "
-                "would hold a prompt twice; raise the first or lower the last"
-            )
-        on_policy = 0 if isinstance(self.schedule, PipelineSchedule) else 1
-        if isinstance(self.loss, ReinforceLoss) and self.schedule.max_staleness > on_policy:
-            raise ValueError(
-                f"loss reinforce has no ratio that corrects for older weights, and schedule {self.schedule.kind} with "
-                f"max_staleness {self.schedule.max_staleness} trains on them; set schedule.max_staleness to {on_policy} "
-                "or choose another loss"
-            )
-        allocation = self.rollout_allocation
-        if isinstance(allocation, DifficultyAllocation) and not (
-            allocation.least <= self.rollouts_per_prompt <= allocation.most
-        ):
-            raise ValueError(
-                f"rollouts_per_prompt {self.rollouts_per_prompt} is outside rollout_allocation's "
-                f"{allocation.least} to {allocation.most}; widen that range or change it"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _length_control_fits_the_budget(self) -> Recipe:
-        control = self.length_control
-        if isinstance(control, LengthPenalty) and (
-            control.max_tokens - control.cache_tokens >= self.max_completion_tokens
-        ):
-            raise ValueError(
-                f"length_control begins to penalise at max_tokens {control.max_tokens} - cache_tokens "
-                f"{control.cache_tokens}, and max_completion_tokens is {self.max_completion_tokens}: no completion is "
-                "that long; lower length_control.max_tokens"
-            )
-        if (
-            isinstance(control, Interruption)
-            and control.position[1] + control.answer_tokens >= self.max_completion_tokens
-        ):
-            raise ValueError(
-                f"length_control.position {control.position[1]} + answer_tokens {control.answer_tokens} leaves no room "
-                f"for the phrase in max_completion_tokens {self.max_completion_tokens}; lower the first two or raise "
-                "the last"
-            )
-        return self

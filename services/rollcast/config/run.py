@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import reprlib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError
 
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
+from rollcast.config.rules import broken_rules
+from rollcast.config.sentences import Wrong, described, without
 from rollcast.config.services import (
     Budget,
     Forecaster,
@@ -31,10 +32,8 @@ from rollcast.config.tasks import Tasks
 from rollcast.config.yaml_loader import load_yaml
 
 MAX_FILE_BYTES = 1 << 20
-_SECRETS = ("password", "token")
-_WANTS_A_MAPPING = ("model_type", "model_attributes_type")
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 200
+MOST_MENDS = 4
+"""A mistake may hide others below it, which show once it is out of the way."""
 
 
 class RunConfig(Settings):
@@ -64,42 +63,6 @@ class RunConfig(Settings):
     forecaster: Forecaster = Forecaster()
     autoscaler: Autoscaler = Autoscaler()
     local: Local = Local()
-
-    @model_validator(mode="after")
-    def _lengths_fit_the_model(self) -> RunConfig:
-        need = self.recipe.max_prompt_tokens + self.recipe.max_completion_tokens
-        if need > self.model.max_length:
-            raise ValueError(
-                f"recipe.max_prompt_tokens {self.recipe.max_prompt_tokens} + recipe.max_completion_tokens "
-                f"{self.recipe.max_completion_tokens} = {need} exceeds model.max_length {self.model.max_length}; "
-                "lower the first two or raise the last"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _groups_fit_a_generator(self) -> RunConfig:
-        groups = {
-            "recipe.rollouts_per_prompt": self.recipe.most_rollouts_per_prompt,
-            "tasks.evaluation.rollouts_per_prompt": self.tasks.evaluation.rollouts_per_prompt,
-            "tasks.downstream.rollouts_per_prompt": self.tasks.most_evaluation_rollouts,
-        }
-        for setting, rollouts in groups.items():
-            if rollouts > self.generator.slots:
-                raise ValueError(
-                    f"{setting} {rollouts}: the rollouts of one prompt stay together, and a generator has "
-                    f"generator.slots {self.generator.slots}; lower the first or raise the last"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _graders_have_time(self) -> RunConfig:
-        deadline, patience = self.tasks.grading.longest_seconds, self.grader.patience_seconds
-        if self.tasks.grading.sandbox == "remote" and patience <= deadline:
-            raise ValueError(
-                f"grader.patience_seconds {patience:g} must exceed tasks.grading.deadline_seconds {deadline:g}: a grading "
-                "may take that long once its turn has come; raise the first or lower the last"
-            )
-        return self
 
     @property
     def grader_rpc(self) -> Rpc:
@@ -138,11 +101,14 @@ def load_run_config(path: Path) -> RunConfig:
 
 
 def parse_run_config(data: dict[str, Any], *, source: str) -> RunConfig:
-    """Check settings that were already read; secrets in the environment win over the file's."""
-    try:
-        config = RunConfig.model_validate(data)
-    except ValidationError as error:
-        raise UserError("\n".join(describe_errors(error, source))) from None
+    """Check settings that were already read; secrets in the environment win over the file's.
+
+    Raises UserError: one sentence for each mistake, all of them at once.
+    """
+    config, mistakes = _checked(data)
+    if mistakes:
+        raise UserError("\n".join(f"{source}: {mistake.sentence}" for mistake in mistakes))
+    assert config is not None
     updates: dict[str, Any] = {}
     if password := os.environ.get("ROLLCAST_REDIS_PASSWORD"):
         updates["redis"] = config.redis.model_copy(update={"password": SecretStr(password)})
@@ -155,26 +121,20 @@ def parse_run_config(data: dict[str, Any], *, source: str) -> RunConfig:
     return config.model_copy(update=updates)
 
 
-def describe_errors(error: ValidationError, source: str) -> list[str]:
-    """One sentence for each wrong field: where, what stands there (unless it may be a secret), what is wanted."""
-    sentences = []
-    for item in error.errors(include_url=False):
-        path = [str(part) for part in item["loc"]]
-        field = ".".join(path) or "the whole file"
-        if item["type"] == "extra_forbidden":
-            sentences.append(f"{source}: {field} is not a setting; remove it or mend its spelling")
-        elif item["type"] == "missing":
-            sentences.append(f"{source}: {field} is missing; add it")
-        elif item["type"] in _WANTS_A_MAPPING:
-            sentences.append(f"{source}: {field} holds {type(item['input']).__name__}, needs a mapping of settings")
-        else:
-            message = item["msg"].removeprefix("Value error, ")
-            value = _shown(path, item["input"])
-            sentences.append(f"{source}: {field}{value} is wrong: {message[:1].lower()}{message[1:]}")
-    return sentences
-
-
-def _shown(path: list[str], value: Any) -> str:
-    if any(part in _SECRETS for part in path):
-        return " (not shown)"
-    return "" if isinstance(value, dict) else f" = {_SHORT.repr(value)}"
+def _checked(data: dict[str, Any]) -> tuple[RunConfig | None, list[Wrong]]:
+    """The settings, and every mistake in them. Rules are asked with the default where a setting is wrong by itself."""
+    mistakes: list[Wrong] = []
+    mended = data
+    for _ in range(MOST_MENDS):
+        try:
+            config = RunConfig.model_validate(mended)
+        except ValidationError as error:
+            found = error.errors(include_url=False)
+            for wrong in (described(item, mended) for item in found):
+                if not any(wrong.touches(earlier.field) for earlier in mistakes):
+                    mistakes.append(wrong)
+            mended = without(mended, found)
+            continue
+        broken = [wrong for wrong in broken_rules(config) if not any(wrong.touches(m.field) for m in mistakes)]
+        return config, mistakes + broken
+    return None, mistakes

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rollcast.config.base import Settings
 from rollcast.config.datasets import ArithmeticDataset, Dataset, Mixture, Part
@@ -30,16 +29,6 @@ class PromptFormat(Settings):
     """Handed to the chat template, where one knows it (Qwen3's does). None = the template's own default."""
     open_thinking: bool = False
     """Let the prompt end in `<think>`, so that every completion starts inside the think block."""
-
-    @model_validator(mode="after")
-    def _thinking_needs_a_layout(self) -> PromptFormat:
-        if self.layout == "bare" and (self.system is not None or self.enable_thinking is not None):
-            raise ValueError(
-                "layout bare takes neither system nor enable_thinking; remove them or choose another layout"
-            )
-        if self.open_thinking and self.enable_thinking is False:
-            raise ValueError("open_thinking contradicts enable_thinking: false; remove one of the two")
-        return self
 
 
 class Evaluation(Settings):
@@ -115,15 +104,6 @@ class Tasks(Settings):
     """The text around every prompt."""
     grading: Grading = Grading()
     """How completions are graded."""
-
-    @model_validator(mode="after")
-    def _names_are_distinct(self) -> Tasks:
-        labels = Counter([self.dataset.name, *(item.dataset.name for item in self.downstream)])
-        if isinstance(self.dataset, Mixture):
-            labels.update(part.dataset.name for part in self.dataset.parts)
-        if repeated := [name for name, count in labels.items() if count > 1]:
-            raise ValueError(f"data set name {repeated[0]!r} is given more than once; each needs a name of its own")
-        return self
 
     @property
     def parts(self) -> tuple[Part, ...]:

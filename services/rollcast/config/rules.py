@@ -1,0 +1,267 @@
+"""The rules across settings, each once.
+
+A rule looks at a whole run file and names the setting that is to be mended, with what it was held against. `rollcast
+config check`, every process that reads a run file, and the chart's check before an install apply this list and no other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from rollcast.config.datasets import CountdownDataset, Dataset, HuggingfaceDataset, Mixture, RowsDataset
+from rollcast.config.recipe import (
+    DifficultyAllocation,
+    Interruption,
+    LengthPenalty,
+    PipelineSchedule,
+    ReinforceLoss,
+)
+from rollcast.config.sentences import Wrong, wrong_value
+
+if TYPE_CHECKING:
+    from rollcast.config.run import RunConfig
+
+Rule = Callable[["RunConfig"], Iterator[Wrong]]
+
+
+def broken_rules(config: RunConfig) -> list[Wrong]:
+    """What is wrong with settings that are right one by one."""
+    return [wrong for rule in RULES for wrong in rule(config)]
+
+
+def _lengths_fit_the_model(config: RunConfig) -> Iterator[Wrong]:
+    recipe, length = config.recipe, config.model.max_length
+    need = recipe.max_prompt_tokens + recipe.max_completion_tokens
+    if need > length:
+        yield wrong_value(
+            "model.max_length",
+            length,
+            f"recipe.max_prompt_tokens {recipe.max_prompt_tokens} + recipe.max_completion_tokens "
+            f"{recipe.max_completion_tokens} = {need} exceed it; raise it or lower one of the others",
+            "recipe.max_prompt_tokens",
+            "recipe.max_completion_tokens",
+        )
+
+
+def _groups_fit_a_generator(config: RunConfig) -> Iterator[Wrong]:
+    slots, recipe, tasks = config.generator.slots, config.recipe, config.tasks
+    groups = {
+        "recipe.rollouts_per_prompt": recipe.rollouts_per_prompt,
+        "tasks.evaluation.rollouts_per_prompt": tasks.evaluation.rollouts_per_prompt,
+        **{f"tasks.downstream.{i}.rollouts_per_prompt": d.rollouts_per_prompt for i, d in enumerate(tasks.downstream)},
+    }
+    if isinstance(recipe.rollout_allocation, DifficultyAllocation):
+        groups["recipe.rollout_allocation.most"] = recipe.rollout_allocation.most
+    for field, rollouts in groups.items():
+        if rollouts > slots:
+            yield wrong_value(
+                field,
+                rollouts,
+                f"the rollouts of one prompt stay together, and a generator has generator.slots {slots}; lower the first "
+                "or raise the last",
+                "generator.slots",
+            )
+
+
+def _graders_have_time(config: RunConfig) -> Iterator[Wrong]:
+    deadline, patience = config.tasks.grading.longest_seconds, config.grader.patience_seconds
+    if config.tasks.grading.sandbox == "remote" and patience <= deadline:
+        yield wrong_value(
+            "grader.patience_seconds",
+            patience,
+            f"must exceed tasks.grading.deadline_seconds {deadline:g}, since a grading may take that long once its turn "
+            "has come; raise the first or lower the last",
+            "tasks.grading",
+        )
+
+
+def _refilling_needs_a_filter(config: RunConfig) -> Iterator[Wrong]:
+    if config.recipe.refill_filtered and not config.recipe.zero_variance_filter:
+        yield wrong_value(
+            "recipe.refill_filtered",
+            True,
+            "it refills what recipe.zero_variance_filter drops; set that to true or this to false",
+            "recipe.zero_variance_filter",
+        )
+
+
+def _prompts_fill_a_step(config: RunConfig) -> Iterator[Wrong]:
+    unique, needed = config.recipe.unique_prompts, config.recipe.prompts_per_step
+    if unique is not None and unique < needed:
+        yield wrong_value(
+            "recipe.unique_prompts",
+            unique,
+            f"is less than recipe.prompts_per_step {needed}, so a step would hold a prompt twice; raise the first or lower "
+            "the last",
+            "recipe.prompts_per_step",
+        )
+
+
+def _reinforce_is_on_policy(config: RunConfig) -> Iterator[Wrong]:
+    schedule = config.recipe.schedule
+    on_policy = 0 if isinstance(schedule, PipelineSchedule) else 1
+    if isinstance(config.recipe.loss, ReinforceLoss) and schedule.max_staleness > on_policy:
+        yield wrong_value(
+            "recipe.schedule.max_staleness",
+            schedule.max_staleness,
+            "recipe.loss reinforce has no ratio that corrects for older weights, and schedule "
+            f"{schedule.kind} trains on them; set {on_policy} or choose another loss",
+            "recipe.loss",
+        )
+
+
+def _allocation_is_a_range(config: RunConfig) -> Iterator[Wrong]:
+    allocation, usual = config.recipe.rollout_allocation, config.recipe.rollouts_per_prompt
+    if not isinstance(allocation, DifficultyAllocation):
+        return
+    if allocation.least > allocation.most:
+        yield wrong_value(
+            "recipe.rollout_allocation.least",
+            allocation.least,
+            f"must not exceed most, {allocation.most}; lower the first or raise the last",
+            "recipe.rollout_allocation.most",
+        )
+    elif not allocation.least <= usual <= allocation.most:
+        yield wrong_value(
+            "recipe.rollouts_per_prompt",
+            usual,
+            f"is outside recipe.rollout_allocation's {allocation.least} to {allocation.most}; widen that range or change it",
+            "recipe.rollout_allocation",
+        )
+
+
+def _interruption_fits_the_budget(config: RunConfig) -> Iterator[Wrong]:
+    control, most = config.recipe.length_control, config.recipe.max_completion_tokens
+    if not isinstance(control, Interruption):
+        return
+    low, high = control.position
+    if not 1 <= low <= high:
+        yield wrong_value(
+            "recipe.length_control.position", list(control.position), "must be [low, high] with 1 <= low <= high"
+        )
+    elif high + control.answer_tokens >= most:
+        yield wrong_value(
+            "recipe.length_control.position",
+            list(control.position),
+            f"with answer_tokens {control.answer_tokens} it leaves no room for the phrase in "
+            f"recipe.max_completion_tokens {most}; lower the first two or raise the last",
+            "recipe.length_control.answer_tokens",
+            "recipe.max_completion_tokens",
+        )
+
+
+def _penalty_fits_the_budget(config: RunConfig) -> Iterator[Wrong]:
+    control, most = config.recipe.length_control, config.recipe.max_completion_tokens
+    if not isinstance(control, LengthPenalty):
+        return
+    if control.cache_tokens > control.max_tokens:
+        yield wrong_value(
+            "recipe.length_control.cache_tokens",
+            control.cache_tokens,
+            f"exceeds max_tokens {control.max_tokens}, which penalises every answer; lower the first or raise the last",
+            "recipe.length_control.max_tokens",
+        )
+    elif control.max_tokens - control.cache_tokens >= most:
+        yield wrong_value(
+            "recipe.length_control.max_tokens",
+            control.max_tokens,
+            f"the penalty begins at max_tokens - cache_tokens {control.cache_tokens}, and recipe.max_completion_tokens "
+            f"is {most}: no completion is that long; lower it",
+            "recipe.length_control.cache_tokens",
+            "recipe.max_completion_tokens",
+        )
+
+
+def _prompt_format_is_one(config: RunConfig) -> Iterator[Wrong]:
+    text, field = config.tasks.prompt_format, "tasks.prompt_format"
+    if text.layout == "bare" and (text.system is not None or text.enable_thinking is not None):
+        yield wrong_value(
+            f"{field}.layout",
+            text.layout,
+            "takes neither system nor enable_thinking; remove them or choose another layout",
+            f"{field}.system",
+            f"{field}.enable_thinking",
+        )
+    if text.open_thinking and text.enable_thinking is False:
+        yield wrong_value(
+            f"{field}.open_thinking",
+            True,
+            "contradicts enable_thinking: false; remove one of the two",
+            f"{field}.enable_thinking",
+        )
+
+
+def _data_sets_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
+    names: Counter[str] = Counter()
+    for field, dataset in _datasets(config):
+        names[dataset.name] += 1
+        if names[dataset.name] == 2:
+            yield wrong_value(f"{field}.name", dataset.name, "is given more than once; each needs a name of its own")
+
+
+def _data_sets_have_a_place(config: RunConfig) -> Iterator[Wrong]:
+    for field, dataset in _datasets(config):
+        if isinstance(dataset, CountdownDataset) and dataset.numbers[0] > dataset.numbers[1]:
+            yield wrong_value(
+                f"{field}.numbers", list(dataset.numbers), "must be [low, high] with low <= high; swap them"
+            )
+        if isinstance(dataset, RowsDataset) and dataset.mapping != "plain":
+            for name in sorted({"prompt_field", "answer_field"} & dataset.model_fields_set):
+                value = getattr(dataset, name)
+                yield wrong_value(
+                    f"{field}.{name}", value, f"mapping {dataset.mapping} knows its fields itself; remove it"
+                )
+        if isinstance(dataset, HuggingfaceDataset) and dataset.path is None and dataset.mapping == "plain":
+            sentence = f"{field}.path is missing: give the data set's name on the hub, such as openai/gsm8k"
+            yield Wrong(f"{field}.path", sentence)
+
+
+def _autoscaler_knows_its_fleet(config: RunConfig) -> Iterator[Wrong]:
+    scaler = config.autoscaler
+    if scaler.least > scaler.most:
+        yield wrong_value(
+            "autoscaler.least",
+            scaler.least,
+            f"exceeds most, {scaler.most}; lower the first or raise the second",
+            "autoscaler.most",
+        )
+    if scaler.mode == "controller" and scaler.deployment is None:
+        yield wrong_value(
+            "autoscaler.mode", scaler.mode, "needs deployment, the name of the generators' Deployment; set it"
+        )
+    if scaler.trainer_jobs is not None and scaler.deployment is None:
+        yield wrong_value(
+            "autoscaler.trainer_jobs",
+            scaler.trainer_jobs,
+            "needs autoscaler.deployment, whose generators are let go; set it",
+        )
+
+
+def _datasets(config: RunConfig) -> Iterator[tuple[str, Dataset | Mixture]]:
+    """Every data set with the setting that holds it."""
+    dataset = config.tasks.dataset
+    yield "tasks.dataset", dataset
+    if isinstance(dataset, Mixture):
+        for index, part in enumerate(dataset.parts):
+            yield f"tasks.dataset.parts.{index}.dataset", part.dataset
+    for index, item in enumerate(config.tasks.downstream):
+        yield f"tasks.downstream.{index}.dataset", item.dataset
+
+
+RULES: tuple[Rule, ...] = (
+    _lengths_fit_the_model,
+    _groups_fit_a_generator,
+    _graders_have_time,
+    _refilling_needs_a_filter,
+    _prompts_fill_a_step,
+    _reinforce_is_on_policy,
+    _allocation_is_a_range,
+    _interruption_fits_the_budget,
+    _penalty_fits_the_budget,
+    _prompt_format_is_one,
+    _data_sets_are_told_apart,
+    _data_sets_have_a_place,
+    _autoscaler_knows_its_fleet,
+)
