@@ -64,16 +64,40 @@ def test_config_check_names_field_value_and_remedy(tmp_path: Path) -> None:
     assert rollcast("config", "check", str(ROOT / "configs/demo.yaml")).returncode == 0
 
 
-def test_config_check_warns_of_a_verifier_that_is_not_installed(tmp_path: Path) -> None:
+def test_config_check_finds_all_that_can_be_known_without_a_start(tmp_path: Path) -> None:
+    """Each on the old command: `right`."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"prompt": "{i}", "answer": "1"}}\n' for i in range(30)))
     file = tmp_path / "run.yaml"
-    dataset = "{kind: jsonl, name: d, path: d.jsonl, verifier: %s}"
-    text = "run: r\nmodel: {path: m}\ntasks: {dataset: " + dataset + "}\n"
-    file.write_text(text % "mathh")
+    dataset = {"kind": "jsonl", "name": "d", "path": str(rows), "verifier": "mathh"}
+    settings: dict[str, Any] = {
+        "run": "r",
+        "folder": str(tmp_path / "runs"),
+        "model": {"path": str(tmp_path / "none")},
+        "tasks": {"dataset": dataset, "evaluation": {"num_prompts": 10}},
+        "recipe": {"prompts_per_step": 21},
+        "generator": {"tensor_parallel": 2},
+    }
+    file.write_text(json.dumps(settings))
     checked = rollcast("config", "check", str(file))
-    assert checked.returncode == 0, "the generators' image may have it"
-    assert "warning: tasks.dataset.verifier = 'mathh': neither built in nor installed here" in checked.stderr
-    file.write_text(text % "math")
-    assert "warning" not in rollcast("config", "check", str(file)).stderr
+    assert checked.returncode == 2
+    for sentence in (
+        "budget: neither steps nor device_hours is set",
+        f"model.path = {tmp_path}/none: config.json cannot be read",
+        "tasks.dataset.verifier = 'mathh': neither built in nor installed here",
+        "recipe.prompts_per_step = 21: there are only 20 training prompts",
+        "generator.tensor_parallel = 2: this machine has no GPU",
+    ):
+        assert sentence in checked.stderr
+    rows.write_text('{"prompt": "1", "answer": "1"}\n{"prompt": "2"\n')
+    assert "rows.jsonl, line 2: not a JSON object" in rollcast("config", "check", str(file)).stderr
+    rows.unlink()
+    assert "tasks.dataset.path" in rollcast("config", "check", str(file)).stderr
+    settings["budget"] = {"steps": 5}
+    file.write_text(json.dumps(settings))
+    elsewhere = rollcast("config", "check", str(file), "--elsewhere")
+    assert elsewhere.returncode == 0, elsewhere.stderr
+    assert "not checked: model, data, verifiers" in elsewhere.stdout
 
 
 def test_config_schema_describes_every_setting() -> None:

@@ -40,6 +40,7 @@ def settings(tmp_path: Path, **changes: Any) -> RunConfig:
         "rpc": {"port": 0},
         "forecaster": {"http_port": 0},
         "tasks": {"evaluation": {"num_prompts": 20}},
+        "budget": {"steps": 1},
     }
     return parse_run_config({**data, **changes}, source="test")
 

@@ -12,26 +12,32 @@ app = typer.Typer(help="Check run files, or print what they may hold.", no_args_
 
 
 @app.command()
-def check(file: Annotated[Path, typer.Argument(help="run file, YAML or JSON")]) -> None:
-    """Say whether a run file is right; name each wrong field, its value and the remedy.
+def check(
+    file: Annotated[Path, typer.Argument(help="run file, YAML or JSON")],
+    elsewhere: Annotated[
+        bool, typer.Option("--elsewhere", help="the run will be on another machine: look at the settings alone")
+    ] = False,
+) -> None:
+    """Say whether a run file is right; name each wrong setting, its value and the remedy, all at once.
 
-    A verifier that is not installed on this machine is warned of: the generators' may have it.
+    Model, data, verifiers, disk and cores are looked at too, as `rollcast up` would; nothing is started.
 
     \b
     rollcast config check my-run.yaml
+    rollcast config check my-cluster-run.yaml --elsewhere
     """
-    from rollcast.config.errors import UserError
     from rollcast.config.run import load_run_config
-    from rollcast.tasks.prompts import verifier_names
-    from rollcast.tasks.verifiers import find_verifier
+    from rollcast.local import preflight
 
     config = load_run_config(file)
-    for name in sorted(verifier_names(config.tasks)):
-        try:
-            find_verifier(name)
-        except UserError as error:
-            typer.echo(f"warning: {error} where completions are graded", err=True)
+    if elsewhere:
+        preflight.check_settings(config)
+        left = ["model, data, verifiers, certificates, disk and devices"]
+    else:
+        preflight.check_files(config)
+        left = preflight.not_checked(config)
     typer.echo(f"{file}: right (run {config.run!r}, results in {config.run_folder})")
+    typer.echo(f"not checked: {'; '.join(left)}")
 
 
 @app.command()

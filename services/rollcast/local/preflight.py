@@ -7,15 +7,17 @@ import os
 import re
 import shutil
 import socket
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import PassingError, UserError
 from rollcast.config.run import RunConfig
 from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import listen
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
 from rollcast.local.ports import free_port
-from rollcast.tasks.prompts import load, verifier_names
+from rollcast.tasks.prompts import check_prompts, load, verifier_names
 from rollcast.tasks.verifiers import find_verifier
 
 SPARE_BYTES = 256 << 20
@@ -26,19 +28,54 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 def check(config: RunConfig) -> None:
-    """Raise UserError for what would stop the run: certificates, model, disk, ports, Redis, verifiers, data."""
-    check_certificates(config)
-    weights = _weight_bytes(config)
-    _check_disk(config, weights)
-    _check_ports(config)
-    _check_cores(config)
-    if config.redis.port == 0:
-        check_embeddable(config.redis)
-    else:
-        wait_until_ready(config.redis)
-    for verifier in sorted(verifier_names(config.tasks)):
-        find_verifier(verifier)
-    load(config.tasks)
+    """Raise UserError for all that would stop the run on this machine: one sentence for each, none of them twice."""
+    _raise_all([*_settings_and_files(config), lambda: _check_ports(config), lambda: _check_redis(config)])
+
+
+def check_files(config: RunConfig) -> None:
+    """The same as far as it can be known while nothing is asked of ports or of Redis. Raises UserError."""
+    _raise_all(_settings_and_files(config))
+
+
+def check_settings(config: RunConfig) -> None:
+    """What is wrong with the settings on whatever machine the run will be. Raises UserError."""
+    _raise_all([lambda: _check_budget(config)])
+
+
+def not_checked(config: RunConfig) -> list[str]:
+    """What only a start can tell, in words."""
+    left = ["whether ports are free"]
+    if config.redis.port:
+        left.append(f"Redis at {config.redis.host}:{config.redis.port}")
+    if _is_on_the_hub(config.model.path):
+        left.append(f"whether the hub has the model {config.model.path}")
+    left.append("whether the model fits the memory")
+    return left
+
+
+def _settings_and_files(config: RunConfig) -> list[Callable[[], None]]:
+    return [
+        lambda: _check_budget(config),
+        lambda: check_certificates(config),
+        lambda: _check_disk(config, _weight_bytes(config)),
+        lambda: _check_cores(config),
+        lambda: _check_devices(config),
+        *(partial(find_verifier, name) for name in sorted(verifier_names(config.tasks))),
+        lambda: check_prompts(load(config.tasks), config.recipe.prompts_per_step),
+    ]
+
+
+def _raise_all(checks: Sequence[Callable[[], object]]) -> None:
+    """Make every check, and raise what they found as one error. It may pass by itself where all of it may."""
+    found: list[UserError] = []
+    for make in checks:
+        try:
+            make()
+        except UserError as error:
+            found.append(error)
+    if found:
+        kind = PassingError if all(isinstance(error, PassingError) for error in found) else UserError
+        raise kind("\n".join(map(str, found))) from found[0]
 
 
 def resolve_ports(config: RunConfig) -> RunConfig:
@@ -56,7 +93,7 @@ def _weight_bytes(config: RunConfig) -> int:
     """Size of the model's weights on disk; 0 for a name on the hub, which the trainer looks up itself."""
     folder = Path(config.model.path)
     try:
-        if _HUB_NAME.fullmatch(config.model.path) and not folder.exists():
+        if _is_on_the_hub(config.model.path):
             return 0
         json.loads((folder / "config.json").read_bytes())
         files = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
@@ -98,6 +135,33 @@ def _check_disk(config: RunConfig, weight_bytes: int) -> None:
             f"folder = {config.folder}: {free >> 20} MiB are free and {needed >> 20} MiB are needed for "
             f"{config.trainer.keep_checkpoints + 1} checkpoints; free space, or set folder or trainer.keep_checkpoints"
         )
+
+
+def _check_budget(config: RunConfig) -> None:
+    if config.budget.steps is None and config.budget.device_hours is None and config.stop_when is None:
+        raise UserError(
+            "budget: neither steps nor device_hours is set, so the run would never end; set one of them, or stop_when"
+        )
+
+
+def _check_redis(config: RunConfig) -> None:
+    if config.redis.port == 0:
+        check_embeddable(config.redis)
+    else:
+        wait_until_ready(config.redis)
+
+
+def _check_devices(config: RunConfig) -> None:
+    """The driver lists a machine's GPUs in a folder; where there is none everything runs on the CPU."""
+    if config.generator.tensor_parallel > 1 and not Path("/proc/driver/nvidia/gpus").is_dir():
+        raise UserError(
+            f"generator.tensor_parallel = {config.generator.tensor_parallel}: this machine has no GPU, and on a CPU a "
+            "generator is one process; set 1"
+        )
+
+
+def _is_on_the_hub(path: str) -> bool:
+    return _HUB_NAME.fullmatch(path) is not None and not Path(path).exists()
 
 
 def _check_ports(config: RunConfig) -> None:

@@ -76,6 +76,15 @@ def load(tasks: Tasks) -> Split:
     return Split(train, held_out, dict(skipped), {name: list(found.values()) for name, found in downstream.items()})
 
 
+def check_prompts(split: Split, prompts_per_step: int) -> None:
+    """Raises UserError where a step would hold a prompt twice."""
+    if len(split.train) < prompts_per_step:
+        raise UserError(
+            f"recipe.prompts_per_step = {prompts_per_step}: there are only {len(split.train)} training prompts, and a "
+            "step would hold one twice; lower it or use more data"
+        )
+
+
 def _chosen(by_key: dict[str, Prompt], wanted: int, part: Part, seed: int) -> set[str]:
     if len(by_key) <= wanted:
         setting = "tasks.evaluation.num_prompts" if part.held_out is None else "held_out"

@@ -15,7 +15,7 @@ from rollcast.connections.http import HttpServer, listen, publish_port, service_
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from rollcast.runfolder.writing import make_folder
-from rollcast.tasks.prompts import Prompt, load
+from rollcast.tasks.prompts import Prompt, check_prompts, load
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import Tokenizer, load_tokenizer, render
 from rollcast.telemetry import names
@@ -130,12 +130,7 @@ def _read_books(config: RunConfig, tokenizer: Tokenizer, exporter: Exporter) -> 
             prompt_format=config.tasks.prompt_format,
         )
 
-    needed = config.recipe.prompts_per_step
-    if len(split.train) < needed:
-        raise UserError(
-            f"recipe.prompts_per_step = {needed}: there are only {len(split.train)} training prompts, and a step would "
-            "hold one twice; lower it or use more data"
-        )
+    check_prompts(split, config.recipe.prompts_per_step)
     books = Books(
         train=book(split.train),
         held_out=book(split.held_out),
