@@ -1,4 +1,4 @@
-"""Grades finished completions off the event loop. A grader's timeout or error is no wrong answer."""
+"""Grades finished completions off the event loop. A grader that hangs or fails has not found an answer wrong."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Grader:
         self._exporter.observe(names.GRADING_SECONDS, graded.seconds)
         if graded.contained:
             self._exporter.add(names.CONTAINED, reason=graded.contained)
-        if graded.status is GradingStatus.TIMEOUT:
+        if graded.contained == "time":
             self._exporter.add(names.GRADING_TIMEOUTS, dataset=task.dataset)
         return graded
 

@@ -30,12 +30,16 @@ _UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
 
 GradeStatus = Literal["ok", "wrong", "timeout", "error"]
 VerifierFunction = Callable[[str, Any], float]
-"""(completion text, decoded reference) -> reward in [0, 1]; above 0 counts as right."""
+"""(completion text, decoded reference) -> reward in [0, 1]: 1 = right, 0 = wrong; what is between counts as that part
+of a right answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """`timeout` and `error` speak of the grader, not of the answer: their reward is 0 and they are counted apart."""
+    """`ok` (a reward above 0) and `wrong` (0) are verdicts: a submitted program that crashes or runs into its own time
+    limit is `wrong`. `timeout` (judge or parser hung) and `error` (it died, or was never reached) are the grader's own
+    failure and no verdict: reward 0, counted apart, left out (`rollcast.trainer.pass_rate`).
+    """
 
     reward: float
     status: GradeStatus

@@ -59,6 +59,9 @@ STEP_SECONDS = Metric(
 UPDATES_SKIPPED = Metric(
     "rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite", "counter"
 )
+CLAMPED_RATIOS = Metric(
+    "rollcast_clamped_ratios_total", "Trained tokens whose probability ratio overflowed and was clamped", "counter"
+)
 GROUPS = Metric(
     "rollcast_groups_total",
     "Rollout groups settled, by outcome (used|filtered|redone|dead|refused|stale|duplicate|lost_version)",
@@ -192,7 +195,10 @@ CONTAINED = Metric(
     ("reason",),
 )
 GRADING_TIMEOUTS = Metric(
-    "rollcast_grading_timeouts_total", "Gradings stopped at a time limit, by data set", "counter", ("dataset",)
+    "rollcast_grading_timeouts_total",
+    "Gradings stopped at a time limit, the program's or the grader's, by data set",
+    "counter",
+    ("dataset",),
 )
 GRADING_SECONDS = Metric("rollcast_grading_seconds", "Time to grade one completion", "histogram", buckets=_SECONDS)
 GRADER_FAILURES = Metric(
