@@ -301,7 +301,7 @@ def test_no_batch_is_left_behind_while_weights_are_waited_for(tmp_path: Path) ->
     check_every_task_once(lines(config, "tasks.jsonl"))
 
 
-def test_a_few_right_answers_among_timeouts_remove_no_prompt(tmp_path: Path) -> None:
+def test_a_few_right_answers_among_gradings_that_failed_remove_no_prompt(tmp_path: Path) -> None:
     config, broker = make_config(tmp_path), MemoryBroker()
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
@@ -320,7 +320,7 @@ def test_an_owed_prompt_that_is_the_last_one_is_trained_on(tmp_path: Path) -> No
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
     for number in range(22):
-        controller._curriculum.observe(f"p{number}", correct=3, graded=3, sampled=3)
+        controller._curriculum.observe(f"p{number}", reward=3, graded=3, sampled=3)
     controller._ledger.owed = ["p3"]
     controller._turn()
     assert list(controller._ledger.outstanding.values()) == ["p3"]

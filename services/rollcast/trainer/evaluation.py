@@ -20,10 +20,7 @@ import numpy as np
 from rollcast.config.run import RunConfig
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX, PART_PREFIX
-
-_GRADED = (GradingStatus.OK, GradingStatus.WRONG, GradingStatus.TIMEOUT)
-"""What counts in a pass rate. One right answer beside fifteen endless loops is one of sixteen. In training a timeout
-is left out instead, for it must not teach that the answer was wrong."""
+from rollcast.trainer.pass_rate import verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +75,13 @@ class Evaluation:
     compute_device_hours: float
     trained_tokens: int
     samples: int
-    """Completions that were graded: those with a verdict, and those that were stopped at a time limit."""
+    """Completions with a verdict: one right answer beside fifteen endless loops is one of sixteen."""
     num_prompts: int
     generated_tokens: int
     timed_out: int
-    """Of the samples, those that were stopped at a time limit of their grading: they did not pass."""
+    """Of the ungraded ones, those whose judge or parser hung."""
     ungraded: int
-    """Completions whose grading was never done, because the grader failed: they are left out of the pass rate."""
+    """Completions without a verdict, because the grader itself failed: they are left out of the pass rate."""
     missing_prompts: int
     """Prompts that had not come back at the deadline."""
     version_min: str
@@ -227,8 +224,7 @@ class Evaluator:
         rewards, statuses = [], Counter[GradingStatus]()
         for group in groups:
             statuses.update(rollout.grading_status for rollout in group.rollouts)
-            graded = [r.reward for r in group.rollouts if r.grading_status in _GRADED]
-            if graded:
+            if graded := verdicts(group.rollouts):
                 rewards.append(np.array(graded))
         if not rewards:
             return None
@@ -242,11 +238,11 @@ class Evaluator:
             standard_error=sampling_standard_error(rewards),
             compute_device_hours=item.compute_device_hours,
             trained_tokens=item.trained_tokens,
-            samples=sum(len(values) for values in rewards),
+            samples=(samples := sum(len(values) for values in rewards)),
             num_prompts=len(rewards),
             generated_tokens=sum(group.num_tokens for group in groups),
             timed_out=statuses[GradingStatus.TIMEOUT],
-            ungraded=statuses.total() - sum(statuses[status] for status in _GRADED),
+            ungraded=statuses.total() - samples,
             missing_prompts=len(sequences) - len(groups),
             version_min=str(min(versions)) if versions else "",
             version_max=str(max(versions)) if versions else "",
