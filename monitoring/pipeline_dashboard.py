@@ -14,6 +14,7 @@ from rollcast.telemetry.names import Metric
 RATE = "$__rate_interval"
 _EVENTS = (
     names.UPDATES_SKIPPED,
+    names.CLAMPED_RATIOS,
     names.EVAL_LOST,
     names.UNREADABLE,
     names.UNKNOWN_FIELDS,

@@ -155,6 +155,7 @@ class Reporter:
         set_gauge(names.PROMPT_USES, uses_mean)
         set_gauge(names.PROMPTS_RETIRED, self._curriculum.num_removed)
         self._exporter.add(names.TOKENS, stats.tokens, role="trainer")
+        self._exporter.add(names.CLAMPED_RATIOS, stats.clamped_ratios)
         self._exporter.observe(names.STEP_SECONDS, stats.seconds)
         if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
             log.warning("the longest groups nearly outlast the staleness window", ratio=round(longest_ratio, 2))
@@ -170,6 +171,7 @@ class Reporter:
             "prompt_uses_mean": uses_mean,
             "logprob_gap_mean": stats.logprob_gap_mean,
             "logprob_gap_max": stats.logprob_gap_max,
+            "clamped_ratios": stats.clamped_ratios,
             "trained_tokens": stats.tokens,
             "update_seconds": stats.seconds,
             "staleness_tokens": {str(steps): tokens for steps, tokens in sorted(self._staleness.items())},
