@@ -204,6 +204,14 @@ def make_controller(
     return controller
 
 
+def started_from(controller: Controller) -> dict[str, float]:
+    """What its page tells of the steps that incarnations began with."""
+    samples = parse_page(controller._exporter.render().decode())
+    return {
+        sample.labels["incarnation"]: sample.value for sample in samples if sample.name == names.INCARNATION_START.name
+    }
+
+
 def lines(config: RunConfig, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (config.run_folder / name).read_text().splitlines()]
 
@@ -350,6 +358,8 @@ def test_a_restart_from_a_checkpoint_settles_every_task_once(tmp_path: Path) -> 
     progress = Progress.from_json(learners.saved["1.6"])
     second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress=progress)
     second._reporter.started(second._history, 6, 3)
+    assert started_from(first) == {"1": 0.0}
+    assert started_from(second) == {"2": 6.0}
     assert second.version == PolicyVersion(2, 6)
     assert run(second, answers) is Ending.FINISHED
     steps = [line["step"] for line in lines(config, "steps.jsonl")]

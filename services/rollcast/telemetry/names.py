@@ -270,7 +270,7 @@ def is_own_curve(dataset: str) -> bool:
 
 
 # Autoscaler
-GENERATORS_DESIRED = Metric("rollcast_generators_desired", "Generators wanted; absent until first decided", "gauge")
+GENERATORS_DESIRED = Metric("rollcast_generators_desired", "Generators wanted; absent until known", "gauge")
 AUTOSCALER_NEED = Metric(
     "rollcast_autoscaler_need_tokens_per_second", "Tokens to sample for a trainer that never waits for a batch", "gauge"
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from rollcast.config.run import RunConfig
@@ -73,13 +74,11 @@ class Reporter:
             self.mark("resumed", version="{}.{}".format(*history.earlier[-1]), incarnation=history.incarnation)
         elif history.incarnation > 1:  # the one before died without a checkpoint: nothing of it survives
             self.mark("resumed", version=None, incarnation=history.incarnation)
-            set_gauge(names.INCARNATION_START, 0, incarnation=str(history.incarnation))
         set_gauge(names.MAX_STALENESS, lag)
         set_gauge(names.QUEUE_MAX_BYTES, self._config.redis.max_bytes)
-        for number, (_, last) in zip(
-            [number for number, _ in history.earlier[1:]] + [history.incarnation], history.earlier, strict=False
-        ):
+        for (_, last), (number, _) in pairwise(history.earlier):
             set_gauge(names.INCARNATION_START, last, incarnation=str(number))
+        set_gauge(names.INCARNATION_START, step, incarnation=str(history.incarnation))
         budget = self._config.budget
         if budget.steps is not None:
             set_gauge(names.BUDGET_STEPS, budget.steps)
