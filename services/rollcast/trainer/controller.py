@@ -18,8 +18,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import psutil
-
 from rollcast.config.run import RunConfig
 from rollcast.recipe.data_reuse import reduced
 from rollcast.recipe.mixture import make_curriculum
@@ -30,6 +28,7 @@ from rollcast.rollouts.records import RolloutGroup
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.trainer.assembly import assemble
 from rollcast.trainer.batch import defect
 from rollcast.trainer.compute import ComputeLedger
@@ -91,7 +90,6 @@ class Controller:
         self._learners = learners
         self._num_devices = ranks.num_devices
         self._on_gpu = ranks.device.type == "cuda"
-        self._allocated_since = psutil.Process().create_time()
         self._turned_at = time.monotonic()
         self._queue = queue
         self._exporter = exporter
@@ -210,7 +208,7 @@ class Controller:
         """Serve generators and publish the current weights; returns the gRPC port."""
         port = self._publisher.start()
         self._is_serving = True
-        self._compute.start(self._num_devices, self._progress.compute_state, since=self._allocated_since)
+        self._compute.start(self._num_devices, self._progress.compute_state, allocated_seconds=process_age_seconds())
         self._publish()
         self._reporter.started(self._history, self._progress.step, self._schedule.lag)
         log.info("trainer ready", version=str(self.version), rpc_port=port)
