@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rollcast.local.embedded_redis import find_server
 from rollcast.local.ports import free_port
+from tests.system.audit import read_lines
 
 STOP_SECONDS = 60.0
 
@@ -136,8 +136,7 @@ class System:
             time.sleep(0.1 * share)
 
     def lines(self, file: str) -> list[dict[str, Any]]:
-        path = self.run_folder / file
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return read_lines(self.run_folder / file)
 
     @property
     def steps(self) -> list[dict[str, Any]]:

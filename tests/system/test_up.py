@@ -17,7 +17,7 @@ import psutil
 import pytest
 import yaml
 
-from tests.system.audit import check_every_task_once
+from tests.system.audit import check_every_task_once, read_lines
 from tests.system.harness import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
@@ -61,10 +61,10 @@ def test_a_run_is_stopped_by_ctrl_c_and_continued_to_its_end(tmp_path: Path, set
         assert not [process for process in family if process.is_running()]
 
     assert "generator-1 killed by SIGKILL; starting it again" in said(tmp_path)
-    assert [line["step"] for line in lines(folder / "steps.jsonl")] == list(range(1, STEPS + 1))
-    evaluated = [line["step"] for line in lines(folder / "evaluations.jsonl")]
+    assert [line["step"] for line in read_lines(folder / "steps.jsonl")] == list(range(1, STEPS + 1))
+    evaluated = [line["step"] for line in read_lines(folder / "evaluations.jsonl")]
     assert evaluated[-1] == STEPS
-    check_every_task_once(lines(folder / "tasks.jsonl"))
+    check_every_task_once(read_lines(folder / "tasks.jsonl"))
     result = json.loads((folder / "result.json").read_text())
     assert result["num_evaluations"] == len(set(evaluated))
     assert f"the end: pass rate {result['measured']:.3f}" in said(tmp_path)
@@ -117,10 +117,6 @@ def services(up: subprocess.Popen[bytes]) -> dict[str, psutil.Process]:
     return found
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def last_step(folder: Path) -> int:
-    steps = lines(folder / "steps.jsonl")
+    steps = read_lines(folder / "steps.jsonl")
     return int(steps[-1]["step"]) if steps else 0

@@ -35,7 +35,7 @@ from rollcast.trainer.prompt_book import PromptBook
 from rollcast.weights.manifest import TensorSpec
 from rollcast.wire.version import PolicyVersion
 from tests.rollouts.examples import VERSION, make_group, make_task
-from tests.system.audit import check_every_task_once
+from tests.system.audit import check_every_task_once, read_lines
 
 
 class CharTokenizer:
@@ -213,7 +213,7 @@ def started_from(controller: Controller) -> dict[str, float]:
 
 
 def lines(config: RunConfig, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (config.run_folder / name).read_text().splitlines()]
+    return read_lines(config.run_folder / name)
 
 
 def follow_version(controller: Controller, answers: Answers, limit: int = 10**9) -> Any:
