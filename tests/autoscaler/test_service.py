@@ -161,14 +161,14 @@ def test_a_real_prometheus_tells_the_same(tmp_path: Path, fleet: Fleet) -> None:
 def test_the_controller_scales_and_marks_pods_before_it_lowers(
     tmp_path: Path, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet.need = 500.0
+    fleet.need = 1_600.0
     with ApiServer() as server:
         server.add_pod("g0", "10.1.0.1")
         server.add_pod("g1", "10.1.0.2")
         server.replicas = 2
-        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE}
+        # Half of a window is measured before anything is decided: of a second that is a few steps, which overshoots.
+        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE, "window_seconds": 4.0}
         with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
-            fleet.need = 1_600.0
             eventually(lambda: about(4)(server.replicas), 40)
             assert server.costs() == {}, "nothing is marked for a rise"
             with ExitStack() as stack:

@@ -16,9 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from rollcast.cli.curve_source import Columns, read_curve
 from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import StopWhen
+from rollcast.forecaster.evaluations import EvaluationLog
+from rollcast.forecaster.reading import interpret
+from rollcast.forecaster.run_folder import RunFolder
+from rollcast.local.status import StatusReader
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
@@ -335,12 +340,14 @@ def test_an_owed_prompt_that_is_the_last_one_is_trained_on(tmp_path: Path) -> No
     assert not controller._budget_reached(), "it was dispatched a moment ago"
 
 
-def test_a_restart_from_a_checkpoint_settles_every_task_once(tmp_path: Path) -> None:
-    config, broker = make_config(tmp_path, steps=14), MemoryBroker()
+def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Controller]:
+    """Both incarnations. The checkpoint of step 6 was written before the evaluation of step 6 was answered."""
+    broker = MemoryBroker()
     answers = Answers(0.4, PolicyVersion(1, 0), random.Random(3))
     learners = QuickLearners()
     first = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
     first._reporter.started(first._history, 0, 3)
+    first._compute.start(1, None)
     killed = False
 
     def kill(*_: Any) -> Any:
@@ -360,11 +367,43 @@ def test_a_restart_from_a_checkpoint_settles_every_task_once(tmp_path: Path) -> 
     second._reporter.started(second._history, 6, 3)
     assert started_from(first) == {"1": 0.0}
     assert started_from(second) == {"2": 6.0}
+    second._compute.start(1, progress.compute_state)
     assert second.version == PolicyVersion(2, 6)
     assert run(second, answers) is Ending.FINISHED
+    return first, second
+
+
+def test_a_restart_from_a_checkpoint_settles_every_task_once(tmp_path: Path) -> None:
+    config = make_config(tmp_path, steps=14)
+    killed_at_9_and_resumed_at_6(config)
     steps = [line["step"] for line in lines(config, "steps.jsonl")]
     assert steps == [*range(1, 10), *range(7, 15)]
     check_every_task_once(lines(config, "tasks.jsonl"))
+
+
+def test_an_evaluation_that_was_made_twice_is_one_point_for_every_reader(tmp_path: Path) -> None:
+    config = make_config(tmp_path, steps=14).model_copy(update={"stop_when": StopWhen()})
+    first, second = killed_at_9_and_resumed_at_6(config)
+    written = [(line["incarnation"], line["step"]) for line in lines(config, "evaluations.jsonl")]
+    assert written == [(1, 0), (1, 2), (1, 4), (1, 6), *((2, step) for step in range(6, 15, 2))]
+    expected = [(1, 0), (1, 2), (1, 4), *((2, step) for step in range(6, 15, 2))]
+
+    pages = [interpret(parse_page(one._exporter.render().decode()), at=0.0) for one in (first, second)]
+    folder = RunFolder(config.run_folder, config.run).read()
+    for readings in (pages, [folder], [*pages, folder]):
+        log = EvaluationLog()
+        for reading in readings:
+            log.starts |= reading.starts.get(config.run, {})
+            for item in reading.evaluations:
+                log.add(item)
+        assert [(item.incarnation, item.step) for item in log.surviving()] == expected
+    assert [(point.incarnation, point.step) for point in StatusReader(config).read().evaluations] == expected
+    rates = {(line["incarnation"], line["step"]): line["pass_rate"] for line in lines(config, "evaluations.jsonl")}
+    curve = read_curve(str(config.run_folder / "evaluations.jsonl"), Columns(), None)
+    assert curve.pass_rate.tolist() == [rates[version] for version in expected]
+    assert [(point[0], point[1]) for point in second._progress.curve] == [
+        (version[1], rates[version]) for version in expected
+    ]
 
 
 def test_the_last_evaluation_is_asked_again_where_redis_lost_it(tmp_path: Path) -> None:
