@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -150,7 +151,16 @@ class System:
         wait_for(lambda: self._all_alive() and self.last_step >= step, seconds, f"step {step}")
 
     def wait_end(self, seconds: float) -> int:
-        return self.processes["trainer"].wait(seconds)
+        """The trainer's exit code. Its metrics are read meanwhile, as a Prometheus would: it waits for that."""
+        trainer = self.processes["trainer"]
+
+        def ended() -> bool:
+            with suppress(httpx.HTTPError, OSError, ValueError):
+                self.metrics("trainer")
+            return trainer.poll() is not None
+
+        wait_for(ended, seconds, "the trainer's end", every=0.5)
+        return trainer.wait(0)
 
     def _all_alive(self) -> bool:
         """Whoever was not ended by the test must be running, or have ended well."""

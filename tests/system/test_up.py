@@ -6,10 +6,11 @@ import json
 import os
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,9 @@ def test_a_run_is_stopped_by_ctrl_c_and_continued_to_its_end(tmp_path: Path, set
     evaluated = [line["step"] for line in read_lines(folder / "evaluations.jsonl")]
     assert evaluated[-1] == STEPS
     check_every_task_once(read_lines(folder / "tasks.jsonl"))
+    with closing(sqlite3.connect(folder / "forecasts.sqlite")) as forecasts:
+        (seen,) = forecasts.execute("SELECT MAX(step) FROM evaluations").fetchone()
+    assert seen == STEPS, "the forecaster saw the last evaluation"
     result = json.loads((folder / "result.json").read_text())
     assert result["num_evaluations"] == len(set(evaluated))
     assert f"the end: pass rate {result['measured']:.3f}" in said(tmp_path)
