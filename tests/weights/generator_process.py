@@ -137,7 +137,7 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
 def set_wall_clock(seconds: float) -> None:
     """As if somebody had set the machine's clock after this process was started."""
     wall_clock = time.time
-    time.time = lambda: wall_clock() + seconds  # type: ignore[assignment]
+    time.time = lambda: wall_clock() + seconds
 
 
 async def main(settings: dict[str, Any]) -> None:
