@@ -8,12 +8,14 @@ import itertools
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from rollcast.cli.curve_source import Columns, read_curve
@@ -24,7 +26,7 @@ from rollcast.forecaster.evaluations import EvaluationLog
 from rollcast.forecaster.reading import interpret
 from rollcast.forecaster.run_folder import RunFolder
 from rollcast.local.status import StatusReader
-from rollcast.rollouts.base import Claimed
+from rollcast.rollouts.base import Claimed, GeneratorQueue, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from rollcast.rollouts.records import GradingStatus, Purpose, Rollout, RolloutGroup, StopReason, VersionSpan
@@ -85,6 +87,48 @@ class Answers:
     rng: random.Random
 
 
+async def answer_everything(
+    generator: GeneratorQueue,
+    answers: Answers,
+    *,
+    held_out_solved: bool = False,
+    spoil: Callable[[RolloutGroup], RolloutGroup] = lambda group: group,
+) -> None:
+    version = answers.version
+    for one in await generator.claim(train=99, evals=99, first_version=lambda: version, block_seconds=0.0):
+        task = one.task
+        rollouts = []
+        for index in range(task.num_rollouts):
+            solved = held_out_solved and task.purpose is Purpose.EVAL
+            right = solved or answers.rng.random() < answers.pass_rate
+            rollouts.append(
+                Rollout(
+                    index=index,
+                    token_ids=np.ones(3, np.int32),
+                    logprobs=np.zeros(3, np.float32),
+                    version_spans=(VersionSpan(version, 0, 3),),
+                    stop_reason=StopReason.END,
+                    reward=float(right),
+                    grading_status=GradingStatus.OK if right else GradingStatus.WRONG,
+                )
+            )
+        group = RolloutGroup(
+            sequence=task.sequence,
+            attempt=task.attempt,
+            incarnation=task.incarnation,
+            purpose=task.purpose,
+            dataset=task.dataset,
+            prompt_id=task.prompt_id,
+            prompt_token_ids=task.prompt_token_ids,
+            sampling=task.sampling,
+            length=task.length,
+            rollouts=rollouts,
+            first_version=version,
+            generator=generator.owner,
+        )
+        await generator.publish(one, spoil(group))
+
+
 class AnsweringQueue(MemoryTrainerQueue):
     """Before each read a generator answers everything that waits; some calls find Redis away."""
 
@@ -101,7 +145,7 @@ class AnsweringQueue(MemoryTrainerQueue):
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
         if not self.silent:
-            asyncio.run(self._answer())
+            asyncio.run(answer_everything(self._generator, self._answers, held_out_solved=self.held_out_solved))
         self._maybe_away()
         return super().read(max_groups, 0.0)
 
@@ -119,42 +163,6 @@ class AnsweringQueue(MemoryTrainerQueue):
     def _maybe_away(self) -> None:
         if self._answers.rng.random() < self.away_share:
             raise QueueAway("away")
-
-    async def _answer(self) -> None:
-        answers = self._answers
-        version = answers.version
-        for one in await self._generator.claim(train=99, evals=99, first_version=lambda: version, block_seconds=0.0):
-            task = one.task
-            rollouts = []
-            for index in range(task.num_rollouts):
-                solved = self.held_out_solved and task.purpose is Purpose.EVAL
-                right = solved or answers.rng.random() < answers.pass_rate
-                rollouts.append(
-                    Rollout(
-                        index=index,
-                        token_ids=np.ones(3, np.int32),
-                        logprobs=np.zeros(3, np.float32),
-                        version_spans=(VersionSpan(version, 0, 3),),
-                        stop_reason=StopReason.END,
-                        reward=float(right),
-                        grading_status=GradingStatus.OK if right else GradingStatus.WRONG,
-                    )
-                )
-            group = RolloutGroup(
-                sequence=task.sequence,
-                attempt=task.attempt,
-                incarnation=task.incarnation,
-                purpose=task.purpose,
-                dataset=task.dataset,
-                prompt_id=task.prompt_id,
-                prompt_token_ids=task.prompt_token_ids,
-                sampling=task.sampling,
-                length=task.length,
-                rollouts=rollouts,
-                first_version=version,
-                generator="g",
-            )
-            await self._generator.publish(one, group)
 
 
 def make_config(folder: Path, **budget: int) -> RunConfig:
@@ -182,7 +190,7 @@ def make_config(folder: Path, **budget: int) -> RunConfig:
 
 def make_controller(
     config: RunConfig,
-    queue: AnsweringQueue,
+    queue: TrainerQueue,
     answers: Answers,
     learners: QuickLearners,
     *,
@@ -326,6 +334,39 @@ def test_a_few_right_answers_among_gradings_that_failed_remove_no_prompt(tmp_pat
     assert controller._curriculum.num_removed == 0
     controller._dispatcher.observe([easy])
     assert controller._curriculum.num_removed == 1
+
+
+@pytest.mark.parametrize("second", ["wrong", "defective"])
+def test_a_second_answer_to_a_group_in_training_ends_no_run(tmp_path: Path, second: str) -> None:
+    """Redis loses everything during an update, and what is under way is asked and answered once more."""
+    config, broker = make_config(tmp_path, steps=5), MemoryBroker()
+    config = config.model_copy(update={"recipe": config.recipe.model_copy(update={"refill_filtered": True})})
+    answers = Answers(0.5, PolicyVersion(1, 0), random.Random(8))
+    learners, queue = QuickLearners(), SteadyQueue(broker, answers)
+    controller = make_controller(config, queue, answers, learners)
+
+    def update(sequences: list[Any], between: Any) -> UpdateStats:
+        broker.tasks.clear()
+        tasks = [controller._dispatcher.train_task(*item) for item in controller._ledger.outstanding.items()]
+        queue.dispatch(tasks)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(answers, "pass_rate", 0.0)
+            if second == "defective":
+                learners.vocab_size = 1  # no token fits
+            between()
+        learners.vocab_size = QuickLearners.vocab_size
+        return QuickLearners.update(learners, sequences, between)
+
+    learners.update = update  # type: ignore[method-assign]
+    assert run(controller, answers) is Ending.FINISHED
+    assert [line["step"] for line in lines(config, "steps.jsonl")] == list(range(1, 6))
+    check_every_task_once(lines(config, "tasks.jsonl"))
+    assert told(controller, "duplicate") >= 5 * config.recipe.prompts_per_step, "each group in training, once a step"
+
+
+def told(controller: Controller, outcome: str) -> float:
+    samples = parse_page(controller._exporter.render().decode())
+    return sum(s.value for s in samples if s.name == names.GROUPS.name and s.labels.get("outcome") == outcome)
 
 
 def test_an_owed_prompt_that_is_the_last_one_is_trained_on(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ CLAMPED_RATIOS = Metric(
 )
 GROUPS = Metric(
     "rollcast_groups_total",
-    "Rollout groups settled, by outcome (used|filtered|redone|dead|refused|stale|duplicate|lost_version)",
+    "Rollout groups settled, by outcome (used|filtered|redone|dead|refused|stale|duplicate|lost_version|defective)",
     "counter",
     ("outcome",),
 )
@@ -140,7 +140,9 @@ EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", "gauge", _E
 QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")
 QUEUE_BYTES = Metric("rollcast_queue_bytes", "Bytes of finished groups on the queue", "gauge")
 QUEUE_MAX_BYTES = Metric("rollcast_queue_max_bytes", "Bytes above which no new task is dispatched", "gauge")
-UNREADABLE = Metric("rollcast_unreadable_total", "Entries on the queue that nobody could decode", "counter")
+UNREADABLE = Metric(
+    "rollcast_unreadable_total", "Entries and records on Redis that were of no use to anybody", "counter"
+)
 UNKNOWN_FIELDS = Metric(
     "rollcast_unknown_fields_total", "Protobuf fields of a newer program that were skipped", "counter"
 )

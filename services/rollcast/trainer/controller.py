@@ -30,8 +30,8 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.trainer.assembly import assemble
-from rollcast.trainer.batch import defect
 from rollcast.trainer.compute import ComputeLedger
+from rollcast.trainer.defects import defect
 from rollcast.trainer.dispatch import NEXT_SEQUENCE, Dispatcher
 from rollcast.trainer.ending import Ending
 from rollcast.trainer.evaluation import evaluation_plans
@@ -156,7 +156,13 @@ class Controller:
             exporter,
             make_task=self._dispatcher.train_task,
             count_outcome=self._reporter.count_group,
-            find_defect=lambda group: defect(group, vocab_size=learners.vocab_size, max_length=config.model.max_length),
+            find_defect=lambda group, task: defect(
+                group,
+                task,
+                newest=PolicyVersion(incarnation, self._published_step),
+                vocab_size=learners.vocab_size,
+                max_length=config.model.max_length,
+            ),
             is_filtered=(lambda group: not assemble([group], recipe).sequences) if recipe.refill_filtered else None,
         )
         self._refilled: list[RolloutGroup] = []

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rollcast.config.run import RunConfig
+from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX, PART_PREFIX
 from rollcast.trainer.pass_rate import verdicts
@@ -176,12 +177,30 @@ class Evaluator:
             )
         )
 
+    def wanted(self, sequence: int) -> PromptTask | None:
+        """The task, where its answer is still wanted; None where it has one, or was asked by a lost incarnation."""
+        item = self._waiting_for(sequence)
+        return item.tasks[sequence] if item else None
+
+    def _waiting_for(self, sequence: int) -> OpenEvaluation | None:
+        return next((item for item in self._open if sequence in item.tasks and sequence not in item.groups), None)
+
     def add(self, group: RolloutGroup) -> bool:
-        """Take one answer; False if nobody waits for it (asked by a lost incarnation, or given twice)."""
-        for item in self._open:
-            if group.sequence in item.tasks and group.sequence not in item.groups:
-                item.groups[group.sequence] = group
-                return True
+        """Take one answer; False if nobody waits for it."""
+        item = self._waiting_for(group.sequence)
+        if item is None:
+            return False
+        item.groups[group.sequence] = group
+        return True
+
+    def refuse(self, sequence: int) -> bool:
+        """Note that the answer to a wanted task could not be used; False = that was one too many, it is given up."""
+        item = self._waiting_for(sequence)
+        assert item is not None, sequence
+        item.tasks[sequence].attempt += 1
+        if item.tasks[sequence].attempt < MAX_FAILURES:
+            return True
+        self.give_up([sequence])
         return False
 
     def give_up(self, sequences: Sequence[int]) -> None:
