@@ -254,7 +254,6 @@ def test_the_number_that_the_deployment_has_is_told_from_the_first_answer(tmp_pa
         server.replicas = 5
         settings = {"mode": mode, "deployment": NAME, "namespace": NAMESPACE}
         with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
-            assert service.metric(names.GENERATORS_DESIRED) == 5.0
             if mode == "keda":
                 keda = Keda(service.port("autoscaler-grpc"))
                 try:
@@ -263,6 +262,7 @@ def test_the_number_that_the_deployment_has_is_told_from_the_first_answer(tmp_pa
                         assert keda.desired() == 5
                 finally:
                     keda.close()
+            assert service.metric(names.GENERATORS_DESIRED) == 5.0
             assert "holding 5" in service.get("/readyz").text
             assert server.patches() == []
             assert service.stop() == 0, service.log.read_text()
