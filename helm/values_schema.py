@@ -138,7 +138,6 @@ CHART = mapping(
         minReplicas=integer(1, 4096),
         maxReplicas=integer(1, 4096),
         letGoAtEnd=BOOLEAN,
-        fallbackReplicas=integer(0, 4096),
         triggerAuthentication=NAME,
         scaleDown=mapping(stabilizationSeconds=integer(0, 3600), everySeconds=integer(1, 1800)),
     ),

@@ -68,11 +68,16 @@ def _share_waited(reason: str) -> str:
     return f"sum by (run) (rate({_of(names.TRAINER_WAIT, matcher)}[15m]))"
 
 
+def _came(metric: Metric, *matchers: str) -> str:
+    return f"sum by (run) (increase({_of(metric, *matchers)}[15m])) > 0"
+
+
 def _verdict(kind: str) -> str:
     matcher = f'verdict="{kind}"'
     return f"max by (run) ({_of(names.FORECAST_VERDICT, matcher)}) == 1"
 
 
+_DEFECTIVE = 'outcome="defective"'
 _AT_THE_END = f"{_STEP} >= on (run) max by (run) ({_of(names.BUDGET_STEPS)})"
 _PAUSED = f"avg by (run) (rate({_of(names.WEIGHT_PAUSE_SECONDS, suffix='_sum')}[15m]))"
 
@@ -142,6 +147,13 @@ ALERTS = (
         "5m",
         "warning",
         "finished rollouts fill {{ $value | humanizePercentage }} of what the queue may hold",
+    ),
+    Alert(
+        "RollcastUnusableAnswers",
+        _while_training(f"({_came(names.UNREADABLE)} or {_came(names.GROUPS, _DEFECTIVE)})"),
+        "0m",
+        "warning",
+        "{{ $value | humanize }} entries or answers came in a quarter of an hour that could not be used",
     ),
     Alert(
         "RollcastWeightSyncSlow",

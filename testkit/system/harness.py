@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rollcast.local.embedded_redis import find_server
 from rollcast.local.ports import free_port
+from testkit.system.audit import read_lines
 
 STOP_SECONDS = 60.0
 
@@ -136,8 +137,7 @@ class System:
             time.sleep(0.1 * share)
 
     def lines(self, file: str) -> list[dict[str, Any]]:
-        path = self.run_folder / file
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return read_lines(self.run_folder / file)
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -151,7 +151,16 @@ class System:
         wait_for(lambda: self._all_alive() and self.last_step >= step, seconds, f"step {step}")
 
     def wait_end(self, seconds: float) -> int:
-        return self.processes["trainer"].wait(seconds)
+        """The trainer's exit code. Its metrics are read meanwhile, as a Prometheus would: it waits for that."""
+        trainer = self.processes["trainer"]
+
+        def ended() -> bool:
+            with suppress(httpx.HTTPError, OSError, ValueError):
+                self.metrics("trainer")
+            return trainer.poll() is not None
+
+        wait_for(ended, seconds, "the trainer's end", every=0.5)
+        return trainer.wait(0)
 
     def _all_alive(self) -> bool:
         """Whoever was not ended by the test must be running, or have ended well."""

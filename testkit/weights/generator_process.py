@@ -134,10 +134,17 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
         WeightGroup.broadcast = disturbed  # type: ignore[method-assign]
 
 
+def set_wall_clock(seconds: float) -> None:
+    """As if somebody had set the machine's clock after this process was started."""
+    wall_clock = time.time
+    time.time = lambda: wall_clock() + seconds
+
+
 async def main(settings: dict[str, Any]) -> None:
     engine = TensorEngine(
         settings.get("num_workers", 1), settings.get("running_rollouts", 3), settings.get("verify", True)
     )
+    set_wall_clock(settings.get("wall_clock_set_seconds", 0.0))
     disturb(settings.get("slow_seconds", 0.0), settings.get("corrupt", False))
     member = WeightMember(
         engine=engine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -69,4 +70,5 @@ def memories(draw: st.DrawFn, now: float = 1e4) -> Memory:
         wanted=tuple((at, draw(st.integers(1, 200))) for at in times),
         rose_at=draw(st.floats(0, now)),
         fell_at=draw(st.floats(0, now)),
+        tries_from=draw(st.just(-math.inf) | st.floats(now - 700, now + 7_200)),
     )

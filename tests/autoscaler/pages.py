@@ -36,12 +36,21 @@ class Fleet:
     Both in real time; what the pages say is what a real run of such a fleet would say.
     """
 
-    def __init__(self, trainer: Page, generators: list[Page], *, need: float, each: float, slots: int) -> None:
+    def __init__(
+        self,
+        trainer: Page,
+        generators: list[Page],
+        *,
+        need: float,
+        each: float,
+        slots: int,
+        steps_per_second: float = 5.0,
+    ) -> None:
         self.generators = generators
         self.need, self.each, self.slots = need, each, slots
         self.inflight: dict[int, float] = {}
         self._trainer = trainer
-        self._step_tokens = need / 5  # five steps a second
+        self._step_tokens = need / steps_per_second
         self._consumed = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._go, daemon=True)
@@ -59,6 +68,7 @@ class Fleet:
         step, tokens = 100, 0.0
         trainer = self._trainer.exporter
         trainer.set(names.INCARNATION, 1)
+        trainer.set(names.INCARNATION_START, 0, incarnation="1")
         while True:
             at_work, need = list(self.generators), self.need  # the test changes both while this runs
             sampled = min(need, len(at_work) * self.each)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollcast.autoscaler.collector import Collector, NotMeasured, Reading, inflight_tokens
+from rollcast.autoscaler.collector import Collector, NotMeasured, Reading, generators_there, inflight_tokens
 from rollcast.autoscaler.totals import Totals, rates
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
@@ -30,8 +30,12 @@ def generator(sampled: float, running: float = 10.0, inflight: float = 5.0) -> t
     )
 
 
-def trainer(step: float, *, waited: float = 0.0, joined: int = 1, incarnation: int = 1) -> tuple[Sample, ...]:
+def trainer(
+    step: float, *, waited: float = 0.0, joined: int = 1, incarnation: int = 1, start: float | None = None
+) -> tuple[Sample, ...]:
+    told = () if start is None else (sample(names.INCARNATION_START, start, incarnation=str(incarnation)),)
     return (
+        *told,
         sample(names.TRAINER_STEP, step),
         sample(names.INCARNATION, incarnation),
         sample(names.TRAINER_WAIT, waited, **{"for": "batch"}),
@@ -97,7 +101,55 @@ def test_rates_of_a_window_with_one_page_of_three_missing() -> None:
     assert measured.growth == 0.0
 
 
+@pytest.mark.parametrize("first", [5, 6, 300])
+def test_the_trainer_tells_how_long_its_pipeline_has_had_to_fill(first: int) -> None:
+    """An autoscaler that starts in the middle of a run measures as soon as it has half a window."""
+    collector, history = Collector(RUN, lag=4), []
+    incarnation, start = 1, 0.0
+    measured_at = []
+    for turn in range(60):
+        step = first + turn / 10  # a step lasts half as long as it takes to measure
+        if turn >= 30:
+            incarnation, start = 2, 40.0
+            step = start + (turn - 30)
+        pages = {"g0": generator(10.0 * turn)}
+        reading = Reading(trainer(step, incarnation=incarnation, start=start), pages)
+        history.append(collector.take(reading, 10.0 * turn))
+        if rates(history, 100.0) is not None:
+            measured_at.append(turn)
+    assert measured_at == [*range(5, 30), *range(30 + 4 + 5, 60)], "the new incarnation fills for k + 1 steps"
+
+
+def test_the_start_of_another_incarnation_is_not_taken_for_this_ones() -> None:
+    collector = Collector(RUN, lag=4)
+    earlier = sample(names.INCARNATION_START, 10.0, incarnation="2")
+    for turn in range(3):
+        page = (earlier, *trainer(21 + turn, incarnation=3, start=20.0))
+        totals = collector.take(Reading(page, {"g0": generator(turn)}), float(turn))
+        assert totals.undisturbed_since == totals.at
+    assert not collector.run_begins
+
+
+def test_the_beginning_of_a_run_is_told_from_a_resumed_one() -> None:
+    for step, begins in ((0, True), (5, True), (6, False), (300, False)):
+        collector = Collector(RUN, lag=4)
+        assert not collector.run_begins, "nothing was read"
+        collector.take(Reading(trainer(step, start=step), {"g0": generator(1.0)}), 0.0)
+        assert collector.run_begins is begins
+
+
+@pytest.mark.parametrize(
+    ("joined", "pages", "there"), [(3, 2, 3), (0, 3, 3), (0, 0, None), (None, 2, 2), (None, 0, None)]
+)
+def test_generators_that_cannot_be_seen_are_not_taken_for_none(
+    joined: int | None, pages: int, there: int | None
+) -> None:
+    page = () if joined is None else trainer(9, joined=joined)
+    assert generators_there(Reading(page, {f"g{number}": () for number in range(pages)}), RUN) == there
+
+
 def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_came() -> None:
+    """Of a trainer that does not tell its start."""
     collector, history = Collector(RUN, lag=4), []
     joined, incarnation = 1, 1
     measured_at = []

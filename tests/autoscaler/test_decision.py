@@ -47,6 +47,17 @@ def test_the_bounds_hold_whatever_is_measured(
     assert decision.reason
 
 
+def test_after_a_start_beside_a_run_at_work_fewer_are_tried_only_in_time() -> None:
+    memory = Memory.of_a_start(32, 0.0, SETTINGS)
+    turns = round(2 * SETTINGS.probe_again_seconds / 15)
+    targets = follow([FED] * turns, memory)
+    quiet = round(SETTINGS.probe_again_seconds / 15)
+    assert set(targets[:quiet]) == {32}
+    assert targets[-1] < 32
+    assert min(follow([FED] * quiet, Memory(target=32))) < 32, "at a run's beginning it is tried soon"
+    assert max(follow([STARVED] * quiet, memory)) > 32, "a rise waits for nothing"
+
+
 @UNHURRIED
 @given(measurements(), memories(), st.floats(1, 5), st.sampled_from(["controller", "keda"]))
 def test_a_trainer_that_consumes_more_never_gets_fewer(

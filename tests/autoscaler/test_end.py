@@ -108,7 +108,7 @@ def test_without_the_jobs_labels_generators_stay(tmp_path: Path, monkeypatch: py
         server.jobs = [job("t", ENDED)]
         loop, board = watching(server, tmp_path, monkeypatch, "controller"), Board()
         loop.turn(board, Exporter("r"))
-        assert board.target is None
+        assert board.target == 3
         assert server.replicas == 3
         assert JOBS not in [path for _, path in server.log]
         loop.close()

@@ -119,7 +119,7 @@ def test_the_hpa_that_keda_makes_asks_for_the_number(board: Board) -> None:
         server.stop(0).wait(5)
 
 
-def test_before_the_first_decision_there_is_no_value_but_never_zero(board: Board) -> None:
+def test_while_the_number_is_not_known_there_is_no_value_but_never_zero(board: Board) -> None:
     server, port = serve(board)
     keda = Keda(port)
     try:

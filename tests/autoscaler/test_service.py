@@ -161,14 +161,14 @@ def test_a_real_prometheus_tells_the_same(tmp_path: Path, fleet: Fleet) -> None:
 def test_the_controller_scales_and_marks_pods_before_it_lowers(
     tmp_path: Path, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet.need = 500.0
+    fleet.need = 1_600.0
     with ApiServer() as server:
         server.add_pod("g0", "10.1.0.1")
         server.add_pod("g1", "10.1.0.2")
         server.replicas = 2
-        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE}
+        # Half of a window is measured before anything is decided: of a second that is a few steps, which overshoots.
+        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE, "window_seconds": 4.0}
         with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
-            fleet.need = 1_600.0
             eventually(lambda: about(4)(server.replicas), 40)
             assert server.costs() == {}, "nothing is marked for a rise"
             with ExitStack() as stack:
@@ -245,6 +245,87 @@ def test_keda_hears_from_the_first_answer_that_the_run_has_ended(tmp_path: Path)
             finally:
                 keda.close()
             assert service.stop() == 0, service.log.read_text()
+
+
+@pytest.mark.parametrize("mode", ["keda", "hpa"])
+def test_the_number_that_the_deployment_has_is_told_from_the_first_answer(tmp_path: Path, mode: str) -> None:
+    """There is neither a trainer nor a generator to read: a restarted autoscaler knows no more."""
+    with ApiServer() as server:
+        server.replicas = 5
+        settings = {"mode": mode, "deployment": NAME, "namespace": NAMESPACE}
+        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+            if mode == "keda":
+                keda = Keda(service.port("autoscaler-grpc"))
+                try:
+                    until = time.monotonic() + 2.0  # some turns, and longer than the measurements may be away
+                    while time.monotonic() < until:
+                        assert keda.desired() == 5
+                finally:
+                    keda.close()
+            assert service.metric(names.GENERATORS_DESIRED) == 5.0
+            assert "holding 5" in service.get("/readyz").text
+            assert server.patches() == []
+            assert service.stop() == 0, service.log.read_text()
+
+
+def test_without_a_deployment_the_generators_there_are_the_number_before_anything_was_measured(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    with running(tmp_path, {"mode": "keda", "window_seconds": 600.0}) as service:
+        keda = Keda(service.port("autoscaler-grpc"))
+        try:
+            eventually(lambda: service.metric(names.GENERATORS_DESIRED) is not None)
+            assert keda.desired() == 2
+            assert service.metric(names.AUTOSCALER_MEASURED) == 0.0
+        finally:
+            keda.close()
+        assert service.stop() == 0, service.log.read_text()
+
+
+def test_a_deployment_that_cannot_be_asked_is_waited_for_and_generators_seen_do_not_stand_for_it(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    """Five are asked for, two have started."""
+    with ApiServer() as server:
+        server.replicas, server.refuse = 5, {SCALE: 500}
+        settings = {"mode": "hpa", "deployment": NAME, "namespace": NAMESPACE, "window_seconds": 600.0}
+        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+            eventually(lambda: (service.metric(names.AUTOSCALER_FAILURES) or 0) >= 5)
+            assert service.metric(names.GENERATORS_DESIRED) is None
+            assert "no number yet" in service.get("/readyz").text
+            server.refuse = {}
+            eventually(lambda: service.metric(names.GENERATORS_DESIRED) is not None)
+            assert service.metric(names.GENERATORS_DESIRED) == 5.0
+            assert service.stop() == 0, service.log.read_text()
+
+
+def test_an_autoscaler_that_starts_in_the_middle_of_a_run_measures_at_once(tmp_path: Path) -> None:
+    """k + 1 steps of this trainer last three minutes; its pipeline has long been full."""
+    with ExitStack() as stack:
+        trainer, generator = (stack.enter_context(Page()) for _ in range(2))
+        publish_port(tmp_path / RUN, "trainer", trainer.port)
+        publish_port(tmp_path / RUN, "g0", generator.port)
+        stack.enter_context(Fleet(trainer, [generator], need=200.0, each=400.0, slots=32, steps_per_second=0.05))
+        service = stack.enter_context(running(tmp_path, {"mode": "hpa"}))
+        eventually(lambda: service.metric(names.AUTOSCALER_MEASURED) == 1.0)
+        assert service.stop() == 0, service.log.read_text()
+
+
+def test_an_autoscaler_that_starts_beside_a_run_at_work_lets_nobody_go_to_find_out_what_one_before_knew(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    """Slots are free; how many generators would do is not known to it before the trainer waits."""
+    fleet.need = 300.0
+    with ApiServer() as server:
+        server.replicas = 2
+        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE}
+        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+            eventually(lambda: service.metric(names.AUTOSCALER_MEASURED) == 1.0)
+            time.sleep(4.0)  # a fall waits 1.5 s
+            assert "not known since the autoscaler's start" in service.get("/readyz").text
+            assert service.stop() == 0, service.log.read_text()
+        assert server.replicas == 2
+        assert SCALE not in server.patches()
 
 
 def test_jobs_that_cannot_be_asked_for_let_nobody_go(tmp_path: Path, fleet: Fleet) -> None:

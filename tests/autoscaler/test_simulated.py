@@ -5,11 +5,20 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from rollcast.config.autoscaler import Autoscaler
 from testkit.autoscaler.policies import Hpa
-from testkit.autoscaler.runs import fixed, start, turns, with_rollcast, with_rollcast_through_hpa
+from testkit.autoscaler.runs import (
+    fixed,
+    start,
+    turns,
+    with_rollcast,
+    with_rollcast_restarted,
+    with_rollcast_through_hpa,
+)
 from testkit.autoscaler.scenarios import LAG, Scenario
 
 SETTINGS = Autoscaler(mode="controller", deployment="generators", most=96)
@@ -43,6 +52,17 @@ def test_an_hpa_without_tolerance_does_what_the_controller_does() -> None:
     assert with_rollcast_through_hpa(scenario, 28, keda, tolerance=0.0) == direct
     coarse = with_rollcast_through_hpa(scenario, 28, SETTINGS.model_copy(update={"mode": "keda"}), tolerance=0.1)
     assert coarse["idle_last_quarter"]["all"] < 0.05, "a rise that the HPA ignores would starve the trainer"
+
+
+def test_a_restart_lets_no_generator_go_in_the_hour_after_it() -> None:
+    """The need stays what it was, and without the restart the number stays too: nothing measured asks for fewer."""
+    scenario = Scenario(name="restart", steps=240, mean_tokens=lambda _: 10_000.0)
+    hour = (9_000.0, 12_600.0)
+    for restart_at in (math.inf, hour[0]):
+        run = with_rollcast_restarted(scenario, 70, SETTINGS, restart_at=restart_at)
+        sizes = [size for at, size in run.fleet.sizes if hour[0] <= at <= hour[1]]
+        assert run.pipeline.now > hour[1]
+        assert sizes == [], f"restarted at {restart_at:.0f} s"
 
 
 def test_stragglers_do_not_raise_the_number() -> None:

@@ -12,11 +12,12 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.only_these import hidden_modules, run_with_only
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ("control", "trainer", "generator")
@@ -162,18 +163,6 @@ IMPORTS = {
     "trainer": ("trainer.service", "trainer.launch", "cli.model", "local.base_model_training"),
     "generator": ("generator.grading", "generator.service", "cli.model"),
 }
-ONLY = """
-import sys
-from importlib.machinery import PathFinder
-hidden = set(sys.argv[1].split(","))
-class Visible:
-    find_distributions = PathFinder.find_distributions
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        return None if name.partition(".")[0] in hidden else PathFinder.find_spec(name, path, target)
-sys.meta_path[sys.meta_path.index(PathFinder)] = Visible
-import %s
-"""
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -183,23 +172,10 @@ def test_the_services_import_with_nothing_but_their_list(image: str) -> None:
     file = "control.txt" if image == "control" else f"{image}-cpu.txt"
     lines = (ROOT / "requirements" / file).read_text().splitlines()
     listed = {re.split("[=<>]", line)[0].lower().replace("_", "-") for line in lines if not line.startswith("#")}
-    hidden = {
-        module
-        for module, owners in packages_distributions().items()
-        if not any(re.sub(r"[-_.]+", "-", owner).lower() in listed | {"rollcast"} for owner in owners)
-    } - set(sys.stdlib_module_names)
-    assert "pytest" in hidden
-    assert ("torch" in hidden) is (image == "control")
-    program = ONLY % ", ".join(f"rollcast.{module}" for module in IMPORTS[image])
-    done = subprocess.run(
-        [sys.executable, "-c", program, ",".join(hidden)],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "services")},
-    )
+    program = "import " + ", ".join(f"rollcast.{module}" for module in IMPORTS[image])
+    done = run_with_only(listed, program, timeout=150)
     assert done.returncode == 0, done.stderr[-2000:]
+    assert ("torch" in hidden_modules(listed)) is (image == "control")
 
 
 INSTALLS = pytest.mark.skipif(

@@ -113,8 +113,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("config.model.path = mine", {"model": {"source": "folder"}, "config": {"model": {"path": "mine"}}}),
     ("config.model.path = /models/mine", {"model": {"source": "hub"}, "config": {"model": {"path": "/models/mine"}}}),
     ("autoscaler.minReplicas = 9", {"autoscaler": {"mode": "keda", "minReplicas": 9}}),
-    ("autoscaler.fallbackReplicas = 20", {"autoscaler": {"mode": "keda", "fallbackReplicas": 20}}),
-    ("autoscaler.fallbackReplicas = 2", {"autoscaler": {"mode": "hpa", "fallbackReplicas": 2}}),
+    ("'fallbackReplicas'", {"autoscaler": {"mode": "keda", "fallbackReplicas": 4}}),  # once there was one
     (
         "autoscaler.triggerAuthentication",
         {"autoscaler": {"mode": "keda"}, "config": {"rpc": {"tls": {"certificate": "/a", "private_key": "/b"}}}},

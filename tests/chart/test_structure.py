@@ -373,7 +373,7 @@ def test_a_profile_of_one_node_fits_one_node_and_the_others_need_none() -> None:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-@pytest.mark.parametrize("change", [{"mode": "none"}, {"mode": "controller", "fallbackReplicas": 0}, {}], ids=str)
+@pytest.mark.parametrize("change", [{"mode": "none"}, {"mode": "controller"}, {}], ids=str)
 def test_the_command_of_the_notes_that_lets_generators_go_is_accepted(name: str, change: Object) -> None:
     values = merged(VALUE_SETS[name], {"autoscaler": {"letGoAtEnd": False, **change}})
     (given,) = re.findall(r"upgrade demo CHART --reuse-values --set (\S+)", notes(values))
@@ -407,6 +407,19 @@ def test_replicas_are_left_to_whoever_scales() -> None:
     assert one(render(CPU), "Deployment", "-generator")["spec"]["replicas"] == 1
     for mode in ("keda", "hpa", "controller"):
         assert "replicas" not in one(render(VALUE_SETS[mode]), "Deployment", "-generator")["spec"]
+
+
+@pytest.mark.parametrize("name", ["keda", *PROFILES])
+def test_an_autoscaler_that_does_not_answer_lets_no_generator_go(name: str) -> None:
+    """KEDA holds the number of pods where a trigger fails and there is no fallback, whatever its version."""
+    objects = render(merged(VALUE_SETS[name], {"autoscaler": {"mode": "keda"}}))
+    spec = one(objects, "ScaledObject")["spec"]
+    assert "fallback" not in spec
+    assert [trigger["type"] for trigger in spec["triggers"]] == ["external-push"]
+    (role,) = of_kind(objects, "Role")
+    assert any("get" in rule["verbs"] for rule in role["rules"] if "deployments/scale" in rule["resources"]), (
+        "a restarted autoscaler asks how many there are"
+    )
 
 
 @pytest.mark.parametrize("mode", ["keda", "hpa", "controller"])

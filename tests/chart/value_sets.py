@@ -40,7 +40,7 @@ _DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 CHANGES: dict[str, dict[str, Any]] = {
     "hpa": {"autoscaler": {"mode": "hpa"}},
-    "keda": {"autoscaler": {"mode": "keda", "minReplicas": 2, "maxReplicas": 6, "fallbackReplicas": 4}},
+    "keda": {"autoscaler": {"mode": "keda", "minReplicas": 2, "maxReplicas": 6}},
     "controller": {"autoscaler": {"mode": "controller"}},
     "hpa-without-tolerance": {"autoscaler": {"mode": "hpa"}, "config": {"autoscaler": {"hpa_tolerance": 0}}},
     "keda-with-little-tolerance": {"autoscaler": {"mode": "keda"}, "config": {"autoscaler": {"hpa_tolerance": 0.05}}},

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
+from rollcast.cli.curve_source import Columns, read_curve
+from rollcast.config.errors import UserError
 from rollcast.config.services import CurveQueries
 from rollcast.curves import sources
 from rollcast.curves.evaluations import Evaluation
@@ -117,6 +119,26 @@ def test_a_look_tells_what_is_new_and_once_in_a_while_everything(
         assert abs(new.at - first_scrapes(port, "demo")[110]) < FINEST_SECONDS
         monkeypatch.setattr(sources, "WHOLE_EVERY_SECONDS", 0.0)
         assert sorted(item.step for item in told()) == [reading.step for reading in points]
+
+
+def test_an_evaluation_that_was_made_twice_is_one_point(tmp_path: Path) -> None:
+    """Checkpoint and evaluation fell on one step, and the trainer was killed between the two."""
+    port, points, again = free_port("127.0.0.1"), record(12), record(12, seed=1, incarnation=2)
+    url = f"http://127.0.0.1:{port}"
+    with TrainerPage() as page, prometheus(tmp_path, port, [page.port]):
+        for reading in points[:9]:
+            page.show(reading)
+        page.exporter.set(names.INCARNATION_START, 70.0, incarnation="2")
+        for reading in again[7:]:
+            page.show(reading)
+        expected = [*(point.pass_rate for point in points[1:7]), *(point.pass_rate for point in again[7:])]
+
+        def rates() -> list[float]:
+            with suppress(UserError):
+                return read_curve(url, Columns(), None).pass_rate.tolist()
+            return []
+
+        assert wait_for(lambda: (found := rates()) and found[-1] == expected[-1] and found) == expected
 
 
 def test_runs_are_read_from_prometheus_and_its_outage_loses_nothing(tmp_path: Path) -> None:

@@ -68,12 +68,22 @@ async def test_gradings_that_wait_for_their_turn_do_not_time_out(grader: Grader)
 
 
 @NEEDS_PROTECTIONS
-async def test_a_timeout_is_counted_apart_with_what_was_stopped(grader: Grader) -> None:
+async def test_a_program_that_never_ends_is_wrong_and_counted_with_what_was_stopped(grader: Grader) -> None:
     graded = await grader.grade(make_task("code"), [1])
-    assert (graded.status, graded.reward, graded.contained) == (GradingStatus.TIMEOUT, 0.0, "time")
-    assert count(grader, names.GRADINGS, status="timeout") == 1
-    assert count(grader, names.GRADINGS, status="wrong") == 0
+    assert (graded.status, graded.reward, graded.contained) == (GradingStatus.WRONG, 0.0, "time")
+    assert count(grader, names.GRADINGS, status="wrong") == 1
+    assert count(grader, names.GRADINGS, status="timeout") == 0
     assert count(grader, names.CONTAINED, reason="time") == 1
+    assert count(grader, names.GRADING_TIMEOUTS, dataset="test") == 1
+
+
+@NEEDS_PROTECTIONS
+async def test_a_judge_that_hangs_gives_no_verdict_and_is_counted_as_stopped(grader: Grader) -> None:
+    task = make_task("code")
+    task.reference = json.dumps({"kind": "tests", "tests": "f(1)\nwhile True: pass"})
+    graded = await grader.grade(task, [0])
+    assert (graded.status, graded.reward, graded.contained) == (GradingStatus.TIMEOUT, 0.0, "time")
+    assert count(grader, names.GRADINGS, status="wrong") == 0
     assert count(grader, names.GRADING_TIMEOUTS, dataset="test") == 1
 
 

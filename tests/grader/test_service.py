@@ -80,11 +80,14 @@ def test_every_verifier_of_the_sandbox_works_there(client: Client) -> None:
         assert client.grade("math", answer, '"0.5"', deadline_seconds=8.0).status == status
 
 
-def test_a_timeout_is_no_wrong_answer(client: Client) -> None:
+def test_a_program_that_is_too_slow_is_wrong_and_a_judge_that_hangs_is_no_answer(client: Client) -> None:
     began = time.monotonic()
     grade = client.grade("code", LOOP, ADDS, deadline_seconds=1.0)
-    assert (grade, grade.reason) == (Grade(0.0, "timeout"), "time")
+    assert (grade, grade.reason) == (Grade(0.0, "wrong"), "time")
     assert time.monotonic() - began < 6.0
+    hanging = json.dumps({"kind": "tests", "tests": "f(1)\nwhile True: pass"})
+    grade = client.grade("code", RIGHT, hanging, deadline_seconds=1.0)
+    assert (grade, grade.reason) == (Grade(0.0, "timeout"), "time")
     assert client.count(names.GRADER_FAILURES) == 0
 
 

@@ -49,6 +49,8 @@ RATIO = 'rollcast_longest_group_ratio{run="r"}'
 GAP = 'rollcast_logprob_gap{run="r",statistic="mean"}'
 TRUNCATED = 'rollcast_truncation_ratio{run="r"}'
 QUEUE, BOUND = 'rollcast_queue_bytes{run="r"}', 'rollcast_queue_max_bytes{run="r"}'
+UNREADABLE = 'rollcast_unreadable_total{run="r"}'
+DEFECTIVE = 'rollcast_groups_total{run="r",outcome="defective"}'
 PAUSED = 'rollcast_weight_pause_seconds_sum{run="r",pod="g"}'
 MISSED = 'rollcast_forecast_missed_readings{run="r"}'
 SOURCE = 'rollcast_forecast_source_up{run="r"}'
@@ -111,6 +113,11 @@ CASES = (
     fires("RollcastQueueBytes", "nine tenths are full", LEARNING | {QUEUE: "90x60", BOUND: "100x60"}),
     silent("RollcastQueueBytes", "half is", LEARNING | {QUEUE: "50x60", BOUND: "100x60"}),
     silent("RollcastQueueBytes", "it was full for a moment", LEARNING | {QUEUE: "50x57 95 95 50x10", BOUND: "100x90"}),
+    fires(
+        "RollcastUnusableAnswers", "an entry was unreadable", LEARNING | {UNREADABLE: "0x50 1x10", DEFECTIVE: "0x60"}
+    ),
+    fires("RollcastUnusableAnswers", "an answer was refused", LEARNING | {UNREADABLE: "0x60", DEFECTIVE: "0x50 1x10"}),
+    silent("RollcastUnusableAnswers", "long ago", LEARNING | {UNREADABLE: "0x9 3x60", DEFECTIVE: "0x9 3x60"}),
     fires("RollcastWeightSyncSlow", "the trainer waits for it", LEARNING | {WAITED.format("weights"): "0+6x60"}),
     fires("RollcastWeightSyncSlow", "generators stand paused", LEARNING | {PAUSED: "0+6x60"}),
     silent(

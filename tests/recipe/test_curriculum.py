@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
@@ -14,7 +15,7 @@ from rollcast.recipe.curriculum import Curriculum, History
 
 IDS = [f"math/{i}" for i in range(12)]
 
-# One action: draw, or observe (prompt index, correct, graded).
+# One action: draw, or observe (prompt index, sum of rewards, graded).
 actions = st.lists(
     st.one_of(
         st.just(None),
@@ -30,7 +31,7 @@ def play(curriculum: Curriculum, script: list[tuple[int, int, int] | None]) -> l
         if action is None:
             drawn.append(curriculum.draw())
         else:
-            curriculum.observe(IDS[action[0]], correct=action[1], graded=action[2], sampled=action[2])
+            curriculum.observe(IDS[action[0]], reward=action[1], graded=action[2], sampled=action[2])
     return drawn
 
 
@@ -55,7 +56,7 @@ def test_draws_follow_an_obvious_model(
             assert seen_in_epoch[curriculum.epoch, prompt] == 1
         else:
             prompt = IDS[action[0]]
-            curriculum.observe(prompt, correct=action[1], graded=action[2], sampled=action[2])
+            curriculum.observe(prompt, reward=action[1], graded=action[2], sampled=action[2])
             counts = history.setdefault(prompt, [0, 0])
             counts[0] += action[1]
             counts[1] += action[2]
@@ -86,7 +87,7 @@ def test_a_resumed_curriculum_continues_as_if_never_stopped(
 def test_after_a_crash_the_same_prompts_are_drawn_again(before: int, after: int, removed: set[int]) -> None:
     curriculum = Curriculum(IDS, seed=1)
     for i in removed:
-        curriculum.observe(IDS[i], correct=16, graded=16, sampled=16)
+        curriculum.observe(IDS[i], reward=16, graded=16, sampled=16)
     for _ in range(before):
         curriculum.draw()
     checkpoint = curriculum.state()
@@ -112,35 +113,35 @@ def test_the_order_is_the_same_on_every_machine() -> None:
 
 def test_removal_uses_the_whole_history_and_is_permanent() -> None:
     curriculum = Curriculum(["a", "b"], seed=0)
-    curriculum.observe("a", correct=10, graded=16, sampled=16)
-    curriculum.observe("a", correct=16, graded=16, sampled=16)  # 26/32
+    curriculum.observe("a", reward=10, graded=16, sampled=16)
+    curriculum.observe("a", reward=16, graded=16, sampled=16)  # 26/32
     assert curriculum.num_removed == 0
     for _ in range(3):
-        curriculum.observe("a", correct=16, graded=16, sampled=16)
+        curriculum.observe("a", reward=16, graded=16, sampled=16)
     assert curriculum.pass_rate("a") == 74 / 80
     assert curriculum.num_removed == 1
-    curriculum.observe("a", correct=0, graded=16, sampled=16)  # a late group does not bring it back
+    curriculum.observe("a", reward=0, graded=16, sampled=16)  # a late group does not bring it back
     assert {curriculum.draw() for _ in range(5)} == {"b"}
-    assert curriculum.history["a"] == History(correct=74, graded=96, evaluations=6, sampled=96)
+    assert curriculum.history["a"] == History(reward=74, graded=96, evaluations=6, sampled=96)
 
 
 def test_exactly_the_threshold_is_removed() -> None:
     curriculum = Curriculum(["a", "b"], seed=0)
-    curriculum.observe("a", correct=27, graded=30, sampled=30)
+    curriculum.observe("a", reward=27, graded=30, sampled=30)
     assert curriculum.num_removed == 1
 
 
 def test_no_prompt_is_removed_unless_half_of_its_rollouts_were_graded() -> None:
-    """Two right answers beside fourteen endless loops do not make a prompt an easy one."""
+    """Two right answers beside fourteen that the grader failed on do not make a prompt an easy one."""
     curriculum = Curriculum(["a", "b"], seed=0)
-    curriculum.observe("a", correct=2, graded=2, sampled=16)
-    curriculum.observe("a", correct=9, graded=9, sampled=16)  # 11 of 32
+    curriculum.observe("a", reward=2, graded=2, sampled=16)
+    curriculum.observe("a", reward=9, graded=9, sampled=16)  # 11 of 32
     assert (curriculum.num_removed, curriculum.pass_rate("a")) == (0, 1.0)
     resumed = Curriculum(["a", "b"], seed=0)
     resumed.restore(json.loads(json.dumps(curriculum.state())))
-    resumed.observe("a", correct=12, graded=12, sampled=16)  # 23 of 48
+    resumed.observe("a", reward=12, graded=12, sampled=16)  # 23 of 48
     assert resumed.num_removed == 0
-    resumed.observe("a", correct=9, graded=9, sampled=16)  # 32 of 64
+    resumed.observe("a", reward=9, graded=9, sampled=16)  # 32 of 64
     assert resumed.num_removed == 1
 
 
@@ -148,15 +149,43 @@ def test_checkpoints_that_do_not_say_how_many_were_sampled_are_read() -> None:
     state = Curriculum(["a", "b"], seed=0).state()
     curriculum = Curriculum(["a", "b"], seed=0)
     curriculum.restore(state | {"history": {"a": [26, 32, 2]}})
-    curriculum.observe("a", correct=16, graded=16, sampled=16)
+    curriculum.observe("a", reward=16, graded=16, sampled=16)
     assert curriculum.pass_rate("a") == 42 / 48
-    curriculum.observe("a", correct=16, graded=16, sampled=16)
+    curriculum.observe("a", reward=16, graded=16, sampled=16)
     assert curriculum.num_removed == 1
+
+
+def test_a_checkpoint_with_whole_numbers_of_right_answers_is_gone_on_with_in_parts() -> None:
+    curriculum = Curriculum(["a", "b"], seed=0)
+    curriculum.restore(curriculum.state() | {"history": {"a": [3, 4, 1, 4]}})
+    curriculum.observe("a", reward=0.5, graded=4, sampled=4)
+    assert (curriculum.pass_rate("a"), curriculum.counts("a")) == (3.5 / 8, (3.5, 8))
+    resumed = Curriculum(["a", "b"], seed=0)
+    resumed.restore(json.loads(json.dumps(curriculum.state())))
+    assert resumed.history == curriculum.history
+
+
+@given(groups=st.lists(st.lists(st.floats(0, 1, width=32), max_size=6), max_size=6), failed=st.integers(0, 3))
+def test_a_prompt_leaves_when_its_mean_reward_reaches_the_threshold(groups: list[list[float]], failed: int) -> None:
+    curriculum = Curriculum(["a", "b"], seed=0)
+    is_gone, sampled = False, 0
+    for number, rewards in enumerate(groups):
+        curriculum.observe("a", reward=sum(rewards), graded=len(rewards), sampled=len(rewards) + failed)
+        seen = [Fraction(reward) for group in groups[: number + 1] for reward in group]
+        sampled += len(rewards) + failed
+        if not seen:
+            assert curriculum.pass_rate("a") is None
+            continue
+        mean = sum(seen) / len(seen)
+        assert curriculum.pass_rate("a") == pytest.approx(float(mean))
+        assume(abs(mean - Fraction(0.9)) > 1e-9)
+        is_gone |= mean > Fraction(0.9) and 2 * len(seen) >= sampled
+        assert curriculum.num_removed == is_gone
 
 
 def test_a_group_without_a_verdict_changes_nothing() -> None:
     curriculum = Curriculum(["a"], seed=0)
-    curriculum.observe("a", correct=0, graded=0, sampled=0)
+    curriculum.observe("a", reward=0, graded=0, sampled=0)
     assert curriculum.pass_rate("a") is None
     assert curriculum.draw() == "a"
 

@@ -24,12 +24,14 @@ batches = st.lists(rollout, max_size=40)
 
 
 def plan(rows: list[tuple[int, float, int, bool]], **switches: object) -> EffectiveBatch:
+    """`rewards` and what is shaped of them are the same unless `switches` say else."""
+    rewards = np.array([row[1] for row in rows], dtype=np.float64)
     return effective_batch(
-        rewards=np.array([row[1] for row in rows], dtype=np.float64),
+        rewards=rewards,
         group=np.array([row[0] for row in rows], dtype=np.int64),
         loss_tokens=np.array([row[2] for row in rows], dtype=np.int64),
         excluded=np.array([row[3] for row in rows], dtype=np.bool_),
-        **switches,  # type: ignore[arg-type]
+        **({"shaped": rewards} | switches),  # type: ignore[arg-type]
     )
 
 
@@ -46,6 +48,28 @@ def test_kept_are_the_usable_rollouts_of_prompts_with_two_different_rewards(
         if not batch.kept[i]:
             assert batch.advantages[i] == 0
             assert batch.weights[i] == 0
+
+
+@given(
+    rows=batches,
+    taken_off=st.lists(st.floats(0, 0.5), min_size=40, max_size=40),
+    normalisation=st.sampled_from(["batch", "prompt", "none", "leave_one_out"]),
+)
+def test_the_verifiers_reward_decides_who_is_kept_and_the_shaped_one_what_it_is_worth(
+    rows: list[tuple[int, float, int, bool]], taken_off: list[float], normalisation: str
+) -> None:
+    shaped = np.array([row[1] for row in rows]) - np.array(taken_off[: len(rows)])
+    batch = plan(rows, shaped=shaped, normalisation=normalisation)
+    plain = plan(rows, normalisation=normalisation)
+    assert batch.kept.tolist() == plain.kept.tolist()
+    assert batch.zero_variance.tolist() == plain.zero_variance.tolist()
+    assert batch.weights.tolist() == plain.weights.tolist()
+    of_kept = plan(
+        [(row[0], value, row[2], not kept) for row, value, kept in zip(rows, shaped, batch.kept, strict=True)],
+        normalisation=normalisation,
+        zero_variance_filter=False,
+    )
+    assert batch.advantages.tolist() == of_kept.advantages.tolist()
 
 
 @given(rows=batches, aggregation=st.sampled_from(["prompt", "sample", "token"]))

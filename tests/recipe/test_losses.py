@@ -62,8 +62,10 @@ def random_rollouts(seed: int, num_prompts: int = 4) -> list[Rollout]:
 
 
 def plan(rollouts: list[Rollout], aggregation: str, normalisation: str) -> EffectiveBatch:
+    rewards = np.array([rollout.reward for rollout in rollouts])
     return effective_batch(
-        rewards=np.array([rollout.reward for rollout in rollouts]),
+        rewards=rewards,
+        shaped=rewards,
         group=np.array([rollout.prompt for rollout in rollouts], dtype=np.int64),
         loss_tokens=np.array([sum(rollout.carries_loss) for rollout in rollouts], dtype=np.int64),
         excluded=np.array([rollout.truncated for rollout in rollouts]),
@@ -311,6 +313,7 @@ def test_aggregations_weigh_prompts_rollouts_and_tokens() -> None:
     for aggregation in AGGREGATIONS:
         batch = effective_batch(
             rewards=np.array([1.0, 0.0, 1.0, 0.0]),
+            shaped=np.array([1.0, 0.0, 1.0, 0.0]),
             group=np.array([0, 0, 1, 1]),
             loss_tokens=np.array([1, 3, 4, 5]),
             excluded=np.array([False, False, False, True]),

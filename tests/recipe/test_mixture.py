@@ -52,7 +52,7 @@ def test_a_resumed_mixture_goes_on_as_if_nothing_had_happened(weights: list[floa
     def step(mixture: Mixture) -> str | None:
         prompt = mixture.draw()
         if prompt is not None:
-            mixture.observe(prompt, correct=4, graded=rng.choice([4, 5]), sampled=5)  # some are removed, some stay
+            mixture.observe(prompt, reward=4, graded=rng.choice([4, 5]), sampled=5)  # some are removed, some stay
         return prompt
 
     rng = random.Random(seed)
@@ -70,18 +70,18 @@ def test_a_resumed_mixture_goes_on_as_if_nothing_had_happened(weights: list[floa
 def test_a_part_without_prompts_left_gives_its_share_to_the_others_until_none_is_left() -> None:
     mixture = make([1.0, 1.0], size=3)
     for index in range(3):
-        mixture.observe(f"part0/{index}", correct=4, graded=4, sampled=4)
+        mixture.observe(f"part0/{index}", reward=4, graded=4, sampled=4)
     assert {part_of(mixture.draw()) for _ in range(20)} == {"part1"}
     assert (mixture.num_removed, mixture.is_exhausted) == (3, False)
     for index in range(4):
-        mixture.observe(f"part1/{index}", correct=4, graded=4, sampled=4)
+        mixture.observe(f"part1/{index}", reward=4, graded=4, sampled=4)
     assert mixture.draw() is None
     assert mixture.is_exhausted
 
 
 def test_history_is_kept_by_prompt() -> None:
     mixture = make([1.0, 2.0])
-    mixture.observe("part1/2", correct=1, graded=4, sampled=4)
+    mixture.observe("part1/2", reward=1, graded=4, sampled=4)
     assert (mixture.pass_rate("part1/2"), mixture.counts("part1/2")) == (0.25, (1, 4))
     assert (mixture.pass_rate("part0/2"), mixture.counts("part0/2")) == (None, (0, 0))
 

@@ -20,6 +20,10 @@ def model_folder() -> Path:
 
 @pytest.fixture
 def settings(model_folder: Path) -> dict[str, Any]:
+    return small_settings(model_folder)
+
+
+def small_settings(model_folder: Path) -> dict[str, Any]:
     """A small run: 8 prompts x 8 rollouts a step, k = 4. A higher learning rate unlearns the task in 60 steps."""
     return {
         "run": "small",

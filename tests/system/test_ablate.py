@@ -11,8 +11,9 @@ import psutil
 import pytest
 import yaml
 
+from testkit.system.audit import read_lines
 from testkit.system.harness import wait_for
-from tests.system.test_up import goes_on, last_step, lines, rollcast, said
+from tests.system.test_up import goes_on, last_step, rollcast, said
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
 
@@ -46,11 +47,11 @@ def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(tmp_path: Path, s
     with rollcast(tmp_path, *command, "--continue", "--json") as ablate:
         assert ablate.wait(300) == 0, said(tmp_path)
     for run in (first, second):
-        assert [line["step"] for line in lines(run / "steps.jsonl")] == list(range(1, STEPS + 1))
+        assert [line["step"] for line in read_lines(run / "steps.jsonl")] == list(range(1, STEPS + 1))
     assert (first / "steps.jsonl").stat().st_mtime_ns == made
     resolved = [json.loads((run / "run.json").read_text())["recipe"]["schedule"]["kind"] for run in (first, second)]
     assert resolved == ["pipeline", "ppo-off-policy"]
-    last = lines(second / "evaluations.jsonl")[
+    last = read_lines(second / "evaluations.jsonl")[
         -1
     ]  # 10 steps are no whole number of rounds: the last weights are judged
     assert {last[name].partition(".")[2] for name in ("version_min", "version_max")} == {str(STEPS)}

@@ -6,10 +6,11 @@ import json
 import os
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import psutil
 import pytest
 import yaml
 
-from testkit.system.audit import check_every_task_once
+from testkit.system.audit import check_every_task_once, read_lines
 from testkit.system.harness import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
@@ -61,10 +62,13 @@ def test_a_run_is_stopped_by_ctrl_c_and_continued_to_its_end(tmp_path: Path, set
         assert not [process for process in family if process.is_running()]
 
     assert "generator-1 killed by SIGKILL; starting it again" in said(tmp_path)
-    assert [line["step"] for line in lines(folder / "steps.jsonl")] == list(range(1, STEPS + 1))
-    evaluated = [line["step"] for line in lines(folder / "evaluations.jsonl")]
+    assert [line["step"] for line in read_lines(folder / "steps.jsonl")] == list(range(1, STEPS + 1))
+    evaluated = [line["step"] for line in read_lines(folder / "evaluations.jsonl")]
     assert evaluated[-1] == STEPS
-    check_every_task_once(lines(folder / "tasks.jsonl"))
+    check_every_task_once(read_lines(folder / "tasks.jsonl"))
+    with closing(sqlite3.connect(folder / "forecasts.sqlite")) as forecasts:
+        (seen,) = forecasts.execute("SELECT MAX(step) FROM evaluations").fetchone()
+    assert seen == STEPS, "the forecaster saw the last evaluation"
     result = json.loads((folder / "result.json").read_text())
     assert result["num_evaluations"] == len(set(evaluated))
     assert f"the end: pass rate {result['measured']:.3f}" in said(tmp_path)
@@ -117,10 +121,6 @@ def services(up: subprocess.Popen[bytes]) -> dict[str, psutil.Process]:
     return found
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def last_step(folder: Path) -> int:
-    steps = lines(folder / "steps.jsonl")
+    steps = read_lines(folder / "steps.jsonl")
     return int(steps[-1]["step"]) if steps else 0

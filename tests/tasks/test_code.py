@@ -168,9 +168,9 @@ def test_right_programs_pass_and_wrong_ones_fail(
 @pytest.mark.parametrize(
     ("program", "status", "reason"),
     [
-        ("def f(x):\n    while True: pass", "timeout", "time"),
-        ("while True: pass", "timeout", "time"),
-        ("import time\ndef f(x): time.sleep(60)", "timeout", "time"),
+        ("def f(x):\n    while True: pass", "wrong", "time"),
+        ("while True: pass", "wrong", "time"),
+        ("import time\ndef f(x): time.sleep(60)", "wrong", "time"),
         ("def f(x): return 'x' * (1 << 40)", "wrong", "memory"),
         ("import os\ndef f(x): os._exit(0)", "wrong", "exit"),
         ("import ctypes\ndef f(x): ctypes.string_at(0)", "wrong", "crash"),
@@ -179,7 +179,7 @@ def test_right_programs_pass_and_wrong_ones_fail(
         ("def f(x):\n    r = []\n    for _ in range(10**5): r = [r]\n    return r", "wrong", ""),
     ],
 )
-def test_what_the_sandbox_stopped_is_named_and_a_timeout_is_no_wrong_answer(
+def test_what_the_sandbox_stopped_is_named_and_is_a_wrong_answer(
     sandbox: Sandbox, program: str, status: str, reason: str
 ) -> None:
     grade = sandbox.grade("code", fenced(program), json.dumps(asserts("assert f(1) == 1", "", None)))
@@ -191,9 +191,9 @@ def test_what_the_sandbox_stopped_is_named_and_a_timeout_is_no_wrong_answer(
     ("program", "status", "reason"),
     [
         ("while True: print('x' * 4096)", "wrong", "output"),
-        ("while True: pass", "timeout", "time"),
+        ("while True: pass", "wrong", "time"),
         ("x = bytearray(1 << 40)", "wrong", "exit"),
-        ("import os\nos.close(1)\nwhile True: pass", "timeout", "time"),
+        ("import os\nos.close(1)\nwhile True: pass", "wrong", "time"),
     ],
 )
 def test_scripts_are_stopped_as_well(sandbox: Sandbox, program: str, status: str, reason: str) -> None:
@@ -202,9 +202,45 @@ def test_scripts_are_stopped_as_well(sandbox: Sandbox, program: str, status: str
 
 
 @NEEDS_PROTECTIONS
+@pytest.mark.parametrize(
+    "reference",
+    [
+        asserts("assert f(1) == 1", "", None),
+        asserts("for _ in range(1000): f(1)", "", None),
+        calls("f", [{"arguments": [1], "output": 1}] * 500),
+        stdin([{"input": "1", "output": ""}] * 500),
+    ],
+)
+def test_a_program_at_work_when_the_whole_gradings_time_is_over_is_wrong(reference: Any) -> None:
+    """Each test has time left, all of them together have not."""
+    sandbox = Sandbox(Grading(deadline_seconds=1.5, seconds_per_test=600.0, memory_mib=256))
+    program = "import time\ndef f(x):\n    time.sleep(0.4)\n    return x\nf(1)"
+    try:
+        slow = sandbox.grade("code", fenced(program), json.dumps(reference))
+        endless = sandbox.grade("code", fenced("while True: pass"), json.dumps(reference))
+    finally:
+        sandbox.close()
+    few = reference["kind"] == "tests" and "range" not in reference["tests"]
+    assert (slow, slow.reason) == ((RIGHT, "") if few else (WRONG, "time"))
+    assert (endless, endless.reason) == (WRONG, "time")
+
+
+@NEEDS_PROTECTIONS
+@pytest.mark.parametrize("hanging", ["while True: pass", "import time\ntime.sleep(600)"])
+def test_a_judge_that_hangs_itself_is_no_wrong_answer(hanging: str) -> None:
+    """Here the data set's own tests never end, whatever the program does."""
+    sandbox = Sandbox(Grading(deadline_seconds=1.0, seconds_per_test=600.0, memory_mib=256))
+    try:
+        grade = sandbox.grade("code", fenced("def f(x): return x"), json.dumps(asserts(f"f(1)\n{hanging}", "", None)))
+    finally:
+        sandbox.close()
+    assert (grade, grade.reason) == (Grade(0.0, "timeout"), "time")
+
+
+@NEEDS_PROTECTIONS
 def test_a_tests_own_except_does_not_hide_what_ended_the_program(sandbox: Sandbox) -> None:
     hiding = "try:\n    f(1)\nexcept Exception:\n    pass"
-    for program, status in (("import os\ndef f(x): os._exit(0)", "wrong"), ("def f(x):\n    while 1: pass", "timeout")):
+    for program, status in (("import os\ndef f(x): os._exit(0)", "wrong"), ("def f(x):\n    while 1: pass", "wrong")):
         grade = sandbox.grade("code", fenced(program), json.dumps(asserts(hiding, "", None)))
         assert grade.status == status
 

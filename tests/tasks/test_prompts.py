@@ -16,9 +16,9 @@ from rollcast.config.datasets import ArithmeticDataset, JsonlDataset
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Evaluation, Tasks
 from rollcast.rollouts.codec import decode_task, encode_task
+from rollcast.tasks.grading import grade
 from rollcast.tasks.prompts import Prompt, load, normalise
 from rollcast.tasks.tokens import tokenize_prompts
-from rollcast.tasks.verifiers import grade
 from testkit.rollouts.examples import make_task
 
 

@@ -23,9 +23,10 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading, Tasks
 from rollcast.generator.grading import check_grading
+from rollcast.tasks.grading import grade
 from rollcast.tasks.sandbox import protections
 from rollcast.tasks.sandbox.client import Sandbox, _decode
-from rollcast.tasks.verifiers import Grade, grade
+from rollcast.tasks.verifiers import Grade
 
 ROOT = Path(__file__).parents[2]
 RIGHT = Grade(1.0, "ok")

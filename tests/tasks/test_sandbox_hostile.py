@@ -31,16 +31,16 @@ NUMBERS = [(family, number) for family, bodies in FAMILIES.items() for number in
 GOOD = "```python\ndef add(a, b): return a + b\n```"
 ADDS = json.dumps({"kind": "tests", "tests": "assert add(20, 22) == 42"})
 MAY_BE = {
-    "endless": {"timeout"},
-    "memory": {"ok", "wrong", "timeout"},
-    "processes": {"ok", "wrong", "timeout"},
-    "reading": {"wrong", "timeout"},
-    "writing": {"ok", "wrong", "timeout"},
-    "network": {"ok", "wrong", "timeout"},
-    "signals": {"ok", "wrong", "timeout"},
-    "forged": {"wrong", "timeout"},
+    "endless": {"wrong"},
+    "memory": {"ok", "wrong"},
+    "processes": {"ok", "wrong"},
+    "reading": {"wrong"},
+    "writing": {"ok", "wrong"},
+    "network": {"ok", "wrong"},
+    "signals": {"ok", "wrong"},
+    "forged": {"wrong"},
 }
-"""`ok` only where the program is right once its attack came to nothing."""
+"""`ok` only where the program is right once its attack came to nothing. None gets out of its verdict."""
 
 
 class Graded:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading
 from rollcast.tasks.arithmetic import worked_answer
+from rollcast.tasks.grading import grade
 from rollcast.tasks.time_limits import grading_seconds
-from rollcast.tasks.verifiers import Grade, grade
+from rollcast.tasks.verifiers import Grade
 
 RIGHT, WRONG = Grade(1.0, "ok"), Grade(0.0, "wrong")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from rollcast.cli.shipped_recipes import find_recipe
 from rollcast.config.recipe import LengthPenalty, NoLengthControl, Recipe
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.rollouts.records import (
@@ -22,8 +24,10 @@ from rollcast.rollouts.records import (
 )
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble, shaped_reward
+from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.telemetry import export_batch
+from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config
 
@@ -106,6 +110,36 @@ def test_the_penalty_is_taken_off_correct_answers_only() -> None:
     assert shaped_reward(rollout(0, 1.0, length=12), Recipe(length_control=NoLengthControl())) == 1.0
 
 
+def test_an_answer_in_part_keeps_half_of_its_lead_over_a_wrong_one() -> None:
+    recipe = Recipe(length_control=LengthPenalty(max_tokens=10, cache_tokens=4))
+    assert {n: shaped_reward(rollout(0, 0.5, length=n), recipe) for n in (4, 8, 12)} == {4: 0.5, 8: 0.375, 12: 0.25}
+
+
+@pytest.mark.parametrize("kind", ["config", "docs/recipes.md"])
+def test_what_is_said_of_the_longest_right_answer_is_what_it_counts(kind: str) -> None:
+    counts = shaped_reward(rollout(0, 1.0, length=14_000), Recipe(length_control=LengthPenalty()))
+    text = LengthPenalty.model_json_schema()["properties"]["kind"]["description"] if kind == "config" else ""
+    text = text or (Path(__file__).parents[2] / kind).read_text()
+    said = " ".join(text.split())
+    assert f"the longest correct answer counts {counts:g}, half-way between right and wrong, as in the paper" in said
+
+
+@pytest.mark.parametrize("name", ["qwen-dapo", "magistral", "scalerl-without-interruption"])
+def test_a_group_that_is_all_right_is_filtered_whatever_its_lengths(name: str) -> None:
+    recipe = find_recipe(name).recipe
+    control = recipe.length_control
+    assert isinstance(control, LengthPenalty)
+    lengths = [3_000, control.max_tokens - control.cache_tokens + 40, control.max_tokens]
+    all_right = group(0, [rollout(i, 1.0, length=length) for i, length in enumerate(lengths * 4)])
+    assert len({shaped_reward(one, recipe) for one in all_right.rollouts}) == 3
+    assert trained([all_right], recipe) == []
+    mixed = group(1, [*all_right.rollouts[:3], rollout(3, 0.0, length=3_000)])
+    batch = assemble([all_right, mixed], recipe)
+    assert batch.kept_groups == {1}
+    worth = {int(s.token_ids[0]): s.advantage for s in batch.sequences}
+    assert worth[0] > worth[1] > worth[2] > worth[3], "of the kept ones the shorter is worth more"
+
+
 def test_truncation_and_interruption_are_exported_as_shares_of_the_batch() -> None:
     rollouts = [
         rollout(i, 1.0, interrupted=i < 3, stop=StopReason.LENGTH if i == 7 else StopReason.END) for i in range(8)
@@ -116,6 +150,18 @@ def test_truncation_and_interruption_are_exported_as_shares_of_the_batch() -> No
     text = exporter.render().decode()
     assert 'rollcast_interrupted_ratio{run="r"} 0.375' in text
     assert 'rollcast_truncation_ratio{run="r"} 0.125' in text
+
+
+def test_clamped_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
+    config, exporter = make_config(tmp_path, tmp_path), Exporter("r")
+    config.run_folder.mkdir()
+    reporter = Reporter(config, exporter, None, Curriculum(["a"], seed=0))  # type: ignore[arg-type]
+    for clamped in (3, 4):
+        stats = UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 0.0, 1, 0.001, clamped_ratios=clamped)
+        reporter.step(Progress(), stats, 0.0)
+    assert 'rollcast_clamped_ratios_total{run="r"} 7.0' in exporter.render().decode()
+    written = (config.run_folder / "steps.jsonl").read_text().splitlines()
+    assert [json.loads(line)["clamped_ratios"] for line in written] == [3, 4]
 
 
 @pytest.mark.parametrize(("truncated", "warns"), [(1, False), (2, True)])

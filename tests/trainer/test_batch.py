@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 
 import numpy as np
@@ -12,14 +11,13 @@ from rollcast.recipe.effective_batch import EffectiveBatch
 from rollcast.trainer.learner.batch import (
     TrainingSequence,
     decode_micro_batches,
-    defect,
     denominator,
     encode_micro_batches,
     padded_tokens,
     plan_micro_batches,
     training_sequences,
 )
-from tests.trainer.tiny_models import VOCAB, make_groups
+from tests.trainer.tiny_models import make_groups
 
 
 def sequence(num_prompt: int, num_tokens: int, seed: int = 0) -> TrainingSequence:
@@ -102,25 +100,3 @@ def test_only_kept_rollouts_become_sequences() -> None:
         assert found.advantage == 2 * found.weight
         expected += found.weight * (rollouts[index].num_tokens - forced)
     assert denominator(sequences) == pytest.approx(expected)
-
-
-def test_defects_are_named() -> None:
-    def found(**change: object) -> str | None:
-        group = make_groups(0)[0]
-        group.rollouts[1] = dataclasses.replace(group.rollouts[1], **change)  # type: ignore[arg-type]
-        return defect(group, vocab_size=VOCAB, max_length=128)
-
-    length = make_groups(0)[0].rollouts[1].num_tokens
-    assert found() is None
-    assert "outside the vocabulary" in str(found(token_ids=np.full(length, VOCAB, np.int32)))
-    assert "outside the vocabulary" in str(found(token_ids=np.full(length, -1, np.int32)))
-    assert "not finite" in str(found(logprobs=np.full(length, np.nan, np.float32)))
-    assert "not finite" in str(found(logprobs=np.full(length, -np.inf, np.float32)))
-    assert "reward" in str(found(reward=float("nan")))
-    assert "log-probabilities" in str(found(logprobs=np.zeros(length + 1, np.float32)))
-    assert "loss-mask" in str(found(loss_masked=((0, length + 1),)))
-    assert "at most" in str(found(token_ids=np.zeros(200, np.int32), logprobs=np.zeros(200, np.float32)))
-    empty = dataclasses.replace(make_groups(0)[0], prompt_token_ids=np.zeros(0, np.int32))
-    assert "prompt is empty" in str(defect(empty, vocab_size=VOCAB, max_length=128))
-    hollow = dataclasses.replace(make_groups(0)[0], rollouts=[])
-    assert "no rollout" in str(defect(hollow, vocab_size=VOCAB, max_length=128))

@@ -14,11 +14,20 @@ from rollcast.trainer.control.compute import GENERATOR, TRAINER, ComputeLedger
 
 
 class Clock:
+    """Seconds that pass, and a wall clock that somebody may set."""
+
     def __init__(self) -> None:
         self.now = 1_000.0
+        self.offset = 1.7e9
 
     def __call__(self) -> float:
         return self.now
+
+    def wall(self) -> float:
+        return self.now + self.offset
+
+    def ledger(self, path: Path) -> ComputeLedger:
+        return ComputeLedger(path, clock=self, wall_clock=self.wall)
 
 
 @given(
@@ -29,7 +38,7 @@ def test_every_interval_counts_with_the_devices_allocated_at_its_start(
     spans: list[tuple[float, int]], trainer: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     clock = Clock()
-    ledger = ComputeLedger(tmp_path_factory.mktemp("c") / "compute.json", wall_clock=clock)
+    ledger = clock.ledger(tmp_path_factory.mktemp("c") / "compute.json")
     ledger.start(trainer, None)
     generators, device_seconds = 0, 0.0
     for seconds, next_generators in spans:
@@ -43,7 +52,7 @@ def test_every_interval_counts_with_the_devices_allocated_at_its_start(
 
 def test_spent_never_falls_when_the_state_goes_back_to_a_checkpoint(tmp_path: Path) -> None:
     clock = Clock()
-    first = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    first = clock.ledger(tmp_path / "compute.json")
     first.start(2, None)
     first.tick(3)
     clock.now += 3600
@@ -53,7 +62,7 @@ def test_spent_never_falls_when_the_state_goes_back_to_a_checkpoint(tmp_path: Pa
     first.tick(3)
     first.save()  # killed here: one hour is lost, both were spent
     clock.now += 720  # the generators stayed up, the trainer did not
-    second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    second = clock.ledger(tmp_path / "compute.json")
     second.start(2, checkpoint)
     assert second.state == {GENERATOR: 3.0, TRAINER: 2.0}
     assert second.spent == {GENERATOR: 6.0 + 0.6, TRAINER: 4.0}
@@ -61,45 +70,113 @@ def test_spent_never_falls_when_the_state_goes_back_to_a_checkpoint(tmp_path: Pa
 
 def test_a_generator_counts_from_the_start_of_its_process(tmp_path: Path) -> None:
     clock = Clock()
-    first = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    first = clock.ledger(tmp_path / "compute.json")
     first.start(1, None)
     clock.now += 3600
-    first.tick(4, [7200.0, 7200.0, 1800.0, 0.0])  # two of them were there before the trainer
+    first.tick(4, [4200.0, 4200.0, 1800.0, 0.0])  # two of them were there ten minutes before the trainer
     clock.now += 3600
     first.tick(4)
-    assert first.state == first.spent == {GENERATOR: 4.5 + 4.0, TRAINER: 2.0}
+    assert first.state == first.spent == pytest.approx({GENERATOR: 8.5 / 3 + 4.0, TRAINER: 2.0})
     first.save()
     clock.now += 360
-    second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    second = clock.ledger(tmp_path / "compute.json")
     second.start(1, dict(first.state))
     clock.now += 360
     second.tick(4, [720.0] * 4)  # they lost the first trainer, whose absence is counted already
-    assert second.spent == pytest.approx({GENERATOR: 8.5 + 4 * 0.2, TRAINER: 2.1})
-    assert second.state == pytest.approx({GENERATOR: 8.5 + 4 * 0.1, TRAINER: 2.1})
+    assert second.spent == pytest.approx({GENERATOR: 8.5 / 3 + 4.0 + 4 * 0.2, TRAINER: 2.1})
+    assert second.state == pytest.approx({GENERATOR: 8.5 / 3 + 4.0 + 4 * 0.1, TRAINER: 2.1})
+
+
+@pytest.mark.parametrize("said", [86_400.0, 1e300])
+def test_what_a_generator_says_is_bounded(said: float, tmp_path: Path) -> None:
+    ledger = ComputeLedger(tmp_path / "compute.json")
+    ledger.start(1, None)
+    ledger.tick(1, [said])
+    assert ledger.state[GENERATOR] == ledger.spent[GENERATOR] == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize("said", [4501.0, 86_400.0, 1e300, float("inf")])
+def test_a_generator_is_believed_a_quarter_of_an_hour_before_the_trainer_at_most(said: float, tmp_path: Path) -> None:
+    clock = Clock()
+    ledger = clock.ledger(tmp_path / "compute.json")
+    ledger.start(1, None, allocated_seconds=600)
+    clock.now += 3000
+    ledger.tick(1, [said])
+    assert ledger.state == ledger.spent == pytest.approx({GENERATOR: 1.25, TRAINER: 1.0})
+    ledger.save(stopped=True)
+    clock.now += 300  # the whole run was stopped, for so long that a generator may have waited five minutes of it
+    again = clock.ledger(tmp_path / "compute.json")
+    again.start(1, dict(ledger.state))
+    clock.now += 360
+    again.tick(1, [said])
+    assert again.spent == pytest.approx({GENERATOR: 1.25 + 660 / 3600, TRAINER: 1.1})
+
+
+@pytest.mark.parametrize("jump", [-7 * 3600.0, 7 * 3600.0])
+def test_a_wall_clock_that_is_set_changes_nothing(jump: float, tmp_path: Path) -> None:
+    clock = Clock()
+    ledger = clock.ledger(tmp_path / "compute.json")
+    ledger.start(2, None)
+    ledger.tick(3)
+    for _ in range(4):
+        clock.now += 900
+        clock.offset += jump
+        ledger.tick(3)
+        clock.now += 900
+        clock.offset -= jump / 2
+        ledger.tick(4, [900.0])
+        ledger.tick(3)
+    assert ledger.state == ledger.spent == pytest.approx({GENERATOR: 7.0, TRAINER: 4.0})
+    ledger.save()
+    clock.now += 180  # in the absence of a trainer the wall clock is all there is; it stays as it is here
+    again = clock.ledger(tmp_path / "compute.json")
+    again.start(2, dict(ledger.state))
+    assert again.spent == pytest.approx({GENERATOR: 7.0 + 3 * 0.05, TRAINER: 4.0})
+
+
+@pytest.mark.parametrize("jump", [-7 * 3600.0, 7 * 3600.0])
+def test_a_wall_clock_that_is_set_between_two_trainers_costs_a_quarter_of_an_hour_at_most(
+    jump: float, tmp_path: Path
+) -> None:
+    clock = Clock()
+    first = clock.ledger(tmp_path / "compute.json")
+    first.start(1, None)
+    first.tick(1)
+    clock.now += 3600
+    first.tick(1)
+    first.save()
+    clock.now += 60
+    clock.offset += jump
+    second = clock.ledger(tmp_path / "compute.json")
+    second.start(1, dict(first.state))
+    clock.now += 60
+    second.tick(1, [120.0])
+    assert 1.0 <= second.spent[GENERATOR] <= 1.0 + 2 * 60 / 3600
+    assert second.spent[TRAINER] == pytest.approx(1.0 + 60 / 3600)
 
 
 def test_nothing_is_spent_while_the_whole_run_is_stopped(tmp_path: Path) -> None:
     clock = Clock()
-    first = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    first = clock.ledger(tmp_path / "compute.json")
     first.start(1, None)
     first.tick(4)
     clock.now += 3600
     first.tick(4)
     first.save(stopped=True)
     clock.now += 7200
-    second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    second = clock.ledger(tmp_path / "compute.json")
     second.start(1, dict(first.state))
     assert second.spent == {GENERATOR: 4.0, TRAINER: 1.0}
 
 
 def test_a_long_absence_is_a_stopped_run(tmp_path: Path) -> None:
     clock = Clock()
-    first = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    first = clock.ledger(tmp_path / "compute.json")
     first.start(1, None)
     first.tick(4)
     first.save()
     clock.now += 24 * 3600
-    second = ComputeLedger(tmp_path / "compute.json", wall_clock=clock)
+    second = clock.ledger(tmp_path / "compute.json")
     second.start(1, None)
     assert second.spent == {GENERATOR: 0.0, TRAINER: 0.0}
 

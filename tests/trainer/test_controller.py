@@ -8,18 +8,25 @@ import itertools
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
+from rollcast.cli.curve_source import Columns, read_curve
 from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import StopWhen
-from rollcast.rollouts.base import Claimed
+from rollcast.curves.evaluations import EvaluationLog
+from rollcast.curves.reading import interpret
+from rollcast.curves.run_folder import RunFolder
+from rollcast.local.status import StatusReader
+from rollcast.rollouts.base import Claimed, GeneratorQueue, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import GradingStatus, Purpose, Rollout, RolloutGroup, StopReason, VersionSpan
 from rollcast.tasks.prompts import Prompt
@@ -35,7 +42,7 @@ from rollcast.weights.manifest import TensorSpec
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
-from testkit.system.audit import check_every_task_once
+from testkit.system.audit import check_every_task_once, read_lines
 
 
 class CharTokenizer:
@@ -80,6 +87,48 @@ class Answers:
     rng: random.Random
 
 
+async def answer_everything(
+    generator: GeneratorQueue,
+    answers: Answers,
+    *,
+    held_out_solved: bool = False,
+    spoil: Callable[[RolloutGroup], RolloutGroup] = lambda group: group,
+) -> None:
+    version = answers.version
+    for one in await generator.claim(train=99, evals=99, first_version=lambda: version, block_seconds=0.0):
+        task = one.task
+        rollouts = []
+        for index in range(task.num_rollouts):
+            solved = held_out_solved and task.purpose is Purpose.EVAL
+            right = solved or answers.rng.random() < answers.pass_rate
+            rollouts.append(
+                Rollout(
+                    index=index,
+                    token_ids=np.ones(3, np.int32),
+                    logprobs=np.zeros(3, np.float32),
+                    version_spans=(VersionSpan(version, 0, 3),),
+                    stop_reason=StopReason.END,
+                    reward=float(right),
+                    grading_status=GradingStatus.OK if right else GradingStatus.WRONG,
+                )
+            )
+        group = RolloutGroup(
+            sequence=task.sequence,
+            attempt=task.attempt,
+            incarnation=task.incarnation,
+            purpose=task.purpose,
+            dataset=task.dataset,
+            prompt_id=task.prompt_id,
+            prompt_token_ids=task.prompt_token_ids,
+            sampling=task.sampling,
+            length=task.length,
+            rollouts=rollouts,
+            first_version=version,
+            generator=generator.owner,
+        )
+        await generator.publish(one, spoil(group))
+
+
 class AnsweringQueue(MemoryTrainerQueue):
     """Before each read a generator answers everything that waits; some calls find Redis away."""
 
@@ -96,7 +145,7 @@ class AnsweringQueue(MemoryTrainerQueue):
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
         if not self.silent:
-            asyncio.run(self._answer())
+            asyncio.run(answer_everything(self._generator, self._answers, held_out_solved=self.held_out_solved))
         self._maybe_away()
         return super().read(max_groups, 0.0)
 
@@ -114,42 +163,6 @@ class AnsweringQueue(MemoryTrainerQueue):
     def _maybe_away(self) -> None:
         if self._answers.rng.random() < self.away_share:
             raise QueueAway("away")
-
-    async def _answer(self) -> None:
-        answers = self._answers
-        version = answers.version
-        for one in await self._generator.claim(train=99, evals=99, first_version=lambda: version, block_seconds=0.0):
-            task = one.task
-            rollouts = []
-            for index in range(task.num_rollouts):
-                solved = self.held_out_solved and task.purpose is Purpose.EVAL
-                right = solved or answers.rng.random() < answers.pass_rate
-                rollouts.append(
-                    Rollout(
-                        index=index,
-                        token_ids=np.ones(3, np.int32),
-                        logprobs=np.zeros(3, np.float32),
-                        version_spans=(VersionSpan(version, 0, 3),),
-                        stop_reason=StopReason.END,
-                        reward=float(right),
-                        grading_status=GradingStatus.OK if right else GradingStatus.WRONG,
-                    )
-                )
-            group = RolloutGroup(
-                sequence=task.sequence,
-                attempt=task.attempt,
-                incarnation=task.incarnation,
-                purpose=task.purpose,
-                dataset=task.dataset,
-                prompt_id=task.prompt_id,
-                prompt_token_ids=task.prompt_token_ids,
-                sampling=task.sampling,
-                length=task.length,
-                rollouts=rollouts,
-                first_version=version,
-                generator="g",
-            )
-            await self._generator.publish(one, group)
 
 
 def make_config(folder: Path, **budget: int) -> RunConfig:
@@ -177,7 +190,7 @@ def make_config(folder: Path, **budget: int) -> RunConfig:
 
 def make_controller(
     config: RunConfig,
-    queue: AnsweringQueue,
+    queue: TrainerQueue,
     answers: Answers,
     learners: QuickLearners,
     *,
@@ -204,8 +217,16 @@ def make_controller(
     return controller
 
 
+def started_from(controller: Controller) -> dict[str, float]:
+    """What its page tells of the steps that incarnations began with."""
+    samples = parse_page(controller._exporter.render().decode())
+    return {
+        sample.labels["incarnation"]: sample.value for sample in samples if sample.name == names.INCARNATION_START.name
+    }
+
+
 def lines(config: RunConfig, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (config.run_folder / name).read_text().splitlines()]
+    return read_lines(config.run_folder / name)
 
 
 def follow_version(controller: Controller, answers: Answers, limit: int = 10**9) -> Any:
@@ -301,7 +322,7 @@ def test_no_batch_is_left_behind_while_weights_are_waited_for(tmp_path: Path) ->
     check_every_task_once(lines(config, "tasks.jsonl"))
 
 
-def test_a_few_right_answers_among_timeouts_remove_no_prompt(tmp_path: Path) -> None:
+def test_a_few_right_answers_among_gradings_that_failed_remove_no_prompt(tmp_path: Path) -> None:
     config, broker = make_config(tmp_path), MemoryBroker()
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
@@ -315,24 +336,59 @@ def test_a_few_right_answers_among_timeouts_remove_no_prompt(tmp_path: Path) -> 
     assert controller._curriculum.num_removed == 1
 
 
+@pytest.mark.parametrize("second", ["wrong", "defective"])
+def test_a_second_answer_to_a_group_in_training_ends_no_run(tmp_path: Path, second: str) -> None:
+    """Redis loses everything during an update, and what is under way is asked and answered once more."""
+    config, broker = make_config(tmp_path, steps=5), MemoryBroker()
+    config = config.model_copy(update={"recipe": config.recipe.model_copy(update={"refill_filtered": True})})
+    answers = Answers(0.5, PolicyVersion(1, 0), random.Random(8))
+    learners, queue = QuickLearners(), SteadyQueue(broker, answers)
+    controller = make_controller(config, queue, answers, learners)
+
+    def update(sequences: list[Any], between: Any) -> UpdateStats:
+        broker.tasks.clear()
+        tasks = [controller._dispatcher.train_task(*item) for item in controller._ledger.outstanding.items()]
+        queue.dispatch(tasks)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(answers, "pass_rate", 0.0)
+            if second == "defective":
+                learners.vocab_size = 1  # no token fits
+            between()
+        learners.vocab_size = QuickLearners.vocab_size
+        return QuickLearners.update(learners, sequences, between)
+
+    learners.update = update  # type: ignore[method-assign]
+    assert run(controller, answers) is Ending.FINISHED
+    assert [line["step"] for line in lines(config, "steps.jsonl")] == list(range(1, 6))
+    check_every_task_once(lines(config, "tasks.jsonl"))
+    assert told(controller, "duplicate") >= 5 * config.recipe.prompts_per_step, "each group in training, once a step"
+
+
+def told(controller: Controller, outcome: str) -> float:
+    samples = parse_page(controller._exporter.render().decode())
+    return sum(s.value for s in samples if s.name == names.GROUPS.name and s.labels.get("outcome") == outcome)
+
+
 def test_an_owed_prompt_that_is_the_last_one_is_trained_on(tmp_path: Path) -> None:
     config, broker = make_config(tmp_path), MemoryBroker()
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
     for number in range(22):
-        controller._curriculum.observe(f"p{number}", correct=3, graded=3, sampled=3)
+        controller._curriculum.observe(f"p{number}", reward=3, graded=3, sampled=3)
     controller._ledger.owed = ["p3"]
     controller._turn()
     assert list(controller._ledger.outstanding.values()) == ["p3"]
     assert not controller._budget_reached(), "it was dispatched a moment ago"
 
 
-def test_a_restart_from_a_checkpoint_settles_every_task_once(tmp_path: Path) -> None:
-    config, broker = make_config(tmp_path, steps=14), MemoryBroker()
+def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Controller]:
+    """Both incarnations. The checkpoint of step 6 was written before the evaluation of step 6 was answered."""
+    broker = MemoryBroker()
     answers = Answers(0.4, PolicyVersion(1, 0), random.Random(3))
     learners = QuickLearners()
     first = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
     first._reporter.started(first._history, 0, 3)
+    first._compute.start(1, None)
     killed = False
 
     def kill(*_: Any) -> Any:
@@ -350,11 +406,45 @@ def test_a_restart_from_a_checkpoint_settles_every_task_once(tmp_path: Path) -> 
     progress = Progress.from_json(learners.saved["1.6"])
     second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress=progress)
     second._reporter.started(second._history, 6, 3)
+    assert started_from(first) == {"1": 0.0}
+    assert started_from(second) == {"2": 6.0}
+    second._compute.start(1, progress.compute_state)
     assert second.version == PolicyVersion(2, 6)
     assert run(second, answers) is Ending.FINISHED
+    return first, second
+
+
+def test_a_restart_from_a_checkpoint_settles_every_task_once(tmp_path: Path) -> None:
+    config = make_config(tmp_path, steps=14)
+    killed_at_9_and_resumed_at_6(config)
     steps = [line["step"] for line in lines(config, "steps.jsonl")]
     assert steps == [*range(1, 10), *range(7, 15)]
     check_every_task_once(lines(config, "tasks.jsonl"))
+
+
+def test_an_evaluation_that_was_made_twice_is_one_point_for_every_reader(tmp_path: Path) -> None:
+    config = make_config(tmp_path, steps=14).model_copy(update={"stop_when": StopWhen()})
+    first, second = killed_at_9_and_resumed_at_6(config)
+    written = [(line["incarnation"], line["step"]) for line in lines(config, "evaluations.jsonl")]
+    assert written == [(1, 0), (1, 2), (1, 4), (1, 6), *((2, step) for step in range(6, 15, 2))]
+    expected = [(1, 0), (1, 2), (1, 4), *((2, step) for step in range(6, 15, 2))]
+
+    pages = [interpret(parse_page(one._exporter.render().decode()), at=0.0) for one in (first, second)]
+    folder = RunFolder(config.run_folder, config.run).read()
+    for readings in (pages, [folder], [*pages, folder]):
+        log = EvaluationLog()
+        for reading in readings:
+            log.starts |= reading.starts.get(config.run, {})
+            for item in reading.evaluations:
+                log.add(item)
+        assert [(item.incarnation, item.step) for item in log.surviving()] == expected
+    assert [(point.incarnation, point.step) for point in StatusReader(config).read().evaluations] == expected
+    rates = {(line["incarnation"], line["step"]): line["pass_rate"] for line in lines(config, "evaluations.jsonl")}
+    curve = read_curve(str(config.run_folder / "evaluations.jsonl"), Columns(), None)
+    assert curve.pass_rate.tolist() == [rates[version] for version in expected]
+    assert [(point[0], point[1]) for point in second._progress.curve] == [
+        (version[1], rates[version]) for version in expected
+    ]
 
 
 def test_the_last_evaluation_is_asked_again_where_redis_lost_it(tmp_path: Path) -> None:

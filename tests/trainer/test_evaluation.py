@@ -131,18 +131,18 @@ def test_grader_failures_are_neither_right_nor_wrong() -> None:
     assert (point.samples, point.timed_out, point.ungraded) == (2, 0, 2)
 
 
-def test_a_program_that_never_ends_has_not_passed() -> None:
-    """One right answer and fifteen endless loops are one of sixteen; a prompt of loops alone is no missing prompt."""
+def test_what_a_grader_hung_at_is_left_out_and_counted_as_such() -> None:
+    """Nobody knows whether it is right: the curve must not move with the parser."""
     evaluator = Evaluator("run", deadline_seconds=60)
     ask(evaluator, range(2))
-    group = make_group(0, [1] + [0] * 15)
-    for rollout in group.rollouts[1:]:
-        rollout.grading_status = GradingStatus.TIMEOUT
+    group = make_group(0, [1, 0, 0, 0])
+    for rollout, failed in zip(group.rollouts[2:], (GradingStatus.TIMEOUT, GradingStatus.ERROR), strict=True):
+        rollout.grading_status = failed
     evaluator.add(group)
     evaluator.add(make_group(1, [0, 0], GradingStatus.TIMEOUT))
     (point,) = points(evaluator)
-    assert point.pass_rate == pytest.approx((1 / 16 + 0) / 2)
-    assert (point.samples, point.num_prompts, point.timed_out, point.ungraded) == (18, 2, 17, 0)
+    assert point.pass_rate == pytest.approx(1 / 2)
+    assert (point.samples, point.num_prompts, point.timed_out, point.ungraded) == (2, 1, 3, 4)
 
 
 def test_deadline_closes_with_what_came() -> None:

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.snapshot import Snapshot
-from tests.trainer.tiny_models import VOCAB, make_config, make_sequences
+from tests.trainer.tiny_models import VOCAB, make_config, make_sequences, write_model
+
+CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -29,6 +33,53 @@ def test_an_export_loads_and_has_the_policys_logits(ranks: Ranks, model: Path, t
         assert torch.equal(exported(input_ids=ids).logits, plain(input_ids=ids).logits)
     assert AutoTokenizer.from_pretrained(tmp_path / "export")("AB").input_ids
     assert not list(tmp_path.glob(".partial-*"))
+
+
+def test_an_export_holds_all_that_serving_needs(ranks: Ranks, tmp_path: Path) -> None:
+    source = write_model(tmp_path / "source")
+    GenerationConfig(
+        eos_token_id=[1, 7], pad_token_id=0, do_sample=True, temperature=0.6, top_k=20, top_p=0.95
+    ).save_pretrained(source)
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    tokenizer.chat_template = {"default": CHAT_TEMPLATE, "tool_use": CHAT_TEMPLATE + "tools"}
+    tokenizer.save_pretrained(source)
+    LearnerGroup.build(make_config(source, tmp_path), ranks).export(tmp_path / "export")
+
+    generation = GenerationConfig.from_pretrained(tmp_path / "export")
+    assert generation.eos_token_id == [1, 7]
+    assert (generation.do_sample, generation.temperature, generation.top_k, generation.top_p) == (True, 0.6, 20, 0.95)
+    assert AutoTokenizer.from_pretrained(tmp_path / "export").chat_template == tokenizer.chat_template
+    assert files(source).keys() <= files(tmp_path / "export").keys()
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077], ids=oct)
+def test_an_export_is_readable_as_the_umask_says(ranks: Ranks, tmp_path: Path, umask: int) -> None:
+    source = write_model(tmp_path / "source")
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    tokenizer.chat_template = {"default": CHAT_TEMPLATE, "tool_use": CHAT_TEMPLATE + "tools"}
+    tokenizer.save_pretrained(source)
+    group = LearnerGroup.build(make_config(source, tmp_path), ranks)
+    before = os.umask(umask)
+    try:
+        group.export(tmp_path / "export")
+    finally:
+        os.umask(before)
+    modes = files(tmp_path / "export")
+    assert "additional_chat_templates/tool_use.jinja" in modes
+    assert modes == dict.fromkeys(modes, oct(0o666 & ~umask))
+
+
+def files(folder: Path) -> dict[str, str]:
+    """Every file's mode."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): oct(stat.S_IMODE(path.stat().st_mode)) for path in found}
+
+
+def test_a_source_without_a_generation_config_is_exported_too(ranks: Ranks, tmp_path: Path) -> None:
+    source = write_model(tmp_path / "source")
+    (source / "generation_config.json").unlink()
+    LearnerGroup.build(make_config(source, tmp_path), ranks).export(tmp_path / "export")
+    AutoModelForCausalLM.from_pretrained(tmp_path / "export")
 
 
 def test_gathered_weights_are_the_models(ranks: Ranks, model: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollcast.rollouts.base import Claimed
+from rollcast.rollouts.base import MAX_FAILURES, Claimed
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import (
     GradingStatus,
@@ -75,7 +75,7 @@ class Desk:
             self.exporter,
             make_task=self.make_task,
             count_outcome=lambda outcome, sequence, prompt_id: self.outcomes.update([outcome]),
-            find_defect=lambda group: "too long" if group.prompt_id == "bad" else None,
+            find_defect=lambda group, *_: "too long" if group.prompt_id == "bad" else None,
         )
 
     def make_task(self, sequence: int, prompt_id: str, purpose: Purpose = Purpose.TRAIN) -> PromptTask:
@@ -101,10 +101,11 @@ class Desk:
         self.evaluator.ask(EvaluationPlan("d", 1, 2), step=1, incarnation=2, compute=0.0, trained_tokens=0, tasks=tasks)
         self.queue.dispatch(tasks)
 
-    async def answer(self, version: PolicyVersion) -> None:
+    async def answer(self, version: PolicyVersion) -> list[Claimed]:
         claimed = await self.generator.claim(train=9, evals=9, first_version=lambda: version, block_seconds=0.0)
         for one in claimed:
             assert await self.generator.publish(one, make_group(one, version))
+        return claimed
 
     def turn(self) -> None:
         """One turn of the trainer's loop; an outage ends it."""
@@ -147,7 +148,7 @@ def make_group(claimed: Claimed, version: PolicyVersion) -> RolloutGroup:
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("fail_in", range(1, 8))
 async def test_an_outage_at_any_call_loses_nothing(fail_in: int, after: bool) -> None:
-    """Five training groups and two evaluation answers; one of lost versions, one defective."""
+    """Four training groups and two evaluation answers; one of lost versions, one whose every answer is defective."""
     desk = Desk()
     desk.dispatch("lost")
     await desk.answer(PolicyVersion(1, 9))
@@ -157,8 +158,9 @@ async def test_an_outage_at_any_call_loses_nothing(fail_in: int, after: bool) ->
     desk.queue.fail_in, desk.queue.after = fail_in, after
     for _ in range(4):
         desk.turn()
-    await desk.answer(PolicyVersion(2, 7))
     for _ in range(3):
+        await desk.answer(PolicyVersion(2, 7))
+        desk.turn()
         desk.turn()
     assert sorted(desk.intake.ready[sequence].group.prompt_id for sequence in desk.intake.ready) == ["a", "b", "lost"]
     assert sorted(desk.ledger.outstanding.values()) == ["a", "b", "lost"]
@@ -207,15 +209,64 @@ async def test_given_up_groups_come_off_the_queue() -> None:
     assert desk.queue.depth().groups == 1
 
 
-async def test_a_defective_answer_to_an_evaluation_is_given_up_and_counted() -> None:
+async def test_a_task_whose_answers_cannot_be_used_is_dead_at_the_third() -> None:
     desk = Desk()
+    desk.dispatch("a", "bad")
     desk.ask("e", "bad")
-    await desk.answer(PolicyVersion(2, 6))
-    desk.turn()
-    desk.turn()
-    assert desk.evaluator.unanswered() == {}, "it is not asked again"
+    for attempt in range(MAX_FAILURES):
+        claims = await desk.answer(PolicyVersion(2, 6))
+        assert [claim.task.attempt for claim in claims if claim.task.prompt_id == "bad"] == [attempt, attempt]
+        assert desk.ledger.outstanding == {0: "a", 1: "bad"}
+        desk.turn()
+    assert await desk.answer(PolicyVersion(2, 6)) == [], "nothing is asked again"
+    assert desk.ledger.outstanding == {0: "a"}
+    assert desk.ledger.refused == {}
+    assert desk.outcomes == {"redone": MAX_FAILURES - 1, "dead": 1}
     (closed,) = desk.evaluator.close_finished(generators=True)
     assert closed.evaluation is not None
     assert (closed.evaluation.num_prompts, closed.evaluation.samples) == (1, 2)
-    assert 'rollcast_groups_total{outcome="dead",run="r"} 1.0' in desk.exporter.render().decode()
+    page = desk.exporter.render().decode()
+    assert f'rollcast_groups_total{{outcome="defective",run="r"}} {2 * MAX_FAILURES}.0' in page
+    assert 'rollcast_groups_total{outcome="dead",run="r"} 1.0' in page, "of the evaluation; the other is counted above"
+    assert desk.queue.depth().groups == 1
+
+
+async def test_a_second_answer_to_a_group_in_training_is_a_duplicate() -> None:
+    """Redis lost the group while it was trained on, or somebody wrote it twice."""
+    desk = Desk()
+    desk.dispatch("a", "b")
+    (first, _) = await desk.answer(PolicyVersion(2, 6))
+    desk.turn()
+    taken = desk.intake.take([0, 1])
+    desk.queue.retire([0])
+    desk.turn()
+    assert desk.outcomes == {}, "nobody asks again for what is being trained on"
+    desk.queue.dispatch([first.task])
+    await desk.answer(PolicyVersion(2, 6))
+    desk.turn()
+    assert desk.intake.ready == {}
+    for delivery in taken:
+        desk.ledger.settle(delivery.group.sequence)
+    desk.intake.done_with([delivery.stream_id for delivery in taken])
+    desk.turn()
+    assert desk.intake.groups() == ()
+    assert 'rollcast_groups_total{outcome="duplicate",run="r"} 1.0' in desk.exporter.render().decode()
     assert desk.queue.depth().groups == 0
+
+
+async def test_an_answer_that_is_there_outlives_its_task_given_up_on_redis() -> None:
+    """Redis forgot the answer of a generator that never heard of it, and the task died of three silent owners."""
+    desk = Desk()
+    desk.dispatch("a", "b")
+    (first, second) = await desk.answer(PolicyVersion(2, 6))
+    desk.turn()
+    desk.intake.take([1])
+    desk.queue.retire([0, 1])
+    desk.queue.dispatch([first.task, second.task])
+    for _ in range(MAX_FAILURES):
+        await desk.generator.claim(train=2, evals=0, first_version=lambda: PolicyVersion(2, 6), block_seconds=0.0)
+        desk.queue.sweep(0.0)
+    desk.turn()
+    assert desk.outcomes == {}
+    assert desk.ledger.outstanding == {0: "a", 1: "b"}
+    assert [group.ready for group in desk.intake.groups()] == [True, False]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -164,6 +165,28 @@ def test_a_gradient_that_is_not_finite_is_not_applied(ranks: Ranks, untied_model
     assert group.updates == 0
     assert all(torch.equal(a, w.full_tensor()) for a, w in zip(before, group.learner.weights, strict=True))
     assert group.update(good).applied
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("loss", [{"kind": "dapo"}, {"kind": "gspo", "length_normalised": False}])
+def test_a_rollout_whose_ratio_overflows_is_counted_and_costs_no_update(
+    ranks: Ranks, untied_model: Path, tmp_path: Path, loss: dict[str, object], sign: int
+) -> None:
+    """The generator held each of its tokens for all but impossible, so that e^95 and more stands for the ratio."""
+    group = LearnerGroup.build(make_config(untied_model, tmp_path, recipe={"loss": loss}), ranks)
+    before = [weight.full_tensor().clone() for weight in group.learner.weights]
+    first, *others = make_sequences(5)
+    odd = replace(
+        first,
+        generator_logprobs=np.full_like(first.generator_logprobs, -100.0),
+        advantage=sign * abs(first.advantage),
+    )
+    plain, stats = group.update(others), group.update([odd, *others])
+    assert (plain.applied, stats.applied) == (True, True)
+    assert plain.clamped_ratios == 0
+    assert stats.clamped_ratios == int(odd.loss_mask.sum())
+    assert math.isfinite(stats.loss)
+    assert any(not torch.equal(a, w.full_tensor()) for a, w in zip(before, group.learner.weights, strict=True))
 
 
 def test_stats_count_tokens(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:

@@ -35,3 +35,12 @@ def test_sequences_never_go_back_after_a_restart() -> None:
     restored = Ledger.restore(checkpoint, at_least=ledger.next_sequence)
     assert restored.outstanding == {number: f"p{number}" for number in range(5)}
     assert restored.dispatch("x", 8) == 9
+
+
+def test_refused_answers_are_remembered_until_the_task_is_settled() -> None:
+    ledger = Ledger()
+    sequences = [ledger.dispatch(f"p{number}", 8) for number in range(2)]
+    assert [ledger.refuse(sequence) for sequence in (*sequences, sequences[0])] == [1, 1, 2]
+    restored = Ledger.restore(json.loads(json.dumps(ledger.state())), at_least=0)
+    restored.settle(sequences[1])
+    assert restored.refused == {sequences[0]: 2}

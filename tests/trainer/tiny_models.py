@@ -110,6 +110,7 @@ def make_sequences(seed: int, **sizes: int) -> list[TrainingSequence]:
     rollouts = [(position, rollout) for position, group in enumerate(groups) for rollout in group.rollouts]
     effective = effective_batch(
         rewards=np.array([rollout.reward for _, rollout in rollouts]),
+        shaped=np.array([rollout.reward for _, rollout in rollouts]),
         group=np.array([position for position, _ in rollouts]),
         loss_tokens=np.array([int(loss_mask(rollout).sum()) for _, rollout in rollouts]),
         excluded=np.zeros(len(rollouts), dtype=np.bool_),

@@ -131,16 +131,19 @@ def test_a_live_front_end_with_a_hung_engine_is_fenced(start_trainer, start_gene
     assert generator.wait("fenced")["reason"] == "hung"
 
 
-def test_a_generator_counts_from_its_start_and_after_a_fence_from_there(start_trainer, start_generator):
+@pytest.mark.parametrize("set_hours", [0, -7, 7], ids=["as it is", "set back", "set forward"])
+def test_a_generator_counts_from_its_start_and_after_a_fence_from_there(start_trainer, start_generator, set_hours):
+    """Whatever the wall clock is set to meanwhile."""
     rpc = {"port": free_port("127.0.0.1")}
-    generator = start_generator("early", rpc)
+    earliest = time.monotonic()
+    generator = start_generator("early", rpc, wall_clock_set_seconds=3600.0 * set_hours)
     generator.wait("started")
     began = time.monotonic()
     time.sleep(3.0)  # its engine starts, or there is no trainer yet
     trainer = start_trainer(rpc=rpc)
     trainer.publish(0)
     trainer.wait_members("early")
-    assert trainer.publisher.members()[0].allocated_since < began + 1.0
+    assert earliest - 1.0 < trainer.publisher.members()[0].allocated_since < began + 1.0
     told_at = time.monotonic()
     generator.tell("hang")
     trainer.wait_members("again-1")

@@ -16,7 +16,7 @@ class Board:
 
     @property
     def target(self) -> int | None:
-        """None until the first decision: then nobody may take the number for known. 0 = the run has ended."""
+        """None until it is known: then nobody may take it for few. 0 = the run has ended."""
         with self._changed:
             return self._target
 

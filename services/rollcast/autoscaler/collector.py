@@ -13,6 +13,7 @@ from rollcast.telemetry.prometheus_reader import Sample
 READ = (
     names.TRAINER_STEP,
     names.INCARNATION,
+    names.INCARNATION_START,
     names.TRAINER_WAIT,
     names.CONSUMED_TOKENS,
     names.GENERATORS,
@@ -85,7 +86,7 @@ class Collector:
         joined = _gauge(trainer, names.GENERATORS, state="joined")
         if step is None or joined is None:
             raise NotMeasured("the trainer's metrics are missing")
-        self._note_start(step, _gauge(trainer, names.INCARNATION))
+        self._note_start(trainer, step)
         self._steps += max(0.0, step - self._step) if self._step is not None else 0.0
         self._step = step
         for sample in trainer.get(names.TRAINER_WAIT.name, ()):
@@ -122,9 +123,19 @@ class Collector:
         for page in self._pages.values():
             page.seen_at = None
 
-    def _note_start(self, step: float, incarnation: float | None) -> None:
+    @property
+    def run_begins(self) -> bool:
+        """Whether the run has made hardly a step yet; False while that is not known."""
+        return self._step is not None and self._step <= self._lag + 1
+
+    def _note_start(self, trainer: dict[str, list[Sample]], step: float) -> None:
         """After a start the pipeline fills for as many steps as the window has batches: the trainer waits meanwhile."""
-        if self._step is None or incarnation != self._incarnation or step < self._step:
+        incarnation = _gauge(trainer, names.INCARNATION)
+        told = _gauge(trainer, names.INCARNATION_START, incarnation=f"{incarnation or 0:.0f}")
+        if told is not None:
+            self._filled_from_step = told + self._lag + 1
+        elif self._step is None or incarnation != self._incarnation or step < self._step:
+            # It does not tell: then it may have started just now.
             self._filled_from_step = step + self._lag + 1
         self._incarnation = incarnation
 
@@ -150,6 +161,15 @@ class Collector:
     def _waited(self, reason: str) -> float:
         counter = self._wait.get(reason)
         return counter.total if counter else 0.0
+
+
+def generators_there(reading: Reading, run: str) -> int | None:
+    """Members of the weight group, or pages that could be read where these are more, as after a start of the trainer.
+
+    None where neither is to be seen, which does not say that there is none.
+    """
+    joined = _gauge(_by_name(reading.trainer, run), names.GENERATORS, state="joined")
+    return max(round(joined or 0.0), len(reading.generators)) or None
 
 
 def inflight_tokens(reading: Reading, run: str) -> dict[Place, float]:

@@ -8,8 +8,9 @@
 
 While capability is only bounded n* is not known; slots are free and the trainer does not wait, so one generator fewer
 is let go from time to time, until capability is seen. Then it is known, which is what keeps the number from swinging;
-after two hours one generator fewer than n* is tried. A generator samples fewer tokens a second of longer answers, so
-what was seen of shorter ones bounds n* from below, and of longer ones from above.
+after two hours one generator fewer than n* is tried. An autoscaler that starts beside a run at work waits as long
+before it lets the first one go so: what another saw before is not known to it. A generator samples fewer tokens a
+second of longer answers, so what was seen of shorter ones bounds n* from below, and of longer ones from above.
 
 A rise takes effect at once where the trainer waits for batches, else when n* was larger for a whole window. A fall goes
 one pod at a time after n* was smaller for ten minutes. Never more than the staleness window has groups for; where it is
@@ -72,6 +73,13 @@ class Memory:
     """(time, n*) for as long as a fall has to wait."""
     rose_at: float = -math.inf
     fell_at: float = -math.inf
+    tries_from: float = -math.inf
+    """Before, no generator is let go only to find out whether fewer do."""
+
+    @classmethod
+    def of_a_start(cls, target: int, now: float, settings: Settings) -> Memory:
+        """For an autoscaler that starts: another may have found out before what this one does not know."""
+        return cls(target=target, tries_from=now + settings.probe_again_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +152,8 @@ def _wanted(
     if starved and not _is_full(measured, limits) and _window_is_full(measured, limits):
         return target, f"{waits}, but the staleness window is full and slots are free: nothing is left to claim"
     if memory.seen_at is None:
+        if now < memory.tries_from:
+            return target, f"{waits}; what one generator samples at most is not known since the autoscaler's start"
         return _probe(measured, memory, limits, settings)
     exact = required(need, memory.capability, measured, settings)
     why = f"{need:,.0f} tokens/s needed, one generator samples {memory.capability:,.0f}; {waits}"

@@ -1,9 +1,9 @@
 """KEDA's external scaler: an `external-push` trigger asks it how many generators there should be.
 
 The metric is the number itself and its target is 1. KEDA makes an HPA of metric type AverageValue of it, which asks
-for ceil(number / 1) pods. Until the first decision GetMetrics answers UNAVAILABLE: an HPA that cannot read its metric
-leaves the number of pods alone, and after `failureThreshold` errors KEDA's `fallback` counts. IsActive is false only
-once the run has ended: a run must never be scaled to zero because it cannot be measured.
+for ceil(number / 1) pods. Before anything was measured that is the number there is: an error would be counted, and a
+ScaledObject with a `fallback` scaled to that. UNAVAILABLE is answered only while nothing tells the number. IsActive is
+false only once the run has ended: a run must never be scaled to zero because it cannot be measured.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
             )
         target = self._board.target
         if target is None:
-            context.abort(grpc.StatusCode.UNAVAILABLE, "no decision yet: the run was not measured long enough")
+            context.abort(
+                grpc.StatusCode.UNAVAILABLE, "neither the Deployment nor a metrics page tells the number of generators"
+            )
             raise AssertionError("abort raises")
         value = externalscaler_pb2.MetricValue(
             metricName=METRIC_NAME, metricValue=target, metricValueFloat=float(target)

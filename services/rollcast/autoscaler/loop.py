@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rollcast.autoscaler.board import Board
-from rollcast.autoscaler.collector import Collector, NotMeasured, Reading, inflight_tokens
+from rollcast.autoscaler.collector import Collector, NotMeasured, Reading, generators_there, inflight_tokens
 from rollcast.autoscaler.decision import Decision, Limits, Memory, decide
 from rollcast.autoscaler.sources import Source
 from rollcast.autoscaler.totals import CONSUMPTION_WINDOWS, TREND_SECONDS, Rates, Totals, rates
@@ -67,27 +69,38 @@ class Loop:
             self._counted[reason] = count
         exporter.set(names.AUTOSCALER_MEASURED, float(isinstance(measured, Rates)))
         if self._memory is None:
-            self._memory = self._first(measured, exporter)
+            self._memory = self._first(now, reading, exporter)
         if self._memory is None:
             self._say(f"no number yet: {measured}")
             return
+        if self._collector.run_begins:
+            self._memory = replace(self._memory, tries_from=-math.inf)  # nobody knows more of such a run
         before = self._memory.target
         decision = decide(now, measured, self._memory, self._limits, self._settings)
         self._memory = decision.memory
         self._tell(decision, before, exporter)
         if decision.target < before and reading is not None:
             self._mark(reading, exporter)
-        if isinstance(measured, Rates) or board.target is not None:
-            board.show(decision.target)
-            exporter.set(names.GENERATORS_DESIRED, decision.target)
+        self._show(decision.target, board, exporter)
         if self._settings.mode == "controller":
             self._apply(decision.target, exporter)
 
-    def let_go_at_end(self, board: Board, exporter: Exporter) -> bool:
-        """Ask for no generator where the run has ended; whether it has.
+    def begin(self, board: Board, exporter: Exporter) -> None:
+        """Show the number that holds, as far as it can be known before the first reading.
 
-        To be called before anybody is served, too: who asks then must not be told that a run at its end is at work.
+        To be called before anybody is served: who asks then must be told neither that a run at its end is at work nor
+        that nothing is known of one at work.
         """
+        now = time.monotonic()
+        if self.let_go_at_end(board, exporter):
+            return
+        self._memory = self._first(now, None, exporter)
+        if self._memory is not None:
+            held = decide(now, self._reason, self._memory, self._limits, self._settings)
+            self._show(held.target, board, exporter)
+
+    def let_go_at_end(self, board: Board, exporter: Exporter) -> bool:
+        """Ask for no generator where the run has ended; whether it has."""
         before, self._run_has_ended = self._run_has_ended, self._ask_for_end(exporter)
         if not self._run_has_ended:
             return False
@@ -99,8 +112,7 @@ class Loop:
             self._collector.interrupt()
         self._say("the run has ended: no generator is needed")
         exporter.set(names.AUTOSCALER_MEASURED, 0.0)
-        exporter.set(names.GENERATORS_DESIRED, 0)
-        board.show(0)
+        self._show(0, board, exporter)
         if self._settings.mode == "controller":
             self._apply(0, exporter)
         return True
@@ -122,6 +134,7 @@ class Loop:
         return self._run_has_ended if complete is None else complete
 
     def _measure(self, now: float) -> tuple[Reading | None, Rates | str]:
+        reading = None
         try:
             reading = self._source.read()
             totals = self._collector.take(reading, now)
@@ -130,8 +143,8 @@ class Loop:
             if silent > self._settings.stale_seconds:
                 self._history.clear()
                 self._collector.interrupt()
-                return None, f"{error}, for {silent:.0f} s"
-            return None, str(error)
+                return reading, f"{error}, for {silent:.0f} s"
+            return reading, str(error)
         self._measured_at = now
         self._history.append(totals)
         oldest = now - max(TREND_SECONDS, CONSUMPTION_WINDOWS * self._settings.window_seconds) - 60.0
@@ -140,16 +153,25 @@ class Loop:
         found = rates(tuple(self._history), self._settings.window_seconds)
         return reading, found or "too little was measured since the last start of a pod or of the trainer"
 
-    def _first(self, measured: Rates | str, exporter: Exporter) -> Memory | None:
-        """Where the number begins: what the Deployment asks for, or the generators that are at work."""
-        if self._deployment is not None:
-            from rollcast.autoscaler.deployment import ClusterAway
+    def _first(self, now: float, reading: Reading | None, exporter: Exporter) -> Memory | None:
+        """Where the number begins: what the Deployment asks for; without one, the generators that are there.
 
-            try:
-                return Memory(target=self._deployment.replicas())
-            except ClusterAway as error:
-                self._failed("replicas", str(error), exporter)
-        return Memory(target=measured.generators_now) if isinstance(measured, Rates) else None
+        None while that is not known. Generators there may be fewer than those asked for, so a Deployment is waited for.
+        """
+        if self._deployment is None:
+            there = None if reading is None else generators_there(reading, self._run)
+            return None if there is None else Memory.of_a_start(there, now, self._settings)
+        from rollcast.autoscaler.deployment import ClusterAway
+
+        try:
+            return Memory.of_a_start(self._deployment.replicas(), now, self._settings)
+        except ClusterAway as error:
+            self._failed("replicas", str(error), exporter)
+            return None
+
+    def _show(self, target: int, board: Board, exporter: Exporter) -> None:
+        board.show(target)
+        exporter.set(names.GENERATORS_DESIRED, target)
 
     def _mark(self, reading: Reading, exporter: Exporter) -> None:
         if self._deployment is None:

@@ -1,6 +1,7 @@
 """The autoscaler's process.
 
-start: in mode controller alone in scaling the Deployment, or it refuses; HTTP and, for KEDA, gRPC served
+start: in mode controller alone in scaling the Deployment, or it refuses; the number that holds; then HTTP and, for
+       KEDA, gRPC served
 loop:  measure, decide; before a fall pods are marked, then the number is shown, and in mode controller applied
 end:   once the trainer's Jobs are complete the number is 0, until there is another Job
 stop:  at SIGTERM or SIGINT; the Deployment keeps the number it has
@@ -47,7 +48,7 @@ def serve(config: RunConfig) -> int:
     listener = listen(settings.bind, settings.http_port, setting="autoscaler.http_port")
     rpc_server: Any = None
     try:
-        loop.let_go_at_end(board, exporter)
+        loop.begin(board, exporter)
         if settings.mode == "keda":
             # KEDA presents certificates, never a token.
             rpc = Rpc(bind=settings.bind, port=settings.grpc_port, token=None, tls=config.rpc.tls)

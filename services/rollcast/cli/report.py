@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,7 +70,8 @@ def counted(number: int, what: str) -> str:
 
 
 def check_plot(path: Path | None) -> None:
-    """Raises UserError before any work where the picture's kind is not known, or its folder cannot take it."""
+    """Raises UserError before any work where the picture's kind is not known, its folder cannot take it, or matplotlib
+    is not installed."""
     if path is None:
         return
     if path.suffix not in (".png", ".svg"):
@@ -78,6 +80,8 @@ def check_plot(path: Path | None) -> None:
         raise UserError(f"--plot {path}: there is no folder {path.parent}; make it or choose another")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UserError(f"--plot {path}: cannot be written; choose another file")
+    if find_spec("matplotlib") is None:
+        raise UserError(f"--plot {path}: matplotlib is not installed; install it: pip install 'rollcast[plot]'")
 
 
 def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> None:

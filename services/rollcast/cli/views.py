@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rollcast.cli.dashboard import MAX_EVENTS, render
+from rollcast.cli.report import counted
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.local.frozen_forecast import freeze
@@ -27,6 +28,7 @@ class Follower:
         self._known: set[tuple[int, int]] = set()
         self._page_told = False
         self._is_failure_told = False
+        self._num_skipped_told = 0
         self._next_at = 0.0
         self.status = RunStatus()
         self.page: str | None = None
@@ -55,6 +57,9 @@ class Follower:
                     f"step {point.step}: pass rate {point.pass_rate:.3f} ± {point.standard_error:.3f} "
                     f"at {point.compute_device_hours:.4f} device-hours"
                 )
+        if (skipped := self._reader.num_skipped) > self._num_skipped_told:
+            self._num_skipped_told = skipped
+            lines.append(f"{counted(skipped, 'line')} of the run's files left out, no JSON object")
         return lines + self._freeze(self._config.run_folder)
 
     def _freeze(self, folder: Path) -> list[str]:

@@ -99,8 +99,8 @@ class Interruption(Settings):
 
 class LengthPenalty(Settings):
     kind: Literal["penalty"] = "penalty"
-    """Eq (9): R_len = clip((L_max - |y|) / L_cache - 1, -1, 0), added to correct answers only. Rewards are 0 and 1 here, so
-    the longest correct answer counts as a wrong one; with the paper's -1 and 1 it counts half-way between."""
+    """Eq (9): R_len = clip((L_max - |y|) / L_cache - 1, -1, 0), added to correct answers only; halved here, because right and
+    wrong are 1 apart and not 2. So the longest correct answer counts 0.5, half-way between right and wrong, as in the paper."""
     max_tokens: Annotated[int, Field(ge=1)] = 14_000
     """L_max, in completion tokens (Eq 9)."""
     cache_tokens: Annotated[int, Field(ge=1)] = 2_000
@@ -190,7 +190,7 @@ class Recipe(Settings):
     lm_head: Literal["fp32", "model"] = "fp32"
     """Precision of the logits, in the trainer AND the generators; one side alone is refused (A.19)."""
     zero_variance_filter: bool = True
-    """Drop groups whose rewards are all equal from the effective batch (section 3.2)."""
+    """Drop groups whose rewards are all equal, before any length penalty, from the effective batch (section 3.2)."""
     refill_filtered: bool = False
     """What the zero-variance filter drops does not count towards `prompts_per_step`: others are generated in its place, as
     in DAPO. Costs generation and favours prompts of middling difficulty. False as in the paper: the batch is smaller."""

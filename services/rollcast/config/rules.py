@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from rollcast.config.datasets import CountdownDataset, Dataset, HuggingfaceDataset, Mixture, RowsDataset
 from rollcast.config.recipe import (
@@ -18,12 +17,10 @@ from rollcast.config.recipe import (
     PipelineSchedule,
     ReinforceLoss,
 )
+from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, wrong_value
 
-if TYPE_CHECKING:
-    from rollcast.config.run import RunConfig
-
-Rule = Callable[["RunConfig"], Iterator[Wrong]]
+Rule = Callable[[RunConfig], Iterator[Wrong]]
 
 
 def broken_rules(config: RunConfig) -> list[Wrong]:

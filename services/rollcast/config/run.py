@@ -1,84 +1,24 @@
-"""The run file: everything one run needs, read by every process of it."""
+"""Reading a run file: its schema (`schema`) and the rules across settings (`rules`), every mistake told at once."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import SecretStr, ValidationError
 
-from rollcast.config.autoscaler import Autoscaler
-from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
-from rollcast.config.model import Model
-from rollcast.config.recipe import Recipe
 from rollcast.config.rules import broken_rules
+from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, described, without
-from rollcast.config.services import (
-    Budget,
-    Forecaster,
-    Generator,
-    Grader,
-    Http,
-    Local,
-    Redis,
-    Rpc,
-    StopWhen,
-    Trainer,
-    Weights,
-)
-from rollcast.config.tasks import Tasks
 from rollcast.config.yaml_loader import load_yaml
 
 MAX_FILE_BYTES = 1 << 20
+__all__ = ["RunConfig", "load_run_config", "parse_run_config"]
+
 MOST_MENDS = 4
 """A mistake may hide others below it, which show once it is out of the way."""
-
-
-class RunConfig(Settings):
-    run: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
-    """Name of the run: label `run` of every metric and part of every Redis key. Lower case, digits, hyphens."""
-    seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
-    """Of prompt order, sampling and initialisation. Wire 1 carries 32 bits."""
-    folder: Path = Path("runs")
-    """Checkpoints, evaluations, logs and the forecaster's history go to `folder`/`run`."""
-    model: Model
-    """What is trained."""
-    tasks: Tasks = Tasks()
-    """Prompts, verifiers, evaluation."""
-    recipe: Recipe = Recipe()
-    """The algorithm."""
-    budget: Budget = Budget()
-    """When the run ends."""
-    stop_when: StopWhen | None = None
-    """When it ends earlier, on its own forecast's advice. None = never."""
-    generator: Generator = Generator()
-    trainer: Trainer = Trainer()
-    weights: Weights = Weights()
-    redis: Redis = Redis()
-    rpc: Rpc = Rpc()
-    http: Http = Http()
-    grader: Grader = Grader()
-    forecaster: Forecaster = Forecaster()
-    autoscaler: Autoscaler = Autoscaler()
-    local: Local = Local()
-
-    @property
-    def grader_rpc(self) -> Rpc:
-        """How the grader is reached and served: its own address and token, the certificates of rpc."""
-        grader = self.grader
-        return Rpc(host=grader.host, port=grader.port, bind=grader.bind, token=grader.token, tls=self.rpc.tls)
-
-    @property
-    def longest_grading_seconds(self) -> float:
-        """From a generator's taking up a completion to its verdict, or to the end of its patience."""
-        grading = self.tasks.grading
-        return self.grader.patience_seconds if grading.sandbox == "remote" else grading.longest_seconds
-
-    @property
-    def run_folder(self) -> Path:
-        return self.folder / self.run
 
 
 def load_run_config(path: Path) -> RunConfig:
@@ -130,7 +70,7 @@ def _checked(data: dict[str, Any]) -> tuple[RunConfig | None, list[Wrong]]:
             config = RunConfig.model_validate(mended)
         except ValidationError as error:
             found = error.errors(include_url=False)
-            for wrong in (described(item, mended) for item in found):
+            for wrong in (described(item, mended, RunConfig) for item in found):
                 if not any(wrong.touches(earlier.field) for earlier in mistakes):
                     mistakes.append(wrong)
             mended = without(mended, found)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from rollcast.config.spelling import did_you_mean
@@ -72,11 +73,11 @@ def shown(field: str, value: object) -> str:
     return "" if isinstance(value, dict) else f" = {_SHORT.repr(value)}"
 
 
-def described(item: ErrorDetails, data: Mapping[str, Any]) -> Wrong:
-    """One of pydantic's errors on `data`, the settings as they were read."""
+def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Wrong:
+    """One of pydantic's errors on `data`, the settings as they were read, held against `schema`."""
     field, kind, context = written(item["loc"], data), item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
-        return Wrong(field, f"{field} is not a setting; {did_you_mean(field)}")
+        return Wrong(field, f"{field} is not a setting; {did_you_mean(field, schema)}")
     if kind == "missing":
         return Wrong(field, f"{field} is missing; add it")
     if kind == "union_tag_not_found":

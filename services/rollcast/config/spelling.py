@@ -14,9 +14,9 @@ ALIKE = 0.75
 MOST_OFFERED = 3
 
 
-def did_you_mean(field: str) -> str:
+def did_you_mean(field: str, schema: type[BaseModel]) -> str:
     """The remedy for a setting that does not exist: one with its name elsewhere, or one spelt nearly like it."""
-    if offered := alike(field, _settings()):
+    if offered := alike(field, _settings(schema)):
         return f"did you mean {' or '.join(offered)}?"
     return "remove it or mend its spelling"
 
@@ -39,10 +39,8 @@ def alike(field: str, settings: tuple[str, ...]) -> list[str]:
 
 
 @functools.cache
-def _settings() -> tuple[str, ...]:
-    from rollcast.config.run import RunConfig  # which imports this module
-
-    return tuple(dict.fromkeys(_paths(RunConfig, "")))
+def _settings(schema: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_paths(schema, "")))
 
 
 def _paths(model: type[BaseModel], prefix: str) -> Iterator[str]:

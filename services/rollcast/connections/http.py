@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import threading
 import time
@@ -17,6 +18,7 @@ from pydantic import SecretStr
 from rollcast.config.errors import UserError
 from rollcast.config.services import TLS, Http
 from rollcast.connections.certificates import check_server, verifying_context
+from rollcast.connections.page_readers import PageReaders
 
 START_SECONDS = 20.0
 MAX_CONNECTIONS = 512
@@ -66,9 +68,14 @@ def service_routes(
     render_metrics: Callable[[], bytes],
     ready: Callable[[], tuple[bool, str]],
     alive: Callable[[], tuple[bool, str]] = always_alive,
+    readers: PageReaders | None = None,
 ) -> Any:
-    """The ASGI application of a service that only reports: /healthz and /readyz (503 with the reason), /metrics."""
+    """The ASGI application of a service that only reports: /healthz and /readyz (503 with the reason), /metrics.
+
+    `readers` is told who was given the metrics: readers are told apart by address and user agent.
+    """
     from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
@@ -81,8 +88,14 @@ def service_routes(
         is_ready, reason = ready()
         return PlainTextResponse(reason + "\n", status_code=200 if is_ready else 503)
 
-    def metrics(_: Request) -> Response:
-        return Response(render_metrics(), media_type=METRICS_CONTENT_TYPE)
+    def metrics(request: Request) -> Response:
+        rendered_at = time.monotonic()
+        page = render_metrics()
+        sent = None
+        if readers is not None:
+            reader = f"{request.client.host if request.client else ''} {request.headers.get('user-agent', '')[:200]}"
+            sent = BackgroundTask(readers.note, reader, rendered_at)
+        return Response(page, media_type=METRICS_CONTENT_TYPE, background=sent)
 
     return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)])
 
@@ -174,8 +187,12 @@ def local_url(settings: Http, port: int) -> str:
 def client(*, timeout_seconds: float = 5.0, token: SecretStr | None = None, tls: TLS | None = None) -> httpx.Client:
     """A client with a deadline on every part of a request, which presents the token and verifies the server.
 
+    Its user agent tells this process from others on the machine.
+
     Raises UserError where the certificate authority cannot be read.
     """
-    headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    headers = {"user-agent": f"rollcast ({os.getpid()})"}
+    if token:
+        headers["authorization"] = f"Bearer {token.get_secret_value()}"
     verify = verifying_context(tls, "http.tls")
     return httpx.Client(timeout=timeout_seconds, headers=headers, verify=verify, follow_redirects=False)

@@ -2,6 +2,7 @@
 
 incarnation 1:  0  10  20  30 x killed at 34, checkpoint at 25
 incarnation 2:            (25)  30  40 ...        the first 30 leaves the curve, the second takes its place
+                                                   of two surviving readings of one step the newer takes the place too
 """
 
 from __future__ import annotations
@@ -119,13 +120,21 @@ class EvaluationLog:
         return True
 
     def surviving(self) -> tuple[Evaluation, ...]:
-        """The evaluations of the surviving history, in order of compute."""
+        """The evaluations of the surviving history, one for each step, in order of compute (which rises with the step).
+
+        A trainer that was killed between its checkpoint and the answers to the evaluation of that very step asks again:
+        both readings are of surviving weights, and the newest incarnation's counts.
+        """
         first: dict[int, int] = {}
         for item in self.evaluations.values():
             first[item.incarnation] = min(item.step, first.get(item.incarnation, item.step))
         last = last_surviving_steps(first, self.starts)
-        kept = [item for item in self.evaluations.values() if item.step <= last[item.incarnation]]
-        return tuple(sorted(kept, key=lambda item: (item.compute, item.incarnation, item.step)))
+        kept = {
+            item.step: item
+            for item in sorted(self.evaluations.values(), key=lambda item: item.incarnation)
+            if item.step <= last[item.incarnation]
+        }
+        return tuple(sorted(kept.values(), key=lambda item: (item.compute, item.step)))
 
 
 def last_surviving_steps(first: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, int]:

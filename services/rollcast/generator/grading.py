@@ -1,4 +1,4 @@
-"""Grades finished completions off the event loop. A grader's timeout or error is no wrong answer."""
+"""Grades finished completions off the event loop. A grader that hangs or fails has not found an answer wrong."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from rollcast.config.tasks import Grading, Tasks
 from rollcast.generator.remote_sandbox import RemoteSandbox
 from rollcast.rollouts.records import GradingStatus, PromptTask
+from rollcast.tasks.grading import grade
 from rollcast.tasks.prompts import verifier_names
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.thinking import whole_completion
-from rollcast.tasks.verifiers import find_verifier, grade
+from rollcast.tasks.verifiers import find_verifier
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -77,7 +78,7 @@ class Grader:
         self._exporter.observe(names.GRADING_SECONDS, graded.seconds)
         if graded.contained:
             self._exporter.add(names.CONTAINED, reason=graded.contained)
-        if graded.status is GradingStatus.TIMEOUT:
+        if graded.contained == "time":
             self._exporter.add(names.GRADING_TIMEOUTS, dataset=task.dataset)
         return graded
 

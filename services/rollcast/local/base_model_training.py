@@ -12,7 +12,7 @@ from typing import Any
 
 from rollcast.local.base_model import BaseModel, Progress
 from rollcast.tasks.arithmetic import CHARACTERS, draw_operands, prompt_text, worked_answer
-from rollcast.tasks.verifiers import grade
+from rollcast.tasks.grading import grade
 
 PAD, EOS = 0, 1
 MAX_LENGTH = 128

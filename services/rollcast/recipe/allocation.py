@@ -1,7 +1,8 @@
 """How many rollouts each prompt gets: the same for all, or by difficulty within the same budget.
 
-The mean reward of n rollouts of a prompt with pass rate p has the variance p (1 - p) / n. Prompts dispatched together
-share G rollouts each; those seen before get them so that the sum of these variances is least:
+The mean reward of n rollouts of a prompt with pass rate p has the variance p (1 - p) / n where rewards are 0 and 1, and
+at most that where some are between. Prompts dispatched together share G rollouts each; those seen before get them so
+that the sum of these variances is least:
 
     minimise sum_i p_i (1 - p_i) / n_i    subject to    sum_i n_i = (number of seen prompts) G,  least <= n_i <= most
 
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rollcast.config.recipe import Recipe
 
-Counts = tuple[int, int]
-"""Correct and graded rollouts of a prompt in training so far; (0, 0) = new."""
+Counts = tuple[float, int]
+"""Sum of the rewards and number of the graded rollouts of a prompt in training so far; (0, 0) = new."""
 
 
 def allocated_rollouts(recipe: Recipe, counts: Sequence[Counts]) -> list[int]:
@@ -36,9 +37,9 @@ def rollouts_by_difficulty(counts: Sequence[Counts], *, mean: int, least: int, m
     assert least <= mean <= most, (least, mean, most)
     numbers = [mean] * len(counts)
     spreads: dict[int, float] = {}
-    for index, (correct, graded) in enumerate(counts):
+    for index, (reward, graded) in enumerate(counts):
         if graded:
-            pass_rate = (correct + 1) / (graded + 2)
+            pass_rate = (reward + 1) / (graded + 2)
             spreads[index] = pass_rate * (1 - pass_rate)
             numbers[index] = least
     queue = [(-_gain(spread, least), index) for index, spread in spreads.items()]

@@ -2,8 +2,8 @@
 
 Epoch e is a permutation of all prompts, seeded by (seed, e). With `remove_at`, a prompt whose pass rate over every
 evaluation in training so far reaches that value is removed for good and passed over in later epochs, provided that at
-least half of its rollouts were graded: a few right answers among timeouts prove nothing. None is uniform sampling.
-Equal calls give equal draws, on every machine.
+least half of its rollouts were graded: a few right answers beside gradings that failed prove nothing. None is uniform
+sampling. A pass rate is the mean reward, in [0, 1], of what was graded. Equal calls give equal draws, on every machine.
 
     draw() --> task dispatched --> group used or filtered --> observe(...)
       ^                                                           |
@@ -35,8 +35,9 @@ class CurriculumState(TypedDict):
     epoch: int
     position: int
     """Prompts of the epoch's permutation that were drawn or passed over."""
-    history: dict[str, list[int]]
-    """Prompt id -> [correct rollouts, graded rollouts, evaluations, sampled rollouts]; older ones lack the last."""
+    history: dict[str, list[float]]
+    """Prompt id -> [sum of the rewards, graded rollouts, evaluations, sampled rollouts]. Older ones lack the last, and
+    have the number of rewards above 0 for their sum."""
     removed: list[str]
 
 
@@ -44,7 +45,8 @@ class CurriculumState(TypedDict):
 class History:
     """All evaluations of one prompt in training."""
 
-    correct: int = 0
+    reward: float = 0.0
+    """Sum over the graded rollouts."""
     graded: int = 0
     evaluations: int = 0
     sampled: int = 0
@@ -89,19 +91,19 @@ class Curriculum:
         return self._history
 
     def pass_rate(self, prompt_id: str) -> float | None:
-        """Return the share of correct rollouts among all graded ones of the prompt; None before the first."""
+        """Return the mean reward of all graded rollouts of the prompt; None before the first."""
         history = self._history.get(prompt_id)
-        return history.correct / history.graded if history and history.graded else None
+        return history.reward / history.graded if history and history.graded else None
 
     @property
     def is_exhausted(self) -> bool:
         """Every prompt is removed."""
         return len(self._removed) == len(self._prompt_ids)
 
-    def counts(self, prompt_id: str) -> tuple[int, int]:
-        """Return (correct, graded) rollouts of the prompt in training so far."""
+    def counts(self, prompt_id: str) -> tuple[float, int]:
+        """Return (sum of the rewards, number) of the graded rollouts of the prompt in training so far."""
         history = self._history.get(prompt_id)
-        return (history.correct, history.graded) if history else (0, 0)
+        return (history.reward, history.graded) if history else (0.0, 0)
 
     def draw(self) -> str | None:
         """Return the next prompt id, or None when every prompt is removed."""
@@ -115,16 +117,16 @@ class Curriculum:
             return prompt_id
         return None
 
-    def observe(self, prompt_id: str, *, correct: int, graded: int, sampled: int) -> None:
-        """Record one group: `correct` of `graded` of `sampled` rollouts. Filtered groups count too.
+    def observe(self, prompt_id: str, *, reward: float, graded: int, sampled: int) -> None:
+        """Record one group: the sum of the rewards of its `graded` among `sampled` rollouts. Filtered groups count too.
 
-        Timeouts and grader failures are sampled and not graded: the pass rate is that of the graded ones.
+        What the grader failed on is sampled and not graded: the pass rate is that of the graded ones.
 
         Removal is permanent: a later, worse evaluation does not bring the prompt back.
         """
-        assert 0 <= correct <= graded <= sampled, (correct, graded, sampled)
+        assert 0 <= reward <= graded <= sampled, (reward, graded, sampled)
         history = self._history.setdefault(prompt_id, History())
-        history.correct += correct
+        history.reward += reward
         history.graded += graded
         history.evaluations += 1
         history.sampled += sampled
@@ -141,7 +143,7 @@ class Curriculum:
             "epoch": self._epoch,
             "position": self._position,
             "history": {
-                prompt_id: [history.correct, history.graded, history.evaluations, history.sampled]
+                prompt_id: [history.reward, history.graded, history.evaluations, history.sampled]
                 for prompt_id, history in self._history.items()
             },
             "removed": sorted(self._removed),

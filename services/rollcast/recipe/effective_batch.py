@@ -32,6 +32,7 @@ class EffectiveBatch:
 def effective_batch(
     *,
     rewards: NDArray[np.float64],
+    shaped: NDArray[np.float64],
     group: NDArray[np.int64],
     loss_tokens: NDArray[np.int64],
     excluded: NDArray[np.bool_],
@@ -41,14 +42,15 @@ def effective_batch(
 ) -> EffectiveBatch:
     """Return the effective batch of R rollouts.
 
-    `rewards` [R]; `group` [R] index of the prompt; `loss_tokens` [R] tokens that carry loss; `excluded` [R] rollouts
+    `rewards` [R] the verifier's: they decide what has variance; `shaped` [R] the same with a length penalty: advantages
+    are made of them; `group` [R] index of the prompt; `loss_tokens` [R] tokens that carry loss; `excluded` [R] rollouts
     that must not be trained on: truncated, or without a verdict because the grader failed. Excluded rollouts and those
     without loss tokens are dropped first, prompts without variance second; advantages and weights see what is left.
     """
     usable = ~excluded & (loss_tokens > 0)
     kept = varied(rewards, group, usable) if zero_variance_filter else usable
     values = np.zeros(len(rewards))
-    values[kept] = advantages(normalisation, rewards[kept], group[kept])
+    values[kept] = advantages(normalisation, shaped[kept], group[kept])
     return EffectiveBatch(
         kept=kept,
         advantages=values,

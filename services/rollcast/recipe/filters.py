@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 def varied(rewards: NDArray[np.float64], group: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return which of the `kept` [R] rollouts stay: those of prompts whose kept rewards are not all equal.
 
-    The zero-variance filter: such a prompt has only zero advantages. The paper writes it for rewards 0 and 1,
+    The zero-variance filter: `rewards` are the verifier's, not what a length penalty made of them, so that a prompt
+    whose answers are all right goes, however long they are. The paper writes it for rewards 0 and 1,
     0 < mean_j r_j < 1; equality says the same for every scale. A prompt with one kept rollout goes too.
     """
     if not len(rewards):

@@ -16,7 +16,8 @@ def interruption_position(*, seed: int, sequence: int, rollout: int, low: int, h
 
 
 def length_penalty(length: int, *, max_tokens: int, cache_tokens: int) -> float:
-    """Return Eq (9), clip((L_max - |y|) / L_cache - 1, -1, 0); it is added to the reward of correct rollouts only.
+    """Return Eq (9), clip((L_max - |y|) / L_cache - 1, -1, 0); it is added to the reward of correct rollouts only,
+    scaled by the gap between right and wrong (`rollcast.trainer.control.assembly`).
 
     `length` is |y| in completion tokens. 0 up to L_max - L_cache, -1 from L_max on.
     """

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from rollcast.recipe.ratios import clamped, overflows
+
 if TYPE_CHECKING:
     from rollcast.config import recipe as config
 
@@ -46,6 +48,9 @@ class Loss(Protocol):
     def terms(self, inputs: LossInputs) -> Tensor:
         """Return J_t [T], to be maximised; 0 where the weight is 0."""
 
+    def clamped(self, inputs: LossInputs) -> Tensor:
+        """Return [T] bool, the tokens whose ratio was clamped because it overflows (`rollcast.recipe.ratios`)."""
+
 
 def objective(loss: Loss, inputs: LossInputs) -> tuple[Tensor, Tensor]:
     """Return the scalars (sum_t w_t J_t, sum_t w_t) of this micro-batch; add them up before dividing."""
@@ -65,6 +70,10 @@ class Cispo:
         ratio = _log_ratio(inputs).detach().exp().clamp(max=self.ratio_max)
         return ratio * inputs.advantages * _live(inputs.logprobs, inputs)
 
+    def clamped(self, inputs: LossInputs) -> Tensor:
+        """None: a ratio is truncated, however large, and has no gradient of its own."""
+        return _no_token(inputs)
+
 
 @dataclass(frozen=True, slots=True)
 class ClippedSurrogate:
@@ -78,7 +87,10 @@ class ClippedSurrogate:
     clip_high: float
 
     def terms(self, inputs: LossInputs) -> Tensor:
-        return _live(_clipped(_log_ratio(inputs).exp(), inputs.advantages, self.clip_low, self.clip_high), inputs)
+        return _live(_clipped(_log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high), inputs)
+
+    def clamped(self, inputs: LossInputs) -> Tensor:
+        return overflows(_log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +106,20 @@ class Gspo:
     length_normalised: bool = True
 
     def terms(self, inputs: LossInputs) -> Tensor:
+        return _live(_clipped(self._log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high), inputs)
+
+    def clamped(self, inputs: LossInputs) -> Tensor:
+        return overflows(self._log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
+
+    def _log_ratio(self, inputs: LossInputs) -> Tensor:
+        """Return [T] log rho_i of each token's rollout."""
         log_ratio, live = _log_ratio(inputs), inputs.weights > 0
         num_rollouts = int(inputs.rollout.max()) + 1 if inputs.rollout.numel() else 0
         totals = log_ratio.new_zeros(num_rollouts).index_add(0, inputs.rollout, log_ratio)
         if self.length_normalised:
             lengths = log_ratio.new_zeros(num_rollouts).index_add(0, inputs.rollout, live.to(log_ratio.dtype))
             totals = totals / lengths.clamp(min=1)
-        return _live(_clipped(totals.exp()[inputs.rollout], inputs.advantages, self.clip_low, self.clip_high), inputs)
+        return totals[inputs.rollout]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +131,9 @@ class Reinforce:
 
     def terms(self, inputs: LossInputs) -> Tensor:
         return inputs.advantages * _live(inputs.logprobs, inputs)
+
+    def clamped(self, inputs: LossInputs) -> Tensor:
+        return _no_token(inputs)
 
 
 def make_loss(settings: config.Loss) -> Loss:
@@ -138,5 +160,10 @@ def _log_ratio(inputs: LossInputs) -> Tensor:
     return _live(inputs.logprobs - inputs.generator_logprobs, inputs)
 
 
-def _clipped(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
+def _no_token(inputs: LossInputs) -> Tensor:
+    return torch.zeros_like(inputs.weights, dtype=torch.bool)
+
+
+def _clipped(log_ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    ratio = clamped(log_ratio, advantages).exp()
     return torch.minimum(ratio * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)

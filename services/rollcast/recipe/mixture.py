@@ -62,12 +62,12 @@ class Mixture:
         """Whether every prompt of every part is removed."""
         return all(part.is_exhausted for part in self._parts)
 
-    def counts(self, prompt_id: str) -> tuple[int, int]:
-        """Correct and graded rollouts of the prompt in training so far; zeros before the first."""
+    def counts(self, prompt_id: str) -> tuple[float, int]:
+        """Sum of the rewards and number of the graded rollouts of the prompt so far; zeros before the first."""
         return self._part_of[prompt_id].counts(prompt_id)
 
     def pass_rate(self, prompt_id: str) -> float | None:
-        """Return the share of correct rollouts among all graded ones of the prompt; None before the first."""
+        """Return the mean reward of all graded rollouts of the prompt; None before the first."""
         return self._part_of[prompt_id].pass_rate(prompt_id)
 
     def draw(self) -> str | None:
@@ -80,9 +80,9 @@ class Mixture:
         self._drawn[index] += 1
         return self._parts[index].draw()
 
-    def observe(self, prompt_id: str, *, correct: int, graded: int, sampled: int) -> None:
+    def observe(self, prompt_id: str, *, reward: float, graded: int, sampled: int) -> None:
         """Record one group, as Curriculum.observe does."""
-        self._part_of[prompt_id].observe(prompt_id, correct=correct, graded=graded, sampled=sampled)
+        self._part_of[prompt_id].observe(prompt_id, reward=reward, graded=graded, sampled=sampled)
 
     def state(self) -> MixtureState:
         """Return what a checkpoint must hold."""

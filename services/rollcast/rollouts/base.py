@@ -19,7 +19,7 @@ deliver a group again: the trainer's ledger of settled sequences knows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -153,11 +153,15 @@ class TrainerQueue(Protocol):
     def read(self, max_groups: int, block_seconds: float) -> list[Delivery]:
         """Return up to `max_groups` groups not returned before by this object, waiting up to `block_seconds` for one.
 
-        What a former trainer read and did not settle comes too. An unreadable entry becomes dead and is counted.
+        What a former trainer read and did not settle comes too. What cannot be read, or was published by nobody who
+        owned its task, is buried and counted.
         """
 
     def settle(self, stream_ids: Sequence[str]) -> None:
         """Take groups off the queue for good."""
+
+    def bury(self, reasons: Mapping[str, str]) -> None:
+        """Take groups that must not be used off the queue, by stream id; their tasks may be dispatched again."""
 
     def outstanding(self) -> Outstanding:
         """Return every task that was dispatched and not settled."""
@@ -181,7 +185,7 @@ class TrainerQueue(Protocol):
         """Return how many late answers were refused since the run began."""
 
     def unreadable(self) -> int:
-        """Return how many entries nobody could decode since the run began."""
+        """Return how many entries and records were of no use to anybody since the run began."""
 
     def get_state(self, name: str) -> bytes | None:
         """Return what `set_state` stored under `name`."""

@@ -6,62 +6,61 @@ Text, because the scripts write and read them (and so can a person with redis-cl
     claimed   attempt purpose stream_id first_version claimed_at owner
     finished  attempt purpose rollouts_id first_version num_bytes owner task_stream_id
     dead      attempt purpose dead_id reason
+
+Whoever can write to Redis can write a record: what has another form than these is none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from rollcast.rollouts.base import Dead, Finished, Outstanding, Waiting
-from rollcast.rollouts.errors import CodecError
 from rollcast.rollouts.records import Claim, Purpose
 from rollcast.wire.version import PolicyVersion
 
 NO_VERSION = "-"
+
+_SMALL, _COUNT = "(?:0|[1-9][0-9]{0,8})", "(?:0|[1-9][0-9]{0,14})"
+_VERSION, _ID, _OWNER = rf"{_SMALL}\.{_SMALL}", "[0-9]{1,20}-[0-9]{1,20}", r"[^\x00-\x20\x7f]+"
+_HEAD = f"({_SMALL}) (train|eval) ({_ID}) "
+_SEQUENCE = re.compile(_COUNT.encode())
+_REST = {
+    "waiting": re.compile(f"{_HEAD}({_VERSION}|{NO_VERSION})"),
+    "claimed": re.compile(rf"{_HEAD}({_VERSION}) ([0-9]{{1,15}}\.[0-9]{{6}}) ({_OWNER})"),
+    "finished": re.compile(f"{_HEAD}({_VERSION}) ({_COUNT}) ({_OWNER}) {_ID}"),
+    "dead": re.compile(f"{_HEAD}(.*)", re.DOTALL),
+}
 
 
 def version_text(version: PolicyVersion | None) -> str:
     return NO_VERSION if version is None else str(version)
 
 
-def outstanding(records: Iterable[tuple[bytes, bytes]]) -> Outstanding:
-    """Sort (sequence, record) pairs by what became of the task. Raises CodecError."""
-    result = Outstanding()
+def outstanding(records: Iterable[tuple[bytes, bytes]]) -> tuple[Outstanding, list[tuple[bytes, bytes]]]:
+    """Sort (sequence, record) pairs by what became of the task; returns those that cannot be read apart."""
+    result, damaged = Outstanding(), []
     for key, value in records:
-        try:
-            _add(result, int(key), value.decode())
-        except (ValueError, IndexError) as error:
-            raise CodecError(f"record of task {key!r} in :inflight: {value[:200]!r} cannot be read") from error
-    return result
+        state, _, rest = value.decode(errors="replace").partition(" ")
+        words = _REST[state].fullmatch(rest) if state in _REST else None
+        if words is None or not _SEQUENCE.fullmatch(key):
+            damaged.append((key, value))
+        else:
+            _add(result, int(key), state, *words.groups())
+    return result, damaged
 
 
-def _add(result: Outstanding, sequence: int, record: str) -> None:
-    state, attempt_text, purpose_text, stream_id, rest = record.split(" ", 4)
-    attempt, purpose = int(attempt_text), Purpose(purpose_text)
-    if state == "dead":
-        result.dead[sequence] = Dead(attempt, purpose, stream_id, rest)
-        return
-    words = rest.split(" ")
-    if state == "waiting":
-        version = None if words[0] == NO_VERSION else PolicyVersion.parse(words[0])
-        result.waiting[sequence] = Waiting(attempt, purpose, stream_id, version)
-    elif state == "claimed":
-        result.claims[sequence] = Claim(
-            owner=words[2],
-            first_version=PolicyVersion.parse(words[0]),
-            attempt=attempt,
-            stream_id=stream_id,
-            claimed_at=float(words[1]),
-            purpose=purpose,
-        )
-    elif state == "finished":
-        result.finished[sequence] = Finished(
-            attempt=attempt,
-            purpose=purpose,
-            stream_id=stream_id,
-            first_version=PolicyVersion.parse(words[0]),
-            owner=words[2],
-            num_bytes=int(words[1]),
-        )
-    else:
-        raise ValueError(state)
+def _add(result: Outstanding, sequence: int, state: str, *words: str) -> None:
+    attempt, purpose, stream_id = int(words[0]), Purpose(words[1]), words[2]
+    match state, words[3:]:
+        case "waiting", (version,):
+            first = None if version == NO_VERSION else PolicyVersion.parse(version)
+            result.waiting[sequence] = Waiting(attempt, purpose, stream_id, first)
+        case "claimed", (version, claimed_at, owner):
+            first = PolicyVersion.parse(version)
+            result.claims[sequence] = Claim(owner, first, attempt, stream_id, float(claimed_at), purpose)
+        case "finished", (version, num_bytes, owner):
+            first = PolicyVersion.parse(version)
+            result.finished[sequence] = Finished(attempt, purpose, stream_id, first, owner, int(num_bytes))
+        case "dead", (reason,):
+            result.dead[sequence] = Dead(attempt, purpose, stream_id, reason)

@@ -15,7 +15,7 @@ class Keys:
     evals     stream   the same for evaluation, apart so that generators can prefer them
     rollouts  stream   finished groups that are not settled (group `trainer`)
     inflight  hash     task sequence -> where it is (rollcast.rollouts.index); gone once it is settled
-    dead      stream   tasks given up and entries nobody could read, each with the reason
+    dead      stream   tasks given up and what was of no use, each with the reason; the newest thousand or so
     state     hash     incarnation, counters, fenced generators, and what the trainer stores
     """
 

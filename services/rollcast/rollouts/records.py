@@ -31,13 +31,17 @@ class Purpose(StrEnum):
 
 
 class GradingStatus(StrEnum):
-    """A timeout or an error of the grader is not a wrong answer."""
+    """`ok` and `wrong` are verdicts. A grader that failed has given none, which is not a wrong answer."""
 
     UNGRADED = "ungraded"
     OK = "ok"
+    """The reward is above 0."""
     WRONG = "wrong"
+    """The reward is 0. So is that of a program that crashed, or ran into its time limit."""
     TIMEOUT = "timeout"
+    """No verdict: the judge or the parser hung."""
     ERROR = "error"
+    """No verdict: the grader died, or was never reached."""
 
 
 class StopReason(StrEnum):
@@ -129,6 +133,10 @@ class Rollout:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def has_verdict(self) -> bool:
+        return self.grading_status in (GradingStatus.OK, GradingStatus.WRONG)
 
     @property
     def truncated(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -46,6 +46,7 @@ class RedisTrainerQueue:
         self._look_back = True
         """Whether entries may be pending that this object never saw: a former trainer's, or of a lost reply."""
         self._unknown_fields = 0
+        self._unreadable = 0
 
     @property
     def away_seconds(self) -> float:
@@ -76,7 +77,7 @@ class RedisTrainerQueue:
             self._look_back = not rows
         deliveries: list[Delivery] = []
         try:
-            for entry_id, fields in rows:
+            for entry_id, fields in self._published(rows):
                 if delivery := self._deliver(entry_id, fields):
                     deliveries.append(delivery)
         except QueueAway:
@@ -90,9 +91,22 @@ class RedisTrainerQueue:
             self._run("settle", *stream_ids)
             self._held.difference_update(stream_ids)
 
+    def bury(self, reasons: Mapping[str, str]) -> None:
+        if reasons:
+            self._run("bury", *(word for item in reasons.items() for word in item))
+            self._held.difference_update(reasons)
+
     def outstanding(self) -> Outstanding:
+        result, damaged = index.outstanding(self._snapshot())
+        if damaged:
+            log.warning("records of :inflight that cannot be read", records=[repr(item)[:200] for item in damaged[:8]])
+            self._run("forget", *(word for item in damaged for word in item))
+            result, _ = index.outstanding(self._snapshot())
+        return result
+
+    def _snapshot(self) -> Iterable[tuple[bytes, bytes]]:
         flat = self._run("snapshot")
-        return index.outstanding(zip(flat[::2], flat[1::2], strict=True))
+        return zip(flat[::2], flat[1::2], strict=True)
 
     def fence(self, owner: str, reason: str) -> Redispatch:
         return _redispatch(self._run("fence", owner, reason, MAX_FAILURES))
@@ -116,7 +130,11 @@ class RedisTrainerQueue:
         return int(self._call(lambda: self._client.hget(self._keys.state, "refused")) or 0)
 
     def unreadable(self) -> int:
-        return int(self._call(lambda: self._client.hget(self._keys.state, "unreadable")) or 0)
+        total = int(self._call(lambda: self._client.hget(self._keys.state, "unreadable")) or 0)
+        if total > self._unreadable:
+            log.warning("entries of no use were buried, each with its reason", total=total, stream=self._keys.dead)
+        self._unreadable = total
+        return total
 
     def get_state(self, name: str) -> bytes | None:
         value: bytes | None = self._call(lambda: self._client.hget(self._keys.state, f"trainer:{name}"))
@@ -153,6 +171,14 @@ class RedisTrainerQueue:
                     self._call(partial(self._client.xack, self._keys.rollouts, TRAINER, entry_id))
         return rows
 
+    def _published(self, rows: list[tuple[bytes, dict[bytes, bytes]]]) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
+        """Those of the entries that an owner of their task published; the others are buried."""
+        if not rows:
+            return []
+        words = [word for entry_id, fields in rows for word in (entry_id, fields.get(b"s", b""))]
+        published = set(self._run("published", *words))
+        return [row for row in rows if row[0] in published]
+
     def _deliver(self, entry_id: bytes, fields: dict[bytes, bytes]) -> Delivery | None:
         stream_id = entry_id.decode()
         if stream_id in self._held:
@@ -160,8 +186,9 @@ class RedisTrainerQueue:
         try:
             payload = _field(fields, b"d")
             group = decode_group(payload, self._count_unknown)
-            if _field(fields, b"s") != str(group.sequence).encode():
-                raise CodecError("the entry's sequence is not the group's")
+            for name, value in told_by(group).items():
+                if _field(fields, name) != value.encode():
+                    raise CodecError(f"the entry's field {name.decode()} is not the group's")
         except CodecError as error:
             log.warning("unreadable rollout group", stream_id=stream_id, error=str(error))
             self._run("unreadable", "rollouts", stream_id, f"unreadable group: {error}")
@@ -347,6 +374,17 @@ def _field(fields: dict[bytes, bytes] | None, name: bytes) -> bytes:
     if value is None:
         raise CodecError(f"the entry has no field {name.decode()}")
     return value
+
+
+def told_by(group: RolloutGroup) -> dict[bytes, str]:
+    """What the fields of a group's entry say."""
+    return {
+        b"s": str(group.sequence),
+        b"a": str(group.attempt),
+        b"p": group.purpose.value,
+        b"v": index.version_text(group.first_version),
+        b"o": group.generator,
+    }
 
 
 def _redispatch(reply: list[list[bytes]]) -> Redispatch:

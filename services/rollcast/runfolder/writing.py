@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rollcast.config.errors import UserError, refused_by_the_world
 
@@ -18,12 +20,31 @@ def make_folder(path: Path) -> None:
 
 
 def append_line(path: Path, record: dict[str, Any]) -> None:
-    """Append one JSON line. Raises UserError where the disk refuses it."""
+    """Append one JSON line, whole or not at all. Raises UserError where the disk refuses it.
+
+    A last line that a kill tore is ended first, so that it spoils no other; readers leave it out and count it.
+    """
+    line = json.dumps(record).encode() + b"\n"
     try:
-        with path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        with path.open("a+b", buffering=0) as file:
+            _append(file, line)
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def _append(file: BinaryIO, line: bytes) -> None:
+    size = file.seek(0, os.SEEK_END)
+    if size > 0:
+        file.seek(size - 1)
+        if file.read(1) != b"\n":
+            line = b"\n" + line
+    try:
+        while line:
+            line = line[os.write(file.fileno(), line) :]
+    except OSError:
+        with suppress(OSError):  # what stays then is ended by the next call
+            file.truncate(size)
+        raise
 
 
 def replace_json(path: Path, record: dict[str, Any]) -> None:

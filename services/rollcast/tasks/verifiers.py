@@ -1,6 +1,4 @@
-"""Grading: was the completion right? Each verifier is a function of the answer's text and the reference.
-
-    grade("arithmetic", "90+2=...|102", '"102"') -> Grade(1.0, "ok")
+"""Verifiers: was the completion right? Each is a function of the answer's text and the reference.
 
 Verifiers that run a parser or code of others on the model's output do so in processes that can only compute and are
 killed at a deadline (`sandbox`); the others finish in microseconds and run here. A package adds its own by an entry
@@ -15,7 +13,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from rollcast.config.errors import UserError
 from rollcast.tasks import countdown, knights_and_knaves
@@ -24,31 +22,25 @@ from rollcast.tasks.thinking import final_answer
 ENTRY_POINT_GROUP = "rollcast.verifiers"
 CODE = "code"
 """Runs programs that the model wrote: the one verifier with processes of two kinds."""
-MAX_COMPLETION_CHARACTERS = 1 << 20
-"""A longer completion is graded wrong: no answer needs a megabyte."""
 _UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
 
 GradeStatus = Literal["ok", "wrong", "timeout", "error"]
 VerifierFunction = Callable[[str, Any], float]
-"""(completion text, decoded reference) -> reward in [0, 1]; above 0 counts as right."""
+"""(completion text, decoded reference) -> reward in [0, 1]: 1 = right, 0 = wrong; what is between counts as that part
+of a right answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """`timeout` and `error` speak of the grader, not of the answer: their reward is 0 and they are counted apart."""
+    """`ok` (a reward above 0) and `wrong` (0) are verdicts: a submitted program that crashes or runs into its own time
+    limit is `wrong`. `timeout` (judge or parser hung) and `error` (it died, or was never reached) are the grader's own
+    failure and no verdict: reward 0, counted apart, left out (`rollcast.trainer.control.pass_rate`).
+    """
 
     reward: float
     status: GradeStatus
     reason: str = field(default="", compare=False)
     """What the sandbox stopped (`rollcast.tasks.sandbox.verdict.Reason`); empty where it stopped nothing."""
-
-
-class Grades(Protocol):
-    """Where verifiers of others work: a sandbox of this machine, or a service that has one. Thread-safe."""
-
-    def grade(
-        self, verifier: str, completion: str, reference: str, *, deadline_seconds: float | None = None
-    ) -> Grade: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,30 +119,6 @@ def find_verifier(name: str) -> Verifier:
         f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {known}, or install "
         "its package"
     )
-
-
-def grade(
-    verifier: str,
-    completion: str,
-    reference: str,
-    *,
-    deadline_seconds: float | None = None,
-    sandbox: Grades | None = None,
-) -> Grade:
-    """Grade one completion; `reference` is JSON text. Thread-safe; a sandboxed verifier blocks up to the deadline.
-
-    deadline_seconds: None = the sandbox's setting. sandbox: None = one with the default settings, shared.
-    Raises UserError where there is no such verifier, or where this machine cannot contain what it runs. Whatever goes
-    wrong inside a verifier is a status.
-    """
-    found = find_verifier(verifier)
-    if len(completion) > MAX_COMPLETION_CHARACTERS:
-        return Grade(0.0, "wrong")
-    if not found.sandboxed:
-        return run_verifier(found, completion, reference)
-    from rollcast.tasks.sandbox.client import shared_sandbox
-
-    return (sandbox or shared_sandbox()).grade(verifier, completion, reference, deadline_seconds=deadline_seconds)
 
 
 def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:

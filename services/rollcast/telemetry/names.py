@@ -59,9 +59,12 @@ STEP_SECONDS = Metric(
 UPDATES_SKIPPED = Metric(
     "rollcast_updates_skipped_total", "Batches that made no update because the gradient was not finite", "counter"
 )
+CLAMPED_RATIOS = Metric(
+    "rollcast_clamped_ratios_total", "Trained tokens whose probability ratio overflowed and was clamped", "counter"
+)
 GROUPS = Metric(
     "rollcast_groups_total",
-    "Rollout groups settled, by outcome (used|filtered|redone|dead|refused|stale|duplicate|lost_version)",
+    "Rollout groups settled, by outcome (used|filtered|redone|dead|refused|stale|duplicate|lost_version|defective)",
     "counter",
     ("outcome",),
 )
@@ -137,7 +140,9 @@ EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", "gauge", _E
 QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")
 QUEUE_BYTES = Metric("rollcast_queue_bytes", "Bytes of finished groups on the queue", "gauge")
 QUEUE_MAX_BYTES = Metric("rollcast_queue_max_bytes", "Bytes above which no new task is dispatched", "gauge")
-UNREADABLE = Metric("rollcast_unreadable_total", "Entries on the queue that nobody could decode", "counter")
+UNREADABLE = Metric(
+    "rollcast_unreadable_total", "Entries and records on Redis that were of no use to anybody", "counter"
+)
 UNKNOWN_FIELDS = Metric(
     "rollcast_unknown_fields_total", "Protobuf fields of a newer program that were skipped", "counter"
 )
@@ -192,7 +197,10 @@ CONTAINED = Metric(
     ("reason",),
 )
 GRADING_TIMEOUTS = Metric(
-    "rollcast_grading_timeouts_total", "Gradings stopped at a time limit, by data set", "counter", ("dataset",)
+    "rollcast_grading_timeouts_total",
+    "Gradings stopped at a time limit, the program's or the grader's, by data set",
+    "counter",
+    ("dataset",),
 )
 GRADING_SECONDS = Metric("rollcast_grading_seconds", "Time to grade one completion", "histogram", buckets=_SECONDS)
 GRADER_FAILURES = Metric(
@@ -264,7 +272,7 @@ def is_own_curve(dataset: str) -> bool:
 
 
 # Autoscaler
-GENERATORS_DESIRED = Metric("rollcast_generators_desired", "Generators wanted; absent until first decided", "gauge")
+GENERATORS_DESIRED = Metric("rollcast_generators_desired", "Generators wanted; absent until known", "gauge")
 AUTOSCALER_NEED = Metric(
     "rollcast_autoscaler_need_tokens_per_second", "Tokens to sample for a trainer that never waits for a batch", "gauge"
 )

@@ -12,6 +12,7 @@ from typing import Any
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
+from rollcast.connections.page_readers import PageReaders
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from rollcast.runfolder.writing import make_folder
@@ -30,6 +31,9 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 
 HUNG_TIMEOUTS = 2.0
+LAST_READING_SECONDS = 30.0
+"""For the readers of /metrics to see the last evaluation, the deadline of one that does not come again."""
+POLL_SECONDS = 0.05
 log = get_logger()
 
 
@@ -62,7 +66,8 @@ def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: Callabl
     books = _read_books(config, tokenizer, exporter)
     state = LoopState(patience_seconds=HUNG_TIMEOUTS * config.trainer.collective_timeout_seconds)
     listener = listen(config.http.bind, config.trainer.http_port, setting="trainer.http_port")
-    routes = service_routes(exporter.render, state.ready, state.alive)
+    readers = PageReaders()
+    routes = service_routes(exporter.render, state.ready, state.alive, readers)
     http = HttpServer(routes, listener, config.http)
     http.start()
     publish_port(folder, "trainer", http.port)
@@ -84,14 +89,29 @@ def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: Callabl
         http.stop()
         return Ending.INTERRUPTED
     try:
-        publish_port(folder, "rpc", controller.start())
-        state.controller = controller
-        ending = controller.run()
+        try:
+            publish_port(folder, "rpc", controller.start())
+            state.controller = controller
+            ending = controller.run()
+            ended_at = time.monotonic()
+        finally:
+            controller.close()
+        if ending is Ending.FINISHED:
+            _wait_for_readers(readers, ended_at, stop)
     finally:
-        controller.close()
         http.stop()
     log.info("trainer ended", ending=str(ending))
     return ending
+
+
+def _wait_for_readers(readers: PageReaders, ended_at: float, stop: Callable[[], bool]) -> None:
+    """Keep the last evaluation on /metrics until it was read: nobody finds it there once this process is gone."""
+    deadline = ended_at + LAST_READING_SECONDS
+    while not stop() and not readers.have_read_since(ended_at):
+        if time.monotonic() > deadline:
+            log.warning("not everyone who reads the metrics came for the last ones", seconds=LAST_READING_SECONDS)
+            return
+        time.sleep(POLL_SECONDS)
 
 
 def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool]) -> Controller | None:

@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
-import psutil
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc, Weights
@@ -33,6 +32,7 @@ from rollcast.connections.grpc import call_metadata, open_channel_async
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.weights.manifest import num_pieces
 from rollcast.weights.receive_state import FAILED, JOINED, STAGED, ReceiveState
 from rollcast.weights.weight_engine import EngineHeartbeat, Surviving, WeightEngine
@@ -106,7 +106,7 @@ class WeightMember:
         self._send: Send | None = None  # of the session in force
         self._over = asyncio.Event()
         self._confirmed = False
-        self._uncounted_since = psutil.Process().create_time()
+        self._uncounted_since = time.monotonic() - process_age_seconds()
 
     @property
     def ready(self) -> bool:
@@ -151,7 +151,7 @@ class WeightMember:
                 pause = min(2 * pause, BACKOFF_SECONDS[1])
             finally:
                 if self._send is not None:
-                    self._uncounted_since = time.time()
+                    self._uncounted_since = time.monotonic()
                 self._joined, self._send = False, None
 
     async def leave(self, reason: str, timeout_seconds: float) -> bool:
@@ -352,7 +352,7 @@ class WeightMember:
             num_workers=self._num_workers,
             lm_head=self._lm_head,
             slots=self._slots,
-            uncounted_seconds=max(0.0, time.time() - self._uncounted_since),
+            uncounted_seconds=time.monotonic() - self._uncounted_since,
         )
         return weights_pb2.FromGenerator(announce=announce)
 

@@ -17,15 +17,10 @@ CAUTION_WIDTH = 130
 
 
 def new_figure(inches: tuple[float, float]) -> Any:
-    """An empty figure that needs no display.
+    """An empty figure that needs no display. Whoever asks has passed `rollcast.cli.report.check_plot`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    Raises UserError where matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("--plot: matplotlib is not installed; pip install 'rollcast[forecaster]'") from None
     figure = Figure(figsize=inches, layout="constrained")
     FigureCanvasAgg(figure)
     return figure

@@ -12,12 +12,14 @@ for i, stream in ipairs({EVALS, TASKS}) do
     local reply = redis.call('XREADGROUP', 'GROUP', GENERATORS, owner, 'COUNT', count, 'STREAMS', stream, '>')
     for _, row in ipairs(reply and reply[1][2] or {}) do
       local id, entry = row[1], fields_of(row)
-      if is_task(entry) and stream_of(entry.p) == stream then
+      if not is_task(entry) or stream_of(entry.p) ~= stream then
+        bury_unreadable(stream, GENERATORS, id, entry, NOT_A_TASK)
+      elseif is_elsewhere(words_of(redis.call('HGET', INFLIGHT, entry.s)), entry.s, id) then
+        bury_unreadable(stream, GENERATORS, id, entry, ELSEWHERE)
+      else
         local version = older(entry.v, first_version)
         claimed(entry, id, version, owner)
         taken[#taken + 1] = {id, entry.s, entry.a, entry.p, version, entry.d}
-      else
-        bury_unreadable(stream, GENERATORS, id, entry, 'not a prompt task')
       end
     end
   end

@@ -5,6 +5,8 @@
 -- XADD comes first in every move: it alone can fail for want of memory, and then nothing has changed.
 local TASKS, EVALS, ROLLOUTS, INFLIGHT, DEAD, STATE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local GENERATORS, TRAINER = 'generators', 'trainer'
+local NOT_A_TASK, NOT_A_GROUP = 'not a prompt task', 'not a rollout group'
+local ELSEWHERE = 'another entry has its task'
 
 local function stream_of(purpose)
   return purpose == 'eval' and EVALS or TASKS
@@ -18,9 +20,37 @@ local function fields_of(row)
   return entry
 end
 
+-- What others wrote into a stream or into :inflight is believed only in the form in which these scripts write it.
+local function is_count(text, digits)
+  return text and #text <= digits and (text == '0' or string.match(text, '^[1-9]%d*$') ~= nil)
+end
+
+local function is_version(text)
+  local incarnation, step = string.match(text or '', '^(%d+)%.(%d+)$')
+  return is_count(incarnation, 9) and is_count(step, 9)
+end
+
+local function is_id(text)
+  for _, part in ipairs({string.match(text or '', '^(%d+)%-(%d+)$')}) do
+    if #part > 20 or (#part == 20 and part > '18446744073709551615') then
+      return false
+    end
+  end
+  return string.match(text or '', '^%d+%-%d+$') ~= nil
+end
+
+local function is_purpose(text)
+  return text == 'train' or text == 'eval'
+end
+
 local function is_task(entry)
-  return entry.s and entry.a and entry.v and entry.d and tonumber(entry.s) and tonumber(entry.a)
-    and (entry.p == 'train' or entry.p == 'eval')
+  return is_count(entry.s, 15) and is_count(entry.a, 9) and is_purpose(entry.p)
+    and (entry.v == '-' or is_version(entry.v)) and entry.d
+end
+
+local function is_group(entry)
+  return is_task(entry) and entry.v ~= '-' and is_id(entry.t)
+    and entry.o and #entry.o <= 512 and string.match(entry.o, '^[^%s%c]+$')
 end
 
 local function read_entry(stream, id)
@@ -28,12 +58,24 @@ local function read_entry(stream, id)
   return row and fields_of(row)
 end
 
-local function words_of(record)
+-- The words of a record; none where it is missing or damaged. What follows the first four is `index.py`'s to read.
+local STATES = {waiting = true, claimed = true, finished = true, dead = true}
+local function words_of(text)
   local words = {}
-  for word in string.gmatch(record or '', '%S+') do
+  for word in string.gmatch(text or '', '%S+') do
     words[#words + 1] = word
   end
-  return words
+  local whole = STATES[words[1] or ''] and is_count(words[2], 9) and is_purpose(words[3]) and is_id(words[4])
+  return whole and words or {}
+end
+
+-- Whether a task's record names another entry than this one, and that one is there: then this one is nobody's.
+local function is_elsewhere(words, sequence, id)
+  if not words[4] or words[4] == id or words[1] == 'dead' then
+    return false
+  end
+  local other = read_entry(words[1] == 'finished' and ROLLOUTS or stream_of(words[3]), words[4])
+  return other and other.s == sequence
 end
 
 local function record(sequence, ...)
@@ -70,17 +112,31 @@ local function enqueue(entry)
   waiting(entry, id)
 end
 
+-- The newest are kept: a program that writes nothing else but garbage must not fill the memory with it.
+local function to_dead(entry, reason)
+  local function cut(text, length)
+    return string.sub(text or '', 1, length)
+  end
+  return redis.call('XADD', DEAD, 'MAXLEN', '~', 1000, '*', 's', cut(entry.s, 64), 'a', cut(entry.a, 64),
+    'p', cut(entry.p, 64), 'r', cut(reason, 4096), 'd', cut(entry.d, 65536))
+end
+
 local function bury(entry, reason)
-  local id = redis.call('XADD', DEAD, '*', 's', entry.s, 'a', entry.a, 'p', entry.p, 'r', reason, 'd', entry.d)
+  local id = to_dead(entry, reason)
   record(entry.s, 'dead', entry.a, entry.p, id, reason)
 end
 
 local function bury_unreadable(stream, group, id, entry, reason)
-  local dead_id = redis.call('XADD', DEAD, '*', 's', entry.s or '', 'a', entry.a or '', 'p', entry.p or '', 'r', reason,
-    'd', string.sub(entry.d or '', 1, 65536))
+  local dead_id = to_dead(entry, reason)
   redis.call('HINCRBY', STATE, 'unreadable', 1)
   take_off(stream, group, id)
   return dead_id
+end
+
+local function bury_record(sequence, text)
+  to_dead({s = sequence, d = text}, 'a record of :inflight that cannot be read')
+  redis.call('HINCRBY', STATE, 'unreadable', 1)
+  redis.call('HDEL', INFLIGHT, sequence)
 end
 
 local function refuse()
@@ -88,10 +144,21 @@ local function refuse()
   return 0
 end
 
+-- Take a group off the queue for good.
+local function settle(id, entry)
+  take_off(ROLLOUTS, TRAINER, id)
+  local words = entry and words_of(redis.call('HGET', INFLIGHT, entry.s or '')) or {}
+  if words[1] == 'finished' and words[4] == id then
+    redis.call('HDEL', INFLIGHT, entry.s)
+  end
+end
+
 -- Count a failure: the task waits again with attempt + 1, or is dead.
 local function redo(stream, id, reason, max_failures, redone, dead)
   local entry = read_entry(stream, id)
-  if entry and is_task(entry) then
+  if entry and not is_task(entry) then
+    bury_unreadable(stream, GENERATORS, id, entry, NOT_A_TASK)
+  elseif entry then
     entry.a = tostring(tonumber(entry.a) + 1)
     if tonumber(entry.a) < max_failures then
       enqueue(entry)

@@ -65,13 +65,13 @@ local function not_after(id, other)
   return ms < other_ms or (ms == other_ms and number <= other_number)
 end
 
-local function rebuild_rollouts(seen)
+local function rebuild_rollouts(before, seen)
   for _, id in ipairs(ids_of(ROLLOUTS)) do
     local entry = read_entry(ROLLOUTS, id)
-    if not (is_task(entry) and entry.o and entry.t) then
-      bury_unreadable(ROLLOUTS, TRAINER, id, entry, 'not a rollout group')
-    elseif seen[entry.s] then
-      take_off(ROLLOUTS, TRAINER, id)
+    if not is_group(entry) then
+      bury_unreadable(ROLLOUTS, TRAINER, id, entry, NOT_A_GROUP)
+    elseif seen[entry.s] or is_elsewhere(words_of(before[entry.s]), entry.s, id) then
+      bury_unreadable(ROLLOUTS, TRAINER, id, entry, ELSEWHERE)
     else
       seen[entry.s] = true
       finished(entry, id)
@@ -83,12 +83,12 @@ local function rebuild_tasks(stream, before, seen)
   local owners, delivered = owners_of(stream), last_delivered(stream)
   for _, id in ipairs(ids_of(stream)) do
     local entry = read_entry(stream, id)
-    local owner, old = owners[id], words_of(before[entry.s])
+    local owner, old = owners[id], words_of(before[entry.s or ''])
     owners[id] = nil
     if not is_task(entry) or stream_of(entry.p) ~= stream then
-      bury_unreadable(stream, GENERATORS, id, entry, 'not a prompt task')
-    elseif seen[entry.s] then
-      take_off(stream, GENERATORS, id)
+      bury_unreadable(stream, GENERATORS, id, entry, NOT_A_TASK)
+    elseif seen[entry.s] or is_elsewhere(old, entry.s, id) then
+      bury_unreadable(stream, GENERATORS, id, entry, ELSEWHERE)
     elseif owner and old[1] == 'claimed' and old[4] == id then
       seen[entry.s] = true
       redis.call('HSET', INFLIGHT, entry.s, before[entry.s])
@@ -117,11 +117,14 @@ local function ensure_index()
   end
   redis.call('HINCRBY', STATE, 'rebuilt', 1)
   redis.call('DEL', INFLIGHT)
-  rebuild_rollouts(seen)
+  rebuild_rollouts(before, seen)
   rebuild_tasks(TASKS, before, seen)
   rebuild_tasks(EVALS, before, seen)
   for sequence, text in pairs(before) do
-    if not seen[sequence] and words_of(text)[1] == 'dead' then
+    local state = words_of(text)[1]
+    if not (state and is_count(sequence, 15)) then
+      bury_record(sequence, text)
+    elseif state == 'dead' and not seen[sequence] then
       redis.call('HSET', INFLIGHT, sequence, text)
     end
   end

@@ -71,7 +71,8 @@ class Sandbox:
         deadline_seconds: float | None = None,
         limits: Limits | None = None,
     ) -> Grade:
-        """One grading in processes of its own; one that hangs is `timeout`, one whose judge dies is `error`.
+        """One grading in processes of its own: a judge that hangs is `timeout`, one that dies `error`. What its program
+        does, too slowly as well, is the program's own: `wrong`.
 
         deadline_seconds, limits: None = the settings'. The clock starts when the processes do.
         Raises UserError as `check` does.
@@ -208,7 +209,7 @@ def _decode(answer: bytes) -> Grade | None:
             verdict = record if "status" in record else verdict
     if ended is None:
         return None
-    if ended == "deadline":
+    if ended == "deadline":  # the judge itself was at work
         return Grade(0.0, "timeout", "time")
     try:
         grade = Grade(float(verdict["reward"]), verdict["status"], str(verdict["reason"])) if verdict else None

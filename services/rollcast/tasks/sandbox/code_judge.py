@@ -17,7 +17,7 @@ from rollcast.tasks.sandbox.code_answer import last_program
 from rollcast.tasks.sandbox.functions import Functions, RaisedError
 from rollcast.tasks.sandbox.launcher import Launcher
 from rollcast.tasks.sandbox.same_output import same_output
-from rollcast.tasks.sandbox.verdict import ProgramError, TooSlowError
+from rollcast.tasks.sandbox.verdict import ProgramError
 from rollcast.tasks.verifiers import Grade
 
 MAX_DIGITS = 100_000
@@ -38,8 +38,6 @@ def grade_code(completion: str, reference: CodeReference, launcher: Launcher) ->
         return Grade(0.0, "wrong")
     try:
         passed = passes(program, launcher)
-    except TooSlowError:
-        return Grade(0.0, "timeout", "time")
     except ProgramError as failure:
         return Grade(0.0, "wrong", failure.reason)
     except RaisedError as raised:

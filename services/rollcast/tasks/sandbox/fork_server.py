@@ -31,9 +31,10 @@ from rollcast.tasks.sandbox import preparation
 from rollcast.tasks.sandbox.channel import Channel
 from rollcast.tasks.sandbox.judge import run_judge
 from rollcast.tasks.sandbox.launcher import KILL, START
-from rollcast.tasks.sandbox.limits import Limits, address_space_bytes
+from rollcast.tasks.sandbox.limits import VERDICT_SECONDS, Limits, address_space_bytes
 from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, Lockdown, hide_memory, make_lockdowns
 from rollcast.tasks.sandbox.program import run_program
+from rollcast.tasks.verifiers import CODE
 
 MAX_PROGRAMS = 4096
 """Of one grading: one for each case, and some."""
@@ -112,7 +113,8 @@ class ForkServer:
 
         pid = self._fork(judge, group=0)
         judges_end.close()
-        grading = Grading(connection, requests, limits, pid, time.monotonic() + limits.deadline_seconds)
+        patience = limits.deadline_seconds + (VERDICT_SECONDS if self._verifier == CODE else 0.0)
+        grading = Grading(connection, requests, limits, pid, time.monotonic() + patience)
         self._gradings.append(grading)
         self._watch(connection.fileno(), 0, lambda: self._close(grading, "abandoned"))
         self._watch(requests.fileno(), select.EPOLLIN, lambda: self._obey(grading))

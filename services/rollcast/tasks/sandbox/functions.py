@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from rollcast.tasks.sandbox.channel import Channel, OversizeError
-from rollcast.tasks.sandbox.verdict import ProgramError, TooSlowError
+from rollcast.tasks.sandbox.verdict import ProgramError
 
 
 class RaisedError(Exception):
@@ -23,21 +22,22 @@ class Functions:
     """After a failure that ends the program every call fails alike: a test's own `except` cannot hide it."""
 
     def __init__(
-        self, channel: Channel, seconds_per_test: float, why_it_ended: Callable[[], ProgramError | TooSlowError]
+        self, channel: Channel, deadline: Callable[[], float], why_it_ended: Callable[[], ProgramError]
     ) -> None:
+        """`deadline`: time.monotonic() by which a question that is asked now must be answered."""
         self._channel = channel
-        self._seconds_per_test = seconds_per_test
+        self._deadline = deadline
         self._why_it_ended = why_it_ended
-        self.failure: ProgramError | TooSlowError | None = None
+        self.failure: ProgramError | None = None
 
     def load(self, sources: list[str]) -> None:
-        """Raises RaisedError where the sources do, ProgramError, TooSlowError."""
+        """Raises RaisedError where the sources do, ProgramError."""
         self._ask({"script": False, "sources": sources})
 
     def call(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What the program's function of that name (or that method of a new `Solution`) returns.
 
-        Raises RaisedError; ProgramError or TooSlowError where the program is finished.
+        Raises RaisedError; ProgramError where the program is finished.
         """
         return self._ask({"name": name, "arguments": arguments, "keywords": keywords})
 
@@ -45,22 +45,22 @@ class Functions:
         if self.failure is None:
             try:
                 return self._answer(question)
-            except (ProgramError, TooSlowError) as error:
+            except ProgramError as error:
                 self.failure = error
         raise self.failure
 
     def _answer(self, question: Any) -> Any:
-        deadline = time.monotonic() + self._seconds_per_test
+        deadline = self._deadline()
         try:
             self._channel.send(question, deadline=deadline)
         except TimeoutError:
-            raise TooSlowError from None
+            raise ProgramError("time") from None
         except OSError:
             raise self._why_it_ended() from None
         try:
             answer = self._channel.receive(deadline=deadline)
         except TimeoutError:
-            raise TooSlowError from None
+            raise ProgramError("time") from None
         except (EOFError, OSError):
             raise self._why_it_ended() from None
         except OversizeError:

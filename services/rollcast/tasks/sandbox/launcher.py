@@ -15,7 +15,7 @@ from rollcast.tasks.sandbox.channel import Channel
 from rollcast.tasks.sandbox.functions import Functions
 from rollcast.tasks.sandbox.limits import Limits
 from rollcast.tasks.sandbox.streams import exchange
-from rollcast.tasks.sandbox.verdict import ProgramError, TooSlowError
+from rollcast.tasks.sandbox.verdict import ProgramError
 
 END_SECONDS = 5.0
 """For the fork server to say how a program ended that is dead already, or was killed."""
@@ -25,23 +25,24 @@ START, KILL = b"start", b"kill"
 
 
 class Launcher:
-    """One program at a time."""
+    """One program at a time. The grading's clock starts when it is made."""
 
     def __init__(self, requests: socket.socket, limits: Limits) -> None:
         self._requests = requests
         self._seconds_per_test = limits.seconds_per_test
+        self._end_of_grading = time.monotonic() + limits.deadline_seconds
         self._running = False
 
     @contextlib.contextmanager
     def functions(self, sources: list[str]) -> Iterator[Functions]:
-        """A program whose functions can be called. Raises ProgramError or TooSlowError where it does not even load."""
+        """A program whose functions can be called. Raises ProgramError where it does not even load."""
         own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with own, its:
             own.setblocking(False)
             self._start(its)
             its.close()
             try:
-                functions = Functions(Channel(own.fileno()), self._seconds_per_test, self._why_it_ended)
+                functions = Functions(Channel(own.fileno()), self._deadline, self._why_it_ended)
                 functions.load(sources)
                 yield functions
             finally:
@@ -50,9 +51,9 @@ class Launcher:
     def run_script(self, sources: list[str], text: str) -> str:
         """Standard output of the program, run as a script with `text` as its standard input.
 
-        Raises ProgramError where it raises, exits with another code than 0 or writes without end; TooSlowError.
+        Raises ProgramError where it raises, exits with another code than 0, writes without end or takes too long.
         """
-        deadline = time.monotonic() + self._seconds_per_test
+        deadline = self._deadline()
         own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         program_input, feed = map(FileIO, os.pipe(), "rw")
         drain, program_output = map(FileIO, os.pipe(), "rw")
@@ -67,12 +68,17 @@ class Launcher:
                 output = exchange(feed, drain, text.encode("utf-8", "surrogatepass"), deadline)
                 code = self._exit_code(deadline)
             except TimeoutError:
-                raise TooSlowError from None
+                raise ProgramError("time") from None
             finally:
                 self._end()
         if code != 0:
             raise _ended(code)
         return output.decode("utf-8", "replace")
+
+    def _deadline(self) -> float:
+        """By when a program must have done what it is asked now: the end of its test, or of the whole grading. Whoever
+        is waited for then has failed, so that a grading which ends while the judge itself works is the judge's."""
+        return min(time.monotonic() + self._seconds_per_test, self._end_of_grading)
 
     def _start(self, channel: socket.socket, *streams: int) -> None:
         socket.send_fds(self._requests, [START], [channel.fileno(), *streams])
@@ -95,7 +101,7 @@ class Launcher:
         self._requests.send(KILL)
         return self._exit_code(time.monotonic() + END_SECONDS)
 
-    def _why_it_ended(self) -> ProgramError | TooSlowError:
+    def _why_it_ended(self) -> ProgramError:
         """Of a program that hung up. Raises TimeoutError where the fork server does not say."""
         try:
             return _ended(self._exit_code(time.monotonic() + HANG_UP_SECONDS))
@@ -104,10 +110,10 @@ class Launcher:
         return ProgramError("garbled") if code == -signal.SIGKILL else _ended(code)
 
 
-def _ended(code: int) -> ProgramError | TooSlowError:
+def _ended(code: int) -> ProgramError:
     """What an exit code says about a program that should have gone on, or ended with 0."""
     if code >= 0:
         return ProgramError("exit")
     if -code == signal.SIGXCPU:
-        return TooSlowError()
+        return ProgramError("time")
     return ProgramError("forbidden" if -code == signal.SIGSYS else "crash")

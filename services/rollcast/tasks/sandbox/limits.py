@@ -11,12 +11,14 @@ from typing import Any
 STACK_BYTES = 64 << 20
 """Deep recursion through C code (sorted with a key, lru_cache) needs more than the usual 8 MiB."""
 MAX_OPEN_FILES = 64
+VERDICT_SECONDS = 5.0
+"""Beyond the deadline, for a judge to say that its program was too slow. One that does not hangs itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     deadline_seconds: float
-    """Of the whole grading, from the moment its judge is forked."""
+    """Of the whole grading, from the moment its judge is forked; a program that is at work then was too slow."""
     seconds_per_test: float
     """Wall time of one call, or of one run with one input."""
     memory_bytes: int
@@ -32,7 +34,7 @@ def limit_this_process(limits: Limits, base_bytes: int) -> None:
     base_bytes: address space of the fork server.
     """
     _limit(resource.RLIMIT_AS, base_bytes + limits.memory_bytes)
-    _limit(resource.RLIMIT_CPU, math.ceil(limits.deadline_seconds) + 1)
+    _limit(resource.RLIMIT_CPU, math.ceil(limits.deadline_seconds + VERDICT_SECONDS) + 1)
     _limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     for kind in (
         resource.RLIMIT_FSIZE,

@@ -10,12 +10,8 @@ call of another architecture; answered with something else than plain values."""
 
 
 class ProgramError(Exception):
-    """The program is wrong."""
+    """The program is wrong: whatever ended it, its own time limit included, is its own failure."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
         self.reason: Reason = reason
-
-
-class TooSlowError(Exception):
-    """The program did not answer in time: no verdict."""

@@ -10,10 +10,9 @@ import numpy as np
 from rollcast.config.recipe import LengthPenalty, Recipe
 from rollcast.recipe.effective_batch import effective_batch
 from rollcast.recipe.length_control import length_penalty
-from rollcast.rollouts.records import GradingStatus, Rollout, RolloutGroup
+from rollcast.rollouts.records import Rollout, RolloutGroup
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
 
-_VERDICTS = (GradingStatus.OK, GradingStatus.WRONG)
 REWARD_GAP = 0.5
 """Between right and wrong here, 1, over the paper's, 2 (A.3: +1 and -1): what Eq 9 takes off is scaled with it."""
 
@@ -31,7 +30,8 @@ def assemble(groups: Sequence[RolloutGroup], recipe: Recipe) -> AssembledBatch:
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     owner = np.array([index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64)
     effective = effective_batch(
-        rewards=np.array([shaped_reward(rollout, recipe) for rollout in rollouts]),
+        rewards=np.array([rollout.reward for rollout in rollouts]),
+        shaped=np.array([shaped_reward(rollout, recipe) for rollout in rollouts]),
         group=owner,
         loss_tokens=np.array([int(loss_mask(rollout).sum()) for rollout in rollouts], dtype=np.int64),
         excluded=np.array([is_excluded(rollout, recipe) for rollout in rollouts]),
@@ -44,17 +44,17 @@ def assemble(groups: Sequence[RolloutGroup], recipe: Recipe) -> AssembledBatch:
 
 
 def is_excluded(rollout: Rollout, recipe: Recipe) -> bool:
-    """A grader that failed or ran out of time says nothing about the answer."""
-    return (recipe.exclude_truncated and rollout.truncated) or rollout.grading_status not in _VERDICTS
+    """A grader that failed says nothing about the answer."""
+    return (recipe.exclude_truncated and rollout.truncated) or not rollout.has_verdict
 
 
 def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
-    """The verifier's reward, with the length penalty (Eq 9) on correct answers where the recipe has one.
+    """The verifier's reward, with the length penalty (Eq 9) where the recipe has one.
 
-    The longest correct answer keeps half of its lead over a wrong one, as in the paper.
+    The longest answer keeps half of its lead over a wrong one, as in the paper: a right one counts 0.5, a wrong one 0.
     """
     control = recipe.length_control
-    if isinstance(control, LengthPenalty) and rollout.reward > 0:
+    if isinstance(control, LengthPenalty):
         penalty = length_penalty(rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens)
-        return rollout.reward + REWARD_GAP * penalty
+        return rollout.reward * (1 + REWARD_GAP * penalty)
     return rollout.reward

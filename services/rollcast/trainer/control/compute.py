@@ -3,7 +3,8 @@
     tick() --+--> state    the C of the curve; goes back with a checkpoint
              +--> spent    never falls; kept in the run folder, downtime included
 
-Devices are counted while they are allocated, idle or not: GPUs, or CPU cores on a machine without.
+Devices are counted while they are allocated, idle or not: GPUs, or CPU cores on a machine without. Within a process
+time is told by a clock that nobody sets; the wall clock tells only how long there was no trainer.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.runfolder.writing import replace_json
+from rollcast.telemetry.logging import get_logger
 
 GENERATOR, TRAINER = "generator", "trainer"
 ROLES = (GENERATOR, TRAINER)
 SECONDS_PER_HOUR = 3_600.0
 RESTART_SECONDS = 900.0
-"""A longer absence is taken for a run that was stopped as a whole, generators included."""
+"""A longer absence is taken for a run that was stopped as a whole, generators included.
+
+So long at most is a generator taken to have waited for a trainer: of that time there is only its word."""
+log = get_logger()
 
 
 @dataclass(slots=True)
@@ -32,7 +37,10 @@ class ComputeLedger:
 
     path: Path
     """JSON file of what was spent; it survives restarts of the trainer."""
+    clock: Callable[[], float] = time.monotonic
+    """Of seconds that passed."""
     wall_clock: Callable[[], float] = time.time
+    """Of moments that another process has to understand."""
     state: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROLES, 0.0))
     """Device-hours of the surviving history."""
     spent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROLES, 0.0))
@@ -40,38 +48,44 @@ class ComputeLedger:
     _devices: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
     _last: float = 0.0
     _since: float = -math.inf
-    """What was allocated before is counted already."""
+    """What a generator was allocated before is counted already, or not believed."""
 
-    def start(self, trainer_devices: int, state: dict[str, float] | None, since: float | None = None) -> None:
+    def start(self, trainer_devices: int, state: dict[str, float] | None, allocated_seconds: float = 0.0) -> None:
         """Take up what was spent before; generators that stayed up while the trainer was away are counted as spent.
 
-        `since`: when the trainer's devices were allocated, unix seconds; None = now.
+        `allocated_seconds`: for how long the trainer's devices have been allocated by now.
         Raises UserError where the file of what was spent cannot be read.
         """
-        now = self.wall_clock() if since is None else since
+        start = self._last = self.clock() - allocated_seconds
         earlier = _read(self.path)
+        unseen = RESTART_SECONDS
         if earlier is not None:
             self.spent = earlier.spent
-            self._since = now
-            away = max(0.0, now - earlier.at)
+            away = max(0.0, self.wall_clock() - allocated_seconds - earlier.at)
+            unseen = min(away, RESTART_SECONDS)
             if not earlier.stopped and away <= RESTART_SECONDS:
                 self.spent[GENERATOR] += away * earlier.generator_devices / SECONDS_PER_HOUR
+                unseen = 0.0
+        self._since = start - unseen
         if state is not None:
             self.state = {role: float(state[role]) for role in ROLES}
         self._devices[TRAINER] = trainer_devices
-        self._last = now
 
     def tick(self, generator_devices: int, new_devices: Sequence[float] = ()) -> None:
         """Count the time since the last call.
 
-        `new_devices`: of those that came since the last call, seconds for which each has been allocated by now.
+        `new_devices`: of those that came since the last call, seconds for which each has been allocated by now, as it
+        says itself. Of the time before the trainer was there 15 minutes are believed, and none that is counted already.
         """
-        now = self.wall_clock()
+        now = self.clock()
         hours = max(0.0, now - self._last) / SECONDS_PER_HOUR
         for role in ROLES:
             self.state[role] += hours * self._devices[role]
             self.spent[role] += hours * self._devices[role]
-        started = sum(max(0.0, min(seconds, now - self._since)) for seconds in new_devices) / SECONDS_PER_HOUR
+        believed = [max(0.0, min(seconds, now - self._since)) for seconds in new_devices]
+        if any(seconds > told for seconds, told in zip(new_devices, believed, strict=True)):
+            log.info("of new generators' time only what follows is counted", said=new_devices, counted=believed)
+        started = sum(believed) / SECONDS_PER_HOUR
         self.state[GENERATOR] += started
         self.spent[GENERATOR] += started
         self._devices[GENERATOR] = generator_devices
@@ -87,7 +101,8 @@ class ComputeLedger:
 
         Raises UserError where the disk refuses it.
         """
-        replace_json(self.path, {"spent": self.spent, "devices": self._devices, "at": self._last, "stopped": stopped})
+        at = self.wall_clock() - (self.clock() - self._last)
+        replace_json(self.path, {"spent": self.spent, "devices": self._devices, "at": at, "stopped": stopped})
 
 
 @dataclass(frozen=True, slots=True)

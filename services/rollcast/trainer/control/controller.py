@@ -18,8 +18,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import psutil
-
 from rollcast.config.run import RunConfig
 from rollcast.recipe.data_reuse import reduced
 from rollcast.recipe.mixture import make_curriculum
@@ -30,8 +28,10 @@ from rollcast.rollouts.records import RolloutGroup
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.compute import ComputeLedger
+from rollcast.trainer.control.defects import defect
 from rollcast.trainer.control.dispatch import NEXT_SEQUENCE, Dispatcher
 from rollcast.trainer.control.evaluation import evaluation_plans
 from rollcast.trainer.control.examiner import Examiner
@@ -44,7 +44,6 @@ from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker, shares
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.ending import Ending
-from rollcast.trainer.learner.batch import defect
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.publisher import Publisher
@@ -91,7 +90,6 @@ class Controller:
         self._learners = learners
         self._num_devices = ranks.num_devices
         self._on_gpu = ranks.device.type == "cuda"
-        self._allocated_since = psutil.Process().create_time()
         self._turned_at = time.monotonic()
         self._queue = queue
         self._exporter = exporter
@@ -158,7 +156,13 @@ class Controller:
             exporter,
             make_task=self._dispatcher.train_task,
             count_outcome=self._reporter.count_group,
-            find_defect=lambda group: defect(group, vocab_size=learners.vocab_size, max_length=config.model.max_length),
+            find_defect=lambda group, task: defect(
+                group,
+                task,
+                newest=PolicyVersion(incarnation, self._published_step),
+                vocab_size=learners.vocab_size,
+                max_length=config.model.max_length,
+            ),
             is_filtered=(lambda group: not assemble([group], recipe).sequences) if recipe.refill_filtered else None,
         )
         self._refilled: list[RolloutGroup] = []
@@ -210,7 +214,7 @@ class Controller:
         """Serve generators and publish the current weights; returns the gRPC port."""
         port = self._publisher.start()
         self._is_serving = True
-        self._compute.start(self._num_devices, self._progress.compute_state, since=self._allocated_since)
+        self._compute.start(self._num_devices, self._progress.compute_state, allocated_seconds=process_age_seconds())
         self._publish()
         self._reporter.started(self._history, self._progress.step, self._schedule.lag)
         log.info("trainer ready", version=str(self.version), rpc_port=port)

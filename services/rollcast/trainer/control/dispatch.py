@@ -15,9 +15,10 @@ from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.mixture import Mixture
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
+from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.pass_rate import verdicts
 from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
 from rollcast.trainer.control.reporting import Reporter
 
@@ -88,6 +89,7 @@ class Dispatcher:
     def observe(self, groups: Iterable[RolloutGroup]) -> None:
         """Every training group that came back counts in its prompt's history, filtered or not; once each."""
         for group in groups:
-            graded = [r for r in group.rollouts if r.grading_status in (GradingStatus.OK, GradingStatus.WRONG)]
-            correct = sum(rollout.reward > 0 for rollout in graded)
-            self._curriculum.observe(group.prompt_id, correct=correct, graded=len(graded), sampled=len(group.rollouts))
+            rewards = verdicts(group.rollouts)
+            self._curriculum.observe(
+                group.prompt_id, reward=sum(rewards), graded=len(rewards), sampled=len(group.rollouts)
+            )

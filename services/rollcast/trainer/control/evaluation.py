@@ -18,12 +18,10 @@ from typing import Any
 import numpy as np
 
 from rollcast.config.run import RunConfig
+from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX, PART_PREFIX
-
-_GRADED = (GradingStatus.OK, GradingStatus.WRONG, GradingStatus.TIMEOUT)
-"""What counts in a pass rate. One right answer beside fifteen endless loops is one of sixteen. In training a timeout
-is left out instead, for it must not teach that the answer was wrong."""
+from rollcast.trainer.control.pass_rate import verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +76,13 @@ class Evaluation:
     compute_device_hours: float
     trained_tokens: int
     samples: int
-    """Completions that were graded: those with a verdict, and those that were stopped at a time limit."""
+    """Completions with a verdict: one right answer beside fifteen endless loops is one of sixteen."""
     num_prompts: int
     generated_tokens: int
     timed_out: int
-    """Of the samples, those that were stopped at a time limit of their grading: they did not pass."""
+    """Of the ungraded ones, those whose judge or parser hung."""
     ungraded: int
-    """Completions whose grading was never done, because the grader failed: they are left out of the pass rate."""
+    """Completions without a verdict, because the grader itself failed: they are left out of the pass rate."""
     missing_prompts: int
     """Prompts that had not come back at the deadline."""
     version_min: str
@@ -179,12 +177,30 @@ class Evaluator:
             )
         )
 
+    def wanted(self, sequence: int) -> PromptTask | None:
+        """The task, where its answer is still wanted; None where it has one, or was asked by a lost incarnation."""
+        item = self._waiting_for(sequence)
+        return item.tasks[sequence] if item else None
+
+    def _waiting_for(self, sequence: int) -> OpenEvaluation | None:
+        return next((item for item in self._open if sequence in item.tasks and sequence not in item.groups), None)
+
     def add(self, group: RolloutGroup) -> bool:
-        """Take one answer; False if nobody waits for it (asked by a lost incarnation, or given twice)."""
-        for item in self._open:
-            if group.sequence in item.tasks and group.sequence not in item.groups:
-                item.groups[group.sequence] = group
-                return True
+        """Take one answer; False if nobody waits for it."""
+        item = self._waiting_for(group.sequence)
+        if item is None:
+            return False
+        item.groups[group.sequence] = group
+        return True
+
+    def refuse(self, sequence: int) -> bool:
+        """Note that the answer to a wanted task could not be used; False = that was one too many, it is given up."""
+        item = self._waiting_for(sequence)
+        assert item is not None, sequence
+        item.tasks[sequence].attempt += 1
+        if item.tasks[sequence].attempt < MAX_FAILURES:
+            return True
+        self.give_up([sequence])
         return False
 
     def give_up(self, sequences: Sequence[int]) -> None:
@@ -227,8 +243,7 @@ class Evaluator:
         rewards, statuses = [], Counter[GradingStatus]()
         for group in groups:
             statuses.update(rollout.grading_status for rollout in group.rollouts)
-            graded = [r.reward for r in group.rollouts if r.grading_status in _GRADED]
-            if graded:
+            if graded := verdicts(group.rollouts):
                 rewards.append(np.array(graded))
         if not rewards:
             return None
@@ -242,11 +257,11 @@ class Evaluator:
             standard_error=sampling_standard_error(rewards),
             compute_device_hours=item.compute_device_hours,
             trained_tokens=item.trained_tokens,
-            samples=sum(len(values) for values in rewards),
+            samples=(samples := sum(len(values) for values in rewards)),
             num_prompts=len(rewards),
             generated_tokens=sum(group.num_tokens for group in groups),
             timed_out=statuses[GradingStatus.TIMEOUT],
-            ungraded=statuses.total() - sum(statuses[status] for status in _GRADED),
+            ungraded=statuses.total() - samples,
             missing_prompts=len(sequences) - len(groups),
             version_min=str(min(versions)) if versions else "",
             version_max=str(max(versions)) if versions else "",

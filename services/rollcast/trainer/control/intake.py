@@ -1,9 +1,11 @@
 """What comes back from the generators, held against what was dispatched.
 
-read --> of an evaluation --> Evaluator, settled at once; a defective one is given up
-     --> of training -------> lost version? dispatched again : ready until the schedule puts it into a batch
+read --> of an evaluation --> Evaluator, settled at once
+     --> of training -------> ready until the schedule puts it into a batch, in training until it is settled
                               filtered, where those do not count towards a batch: until `take_filtered`
      --> unknown, twice ----> settled, counted
+     --> lost version ------> settled, counted; the task is dispatched again
+     --> defective ---------> buried with the reason, counted; the task is dispatched again, or dead at the third
 
 reconcile (before every decision): one snapshot of wire 1 --> dead ones return their credit,
                                                               missing ones (Redis lost them) are dispatched again
@@ -14,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from rollcast.recipe.staleness import Group
-from rollcast.rollouts.base import Delivery, Outstanding, TrainerQueue
+from rollcast.rollouts.base import MAX_FAILURES, Delivery, Outstanding, TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
@@ -39,13 +41,13 @@ class Intake:
         exporter: Exporter,
         make_task: Callable[[int, str], PromptTask],
         count_outcome: Callable[[str, int, str], None],
-        find_defect: Callable[[RolloutGroup], str | None],
+        find_defect: Callable[[RolloutGroup, PromptTask], str | None],
         is_filtered: Callable[[RolloutGroup], bool] | None = None,
     ) -> None:
         """`make_task(sequence, prompt id)` makes a task anew; `count_outcome(outcome, sequence, prompt id)`
         exports it;
-        `find_defect` says why a group must not reach the learner; `is_filtered` whether it counts towards no batch
-        (None = every group does)."""
+        `find_defect` says why a group must not be used as a task's answer; `is_filtered` whether it counts towards no
+        batch (None = every group does)."""
         self._queue = queue
         self._ledger = ledger
         self._history = history
@@ -58,10 +60,15 @@ class Intake:
         self._filtered: dict[int, Delivery] = {}
         self._done: list[str] = []
         """Stream ids to be acknowledged."""
+        self._refused: dict[str, str] = {}
+        """Stream ids to be buried, with the reason."""
+        self._training: dict[int, Delivery] = {}
+        """Groups of the newest batch, by task sequence; outstanding until they are settled."""
         self.ready: dict[int, Delivery] = {}
         """Groups that can go into a batch, by task sequence."""
         self.snapshot = Outstanding()
         """Wire 1 as of the last reconciliation."""
+        exporter.add(names.GROUPS, 0.0, outcome="defective")  # a counter that begins at 1 would hide the first
         self.generated_tokens = {Purpose.TRAIN: 0, Purpose.EVAL: 0}
 
     def collect(self, block_seconds: float) -> int:
@@ -82,35 +89,50 @@ class Intake:
         self.generated_tokens[group.purpose] += tokens
         self._exporter.add(names.TOKENS, tokens, role="generator")
         if group.purpose is Purpose.EVAL:
-            self._sort_evaluation(group)
             self._exporter.add(names.CONSUMED_TOKENS, tokens)
-            self._done.append(delivery.stream_id)
-        elif self._ledger.held.get(group.sequence) == delivery.stream_id:
-            return
-        elif (
-            group.sequence not in self._ledger.outstanding
-            or group.sequence in self.ready.keys() | self._filtered.keys()
-        ):
-            self._discard(delivery, "duplicate")
-        elif not self._history.all_survive(group.versions):
-            self._discard(delivery, "lost_version")
-        elif defect := self._find_defect(group):
-            log.error("unusable group", task=group.sequence, generator=group.generator, defect=defect)
-            self._done.append(delivery.stream_id)
-            self._count("dead", group.sequence, self._ledger.settle(group.sequence))
-        elif self._is_filtered is not None and self._is_filtered(group):
-            self._filtered[group.sequence] = delivery
+        if task := self._evaluator.wanted(group.sequence):
+            self._sort_evaluation(delivery, task)
         else:
-            self.ready[group.sequence] = delivery
+            self._sort_training(delivery)
 
-    def _sort_evaluation(self, group: RolloutGroup) -> None:
-        """A defective answer is none: its prompt is given up, as one that was dead-lettered."""
-        if defect := self._find_defect(group):
-            log.error("unusable answer", task=group.sequence, generator=group.generator, defect=defect)
-            self._exporter.add(names.GROUPS, outcome="dead")
-            self._evaluator.give_up([group.sequence])
+    def _sort_training(self, delivery: Delivery) -> None:
+        group, sequence = delivery.group, delivery.group.sequence
+        prompt_id = self._ledger.outstanding.get(sequence)
+        if self._ledger.held.get(sequence) == delivery.stream_id:
+            return
+        if prompt_id is None or sequence in self.ready.keys() | self._filtered.keys() | self._training.keys():
+            self._discard(delivery, "duplicate")
+        elif defect := self._find_defect(group, self._make_task(sequence, prompt_id)):
+            self._refuse(delivery, defect)
+            if self._ledger.refuse(sequence) == MAX_FAILURES:
+                self._count("dead", sequence, self._ledger.settle(sequence))
+        elif not self._survives(group):
+            self._discard(delivery, "lost_version")
+        elif self._is_filtered is not None and self._is_filtered(group):
+            self._filtered[sequence] = delivery
+        else:
+            self.ready[sequence] = delivery
+
+    def _sort_evaluation(self, delivery: Delivery, task: PromptTask) -> None:
+        group = delivery.group
+        if defect := self._find_defect(group, task):
+            self._refuse(delivery, defect)
+            if not self._evaluator.refuse(group.sequence):
+                self._exporter.add(names.GROUPS, outcome="dead")
+        elif not self._survives(group):
+            self._discard(delivery, "lost_version")
         else:
             self._evaluator.add(group)
+            self._done.append(delivery.stream_id)
+
+    def _survives(self, group: RolloutGroup) -> bool:
+        return self._history.all_survive({group.first_version} | group.versions)
+
+    def _refuse(self, delivery: Delivery, defect: str) -> None:
+        group = delivery.group
+        log.error("unusable group", task=group.sequence, generator=group.generator, defect=defect)
+        self._refused[delivery.stream_id] = defect
+        self._exporter.add(names.GROUPS, outcome="defective")
 
     def take_filtered(self) -> list[Delivery]:
         """Groups that came since the last call and count towards no batch. They stay outstanding until settled."""
@@ -129,6 +151,8 @@ class Intake:
         """Take what is done off the queue."""
         self._queue.settle(self._done)
         self._done.clear()
+        self._queue.bury(self._refused)
+        self._refused.clear()
 
     def queued_bytes(self) -> int:
         """Bytes of finished training groups in Redis, read or not, without those held for the next checkpoint."""
@@ -138,7 +162,7 @@ class Intake:
     def reconcile(self) -> None:
         """Hold the ledger against wire 1: dead tasks return their credit, missing ones are dispatched again."""
         self.reconcile_evaluation()
-        missing = self._ledger.missing([*self.snapshot.sequences, *self.ready])
+        missing = self._ledger.missing([*self.snapshot.sequences, *self.ready, *self._training])
         if missing:
             log.warning("tasks without an answer that could be used are dispatched again", tasks=len(missing))
             self._dispatch_again(missing)
@@ -159,13 +183,15 @@ class Intake:
             log.warning("task given up", task=sequence, purpose=str(dead.purpose), reason=dead.reason)
             if dead.purpose is Purpose.EVAL:
                 self._evaluator.give_up([sequence])
-            elif sequence in self._ledger.outstanding:
+            elif sequence in self._ledger.outstanding.keys() - self.ready.keys() - self._training.keys():
                 self._count("dead", sequence, self._ledger.settle(sequence))
         self._queue.retire(list(snapshot.dead))
 
     def _dispatch_again(self, sequences: Iterable[int]) -> None:
         """Tasks of the ledger that are nowhere start again, under the same sequence."""
         tasks = [self._make_task(sequence, self._ledger.outstanding[sequence]) for sequence in sequences]
+        for task in tasks:
+            task.attempt = self._ledger.refused.get(task.sequence, 0)
         for sequence in self._queue.dispatch(tasks):
             self._count("redone", sequence, self._ledger.outstanding[sequence])
 
@@ -179,8 +205,8 @@ class Intake:
         return self._ledger.outstanding.keys() <= self.ready.keys()
 
     def _group(self, sequence: int) -> Group:
-        if delivery := self.ready.get(sequence):
-            return Group(sequence, delivery.group.first_version.step, ready=True)
+        if delivery := self.ready.get(sequence) or self._training.get(sequence):
+            return Group(sequence, delivery.group.first_version.step, ready=sequence in self.ready)
         snapshot = self.snapshot
         item = snapshot.claims.get(sequence) or snapshot.waiting.get(sequence) or snapshot.finished.get(sequence)
         first = item.first_version if item is not None else None
@@ -190,7 +216,8 @@ class Intake:
 
     def take(self, sequences: Iterable[int]) -> list[Delivery]:
         """The ready groups of a batch, in order. They stay outstanding until they are settled."""
-        return [self.ready.pop(sequence) for sequence in sequences]
+        self._training = {sequence: self.ready.pop(sequence) for sequence in sequences}
+        return list(self._training.values())
 
     def give_up(self, sequences: Iterable[int]) -> list[str]:
         """Take groups that can no longer be used in time out of the running; returns their prompts."""

@@ -25,6 +25,8 @@ class Ledger:
     """Task sequence -> prompt id."""
     num_rollouts: dict[int, int] = field(default_factory=dict)
     """Task sequence -> rollouts asked for, of every outstanding task."""
+    refused: dict[int, int] = field(default_factory=dict)
+    """Task sequence -> answers that could not be used, of the outstanding tasks that had any."""
     held: dict[int, str] = field(default_factory=dict)
     """Used or filtered, acknowledged at the next checkpoint: task sequence -> stream id."""
     owed: list[str] = field(default_factory=list)
@@ -46,7 +48,13 @@ class Ledger:
     def settle(self, sequence: int) -> str:
         """Return the task's credit and its prompt id."""
         self.num_rollouts.pop(sequence, None)
+        self.refused.pop(sequence, None)
         return self.outstanding.pop(sequence)
+
+    def refuse(self, sequence: int) -> int:
+        """Note that an answer could not be used; returns how many of this task could not."""
+        self.refused[sequence] = self.refused.get(sequence, 0) + 1
+        return self.refused[sequence]
 
     def take_owed(self, count: int) -> list[str]:
         """Up to `count` prompts that are owed, oldest first."""
@@ -63,6 +71,7 @@ class Ledger:
             "next_sequence": self.next_sequence,
             "outstanding": {str(sequence): prompt_id for sequence, prompt_id in self.outstanding.items()},
             "num_rollouts": {str(sequence): number for sequence, number in self.num_rollouts.items()},
+            "refused": {str(sequence): count for sequence, count in self.refused.items()},
             "held": {str(sequence): stream_id for sequence, stream_id in self.held.items()},
             "owed": list(self.owed),
         }
@@ -74,6 +83,7 @@ class Ledger:
             next_sequence=max(int(state["next_sequence"]), at_least),
             outstanding={int(sequence): prompt_id for sequence, prompt_id in state["outstanding"].items()},
             num_rollouts={int(sequence): int(number) for sequence, number in state.get("num_rollouts", {}).items()},
+            refused={int(sequence): int(count) for sequence, count in state.get("refused", {}).items()},
             held={int(sequence): stream_id for sequence, stream_id in state["held"].items()},
             owed=list(state.get("owed", ())),
         )

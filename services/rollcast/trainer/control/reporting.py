@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from rollcast.config.run import RunConfig
@@ -79,13 +80,11 @@ class Reporter:
             self.mark("resumed", version="{}.{}".format(*history.earlier[-1]), incarnation=history.incarnation)
         elif history.incarnation > 1:  # the one before died without a checkpoint: nothing of it survives
             self.mark("resumed", version=None, incarnation=history.incarnation)
-            set_gauge(names.INCARNATION_START, 0, incarnation=str(history.incarnation))
         set_gauge(names.MAX_STALENESS, lag)
         set_gauge(names.QUEUE_MAX_BYTES, self._config.redis.max_bytes)
-        for number, (_, last) in zip(
-            [number for number, _ in history.earlier[1:]] + [history.incarnation], history.earlier, strict=False
-        ):
+        for (_, last), (number, _) in pairwise(history.earlier):
             set_gauge(names.INCARNATION_START, last, incarnation=str(number))
+        set_gauge(names.INCARNATION_START, step, incarnation=str(history.incarnation))
         budget = self._config.budget
         if budget.steps is not None:
             set_gauge(names.BUDGET_STEPS, budget.steps)
@@ -161,6 +160,7 @@ class Reporter:
         set_gauge(names.PROMPT_USES, uses_mean)
         set_gauge(names.PROMPTS_RETIRED, self._curriculum.num_removed)
         self._exporter.add(names.TOKENS, stats.tokens, role="trainer")
+        self._exporter.add(names.CLAMPED_RATIOS, stats.clamped_ratios)
         self._exporter.observe(names.STEP_SECONDS, stats.seconds)
         if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
             log.warning("the longest groups nearly outlast the staleness window", ratio=round(longest_ratio, 2))
@@ -176,6 +176,7 @@ class Reporter:
             "prompt_uses_mean": uses_mean,
             "logprob_gap_mean": stats.logprob_gap_mean,
             "logprob_gap_max": stats.logprob_gap_max,
+            "clamped_ratios": stats.clamped_ratios,
             "trained_tokens": stats.tokens,
             "update_seconds": stats.seconds,
             "staleness_tokens": {str(steps): tokens for steps, tokens in sorted(self._staleness.items())},

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 
-from rollcast.rollouts.records import GradingStatus, RolloutGroup
+from rollcast.rollouts.records import RolloutGroup
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric
 from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.evaluation import Evaluation
+from rollcast.trainer.control.pass_rate import verdicts
 
 KEPT_EVALUATIONS = 16
 _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
@@ -25,13 +26,13 @@ _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
 def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str, float]:
     """Statistics of a batch as it came, before any filter; exported and returned."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
-    graded = [r for r in rollouts if r.grading_status in (GradingStatus.OK, GradingStatus.WRONG)]
+    rewards = verdicts(rollouts)
     statistics = {
-        "reward_mean": sum(r.reward for r in graded) / max(1, len(graded)),
+        "reward_mean": sum(rewards) / max(1, len(rewards)),
         "truncation_ratio": sum(r.truncated for r in rollouts) / len(rollouts),
         "interrupted_ratio": sum(r.interrupted for r in rollouts) / len(rollouts),
         "completion_tokens_mean": sum(r.num_tokens for r in rollouts) / len(rollouts),
-        "ungraded_ratio": 1.0 - len(graded) / len(rollouts),
+        "ungraded_ratio": 1.0 - len(rewards) / len(rollouts),
     }
     exporter.set(names.REWARD_MEAN, statistics["reward_mean"])
     exporter.set(names.TRUNCATION_RATIO, statistics["truncation_ratio"])

@@ -65,31 +65,6 @@ def loss_mask(rollout: Rollout) -> NDArray[np.bool_]:
     return mask
 
 
-def defect(group: RolloutGroup, *, vocab_size: int, max_length: int) -> str | None:
-    """Return why this group must not reach the learner, None if it may. Its numbers came over the network."""
-    prompt = group.prompt_token_ids
-    if not len(prompt):
-        return "the prompt is empty"
-    if not group.rollouts:
-        return "it holds no rollout"
-    for rollout in group.rollouts:
-        ids = rollout.token_ids
-        if len(rollout.logprobs) != len(ids):
-            return f"rollout {rollout.index} has {len(ids)} tokens and {len(rollout.logprobs)} log-probabilities"
-        if len(prompt) + len(ids) > max_length:
-            return f"rollout {rollout.index} has {len(prompt) + len(ids)} tokens, at most {max_length} are allowed"
-        if any(not 0 <= start <= end <= len(ids) for start, end in rollout.loss_masked):
-            return f"rollout {rollout.index} has a loss-mask range outside its {len(ids)} tokens"
-        if not np.isfinite(rollout.logprobs[loss_mask(rollout)]).all():
-            return f"rollout {rollout.index} has a log-probability that is not finite"
-        if not np.isfinite(rollout.reward):
-            return f"rollout {rollout.index} has a reward that is not finite"
-    tokens = np.concatenate([prompt, *(rollout.token_ids for rollout in group.rollouts)])
-    if tokens.min() < 0 or tokens.max() >= vocab_size:
-        return f"a token id is outside the vocabulary of {vocab_size}"
-    return None
-
-
 def training_sequences(groups: Sequence[RolloutGroup], effective: EffectiveBatch) -> list[TrainingSequence]:
     """Return the kept rollouts. `effective` has one entry per rollout: groups in order, rollouts in order."""
     rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]

@@ -1,4 +1,7 @@
-"""Export: a folder that `from_pretrained` reads, with weights in the model's dtype, config and tokenizer."""
+"""Export: a folder that `from_pretrained` reads and servers serve.
+
+Weights in the model's dtype, config, generation config and tokenizer.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import GENERATION_CONFIG_NAME, cached_file
 
 from rollcast.config.errors import refused_by_the_world
 from rollcast.config.model import Model
@@ -40,3 +44,16 @@ def _write(snapshot: Snapshot, settings: Model, folder: Path) -> None:
     skeleton.save_pretrained(folder, state_dict={name: tensor.cpu() for name, tensor in snapshot.views()})
     tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
     tokenizer.save_pretrained(folder)
+    # Several end tokens and how to sample stand here alone; where the source has none, what its config implies stays.
+    generation = cached_file(settings.path, GENERATION_CONFIG_NAME, _raise_exceptions_for_missing_entries=False)
+    if generation is not None:
+        shutil.copyfile(generation, folder / GENERATION_CONFIG_NAME)
+    _let_the_umask_decide(folder)
+
+
+def _let_the_umask_decide(folder: Path) -> None:
+    """safetensors writes for the owner alone; whoever may list the folder may read the model."""
+    mode = folder.stat().st_mode & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(mode)

@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor
 from rollcast.config.recipe import Optimizer
 from rollcast.recipe.learning_rate import learning_rate
 from rollcast.recipe.losses import Loss, LossInputs, objective
-from rollcast.recipe.regularisation import weighted_entropy, weighted_kl
+from rollcast.recipe.regularisation import clamped_kl, weighted_entropy, weighted_kl
 from rollcast.trainer.learner.batch import MicroBatch, padded_tokens
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
@@ -55,6 +55,8 @@ class UpdateStats:
     seconds: float
     kl: float | None = None
     """Nats per token to the reference policy (k3), weighted like the loss. None: the recipe has no KL penalty."""
+    clamped_ratios: int = 0
+    """Loss tokens at which a ratio of the objective overflowed and was clamped (`rollcast.recipe.ratios`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class Learner:
         is called after each micro-batch, outside any collective.
         """
         started = time.perf_counter()
-        sums = torch.zeros(8, dtype=torch.float64, device=self.ranks.device)
+        sums = torch.zeros(9, dtype=torch.float64, device=self.ranks.device)
         largest_gap = torch.zeros((), dtype=torch.float64, device=self.ranks.device)
         for micro_batch in micro_batches:
             of_this, gap = self._add_gradient(micro_batch, denominator)
@@ -136,7 +138,8 @@ class Learner:
             self.optimizer.step()
             self.updates += 1
         self.optimizer.zero_grad()
-        objective_sum, weight_sum, kl_sum, gap_sum, entropy_sum, loss_tokens, tokens, padded = sums.tolist()
+        objective_sum, weight_sum, kl_sum, gap_sum, entropy_sum, num_clamped, *counts = sums.tolist()
+        loss_tokens, tokens, padded = counts
         assert math.isclose(weight_sum, denominator, rel_tol=1e-4), (weight_sum, denominator)
         return UpdateStats(
             applied=applied,
@@ -152,11 +155,12 @@ class Learner:
             micro_batches=len(micro_batches),
             seconds=time.perf_counter() - started,
             kl=kl_sum / denominator if self.reference is not None else None,
+            clamped_ratios=int(num_clamped),
         )
 
     def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> tuple[Tensor, Tensor]:
-        """Forward and backward; return [8] sums (objective, weights, KL, log-prob gaps, entropies, loss tokens, tokens,
-        padded tokens) and the largest log-prob gap, 0 without loss tokens."""
+        """Forward and backward; return [9] sums (objective, weights, KL, log-prob gaps, entropies, clamped ratios, loss
+        tokens, tokens, padded tokens) and the largest log-prob gap, 0 without loss tokens."""
         batch = pad_micro_batch(micro_batch, self.ranks.device)
         tokens = (batch.input_ids, batch.positions, batch.targets)
         reference_logprobs = self.reference.logprobs(*tokens) if self.reference is not None else None
@@ -169,15 +173,16 @@ class Learner:
             rollout=batch.rollout,
         )
         total, weight = objective(self.loss, inputs)
-        kl = torch.zeros_like(weight)
+        is_clamped, kl = self.loss.clamped(inputs), torch.zeros_like(weight)
         if self.reference is not None and reference_logprobs is not None:
             kl = weighted_kl(logprobs, reference_logprobs, inputs.weights)
             total = total - self.reference.coefficient * kl
+            is_clamped = is_clamped | clamped_kl(logprobs, reference_logprobs, inputs.weights)
         if self.entropy_bonus:
             total = total + self.entropy_bonus * weighted_entropy(entropy, inputs.weights)
         (total * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
         gaps = (logprobs.detach() - inputs.generator_logprobs).abs().double()
-        measured = [total, weight, kl, gaps.sum(), entropy.sum()]
+        measured = [total, weight, kl, gaps.sum(), entropy.sum(), is_clamped.sum()]
         counts = [len(batch.targets), sum(sequence.num_tokens for sequence in micro_batch), padded_tokens(micro_batch)]
         sums = torch.stack([value.detach().double() for value in measured])
         largest = gaps.max() if gaps.numel() else gaps.new_zeros(())

@@ -1,0 +1,1 @@
+"""What the learner's code does on one card."""

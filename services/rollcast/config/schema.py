@@ -1,0 +1,72 @@
+"""The run file's schema: everything one run needs, read by every process of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from rollcast.config.autoscaler import Autoscaler
+from rollcast.config.base import Settings
+from rollcast.config.model import Model
+from rollcast.config.recipe import Recipe
+from rollcast.config.services import (
+    Budget,
+    Forecaster,
+    Generator,
+    Grader,
+    Http,
+    Local,
+    Redis,
+    Rpc,
+    StopWhen,
+    Trainer,
+    Weights,
+)
+from rollcast.config.tasks import Tasks
+
+
+class RunConfig(Settings):
+    run: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+    """Name of the run: label `run` of every metric and part of every Redis key. Lower case, digits, hyphens."""
+    seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
+    """Of prompt order, sampling and initialisation. Wire 1 carries 32 bits."""
+    folder: Path = Path("runs")
+    """Checkpoints, evaluations, logs and the forecaster's history go to `folder`/`run`."""
+    model: Model
+    """What is trained."""
+    tasks: Tasks = Tasks()
+    """Prompts, verifiers, evaluation."""
+    recipe: Recipe = Recipe()
+    """The algorithm."""
+    budget: Budget = Budget()
+    """When the run ends."""
+    stop_when: StopWhen | None = None
+    """When it ends earlier, on its own forecast's advice. None = never."""
+    generator: Generator = Generator()
+    trainer: Trainer = Trainer()
+    weights: Weights = Weights()
+    redis: Redis = Redis()
+    rpc: Rpc = Rpc()
+    http: Http = Http()
+    grader: Grader = Grader()
+    forecaster: Forecaster = Forecaster()
+    autoscaler: Autoscaler = Autoscaler()
+    local: Local = Local()
+
+    @property
+    def grader_rpc(self) -> Rpc:
+        """How the grader is reached and served: its own address and token, the certificates of rpc."""
+        grader = self.grader
+        return Rpc(host=grader.host, port=grader.port, bind=grader.bind, token=grader.token, tls=self.rpc.tls)
+
+    @property
+    def longest_grading_seconds(self) -> float:
+        """From a generator's taking up a completion to its verdict, or to the end of its patience."""
+        grading = self.tasks.grading
+        return self.grader.patience_seconds if grading.sandbox == "remote" else grading.longest_seconds
+
+    @property
+    def run_folder(self) -> Path:
+        return self.folder / self.run

@@ -1,0 +1,31 @@
+"""Who reads a service's /metrics, so that its last state is not gone before they have read it."""
+
+from __future__ import annotations
+
+import threading
+
+REGULAR_SECONDS = 120.0
+"""Whoever read the page within so long comes again: Prometheus reads every minute or oftener."""
+MAX_READERS = 256
+"""Remembered; more only take the place of those that came longest ago."""
+
+
+class PageReaders:
+    """When each reader was last given the page. Thread-safe. Moments are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read_at: dict[str, float] = {}
+
+    def note(self, reader: str, rendered_at: float) -> None:
+        """The page as it was at `rendered_at` has been sent to `reader`."""
+        with self._lock:
+            self._read_at[reader] = max(rendered_at, self._read_at.get(reader, rendered_at))
+            while len(self._read_at) > MAX_READERS:
+                del self._read_at[min(self._read_at, key=self._read_at.__getitem__)]
+
+    def have_read_since(self, moment: float) -> bool:
+        """Whether all that read the page regularly before `moment` have read it since, and at least one has."""
+        with self._lock:
+            regular = [read_at for read_at in self._read_at.values() if read_at > moment - REGULAR_SECONDS]
+        return bool(regular) and min(regular) >= moment

@@ -1,0 +1,58 @@
+"""What keeps a group that came back from being used: it is held against the task it answers and against what can be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rollcast.rollouts.records import PromptTask, Rollout, RolloutGroup
+from rollcast.wire.version import PolicyVersion
+
+LARGEST_LOGPROB = 1e-4
+"""A log-softmax in float32 may round to a little above 0."""
+
+
+def defect(
+    group: RolloutGroup, task: PromptTask, *, newest: PolicyVersion, vocab_size: int, max_length: int
+) -> str | None:
+    """Return why this group must not be used, None if it may. Its numbers came over the network.
+
+    `task`: as it was dispatched. `newest`: the newest version that was published. `max_length`: tokens of prompt and
+    completion.
+    """
+    prompt = group.prompt_token_ids
+    if not len(prompt):
+        return "the prompt is empty"
+    if group.purpose is not task.purpose:
+        return f"it is of purpose {group.purpose}, the task of purpose {task.purpose}"
+    if group.prompt_id != task.prompt_id:
+        return f"it answers the prompt {group.prompt_id[:200]!r}, asked was {task.prompt_id!r}"
+    if not np.array_equal(prompt, task.prompt_token_ids):
+        return f"its prompt has other tokens than {task.prompt_id!r}"
+    if len(group.rollouts) != task.num_rollouts:
+        return f"it holds {len(group.rollouts)} rollouts, asked were {task.num_rollouts}"
+    if (latest := max({group.first_version} | group.versions)) > newest:
+        return f"it names the version {latest}, and the newest published is {newest}"
+    for rollout in group.rollouts:
+        if what := _rollout_defect(rollout, max_tokens=max_length - len(prompt)):
+            return f"rollout {rollout.index} {what}"
+    tokens = np.concatenate([prompt, *(rollout.token_ids for rollout in group.rollouts)])
+    if tokens.min() < 0 or tokens.max() >= vocab_size:
+        return f"a token id is outside the vocabulary of {vocab_size}"
+    return None
+
+
+def _rollout_defect(rollout: Rollout, *, max_tokens: int) -> str | None:
+    length = len(rollout.token_ids)
+    if len(rollout.logprobs) != length:
+        return f"has {length} tokens and {len(rollout.logprobs)} log-probabilities"
+    if length > max_tokens:
+        return f"has {length} tokens, at most {max_tokens} are allowed behind its prompt"
+    if any(not 0 <= start <= end <= length for start, end in rollout.loss_masked):
+        return f"has a loss-mask range outside its {length} tokens"
+    if not np.isfinite(rollout.logprobs).all():
+        return "has a log-probability that is not finite"
+    if length and (largest := float(rollout.logprobs.max())) > LARGEST_LOGPROB:
+        return f"has a log-probability of {largest:g}, above 0"
+    if not 0.0 <= rollout.reward <= 1.0:
+        return f"has a reward of {rollout.reward:g}, not in [0, 1]"
+    return None

@@ -1,0 +1,91 @@
+"""The device that a part runs on: what it is, what it could do, how long a call takes on it."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+PEAK_FLOPS = {
+    "NVIDIA A100-SXM4-40GB": 312e12,
+    "NVIDIA A100-SXM4-80GB": 312e12,
+    "NVIDIA H100 80GB HBM3": 989.4e12,
+    "NVIDIA H200": 989.4e12,
+    "NVIDIA L40S": 362.05e12,
+}
+"""Dense bfloat16 by the makers' data sheets."""
+PRODUCT_SIDE = 8_192
+
+
+def describe_card(device: torch.device) -> dict[str, Any] | None:
+    """Name, memory in GiB, versions; None on the CPU."""
+    if device.type == "cpu":
+        return None
+    properties = torch.cuda.get_device_properties(device)
+    return {
+        "name": properties.name,
+        "memory_gib": round(properties.total_memory / 2**30, 1),
+        "multiprocessors": properties.multi_processor_count,
+        "cuda": torch.version.cuda,
+    }
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """Of bfloat16 per second, by the data sheet; None where this card's is not known here."""
+    return PEAK_FLOPS.get(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+
+
+def product_flops(device: torch.device, *, side: int = PRODUCT_SIDE) -> float:
+    """Of a large bfloat16 matrix product, per second: what this card gives today."""
+    left, right = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
+    return 2 * side**3 / median_seconds(lambda: left @ right, device, repeats=10)
+
+
+def median_seconds(call: Callable[[], object], device: torch.device, *, repeats: int) -> float:
+    """Of one call, the device's work included; a first one warms up and does not count."""
+    seconds = []
+    for _ in range(repeats + 1):
+        _wait(device)
+        started = time.perf_counter()
+        call()
+        _wait(device)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds[1:])
+
+
+def start_counting_memory(device: torch.device) -> int:
+    """Give back what earlier measurements left; returns the bytes that tensors still hold."""
+    gc.collect()
+    if device.type == "cpu":
+        return 0
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device)
+
+
+def peak_memory_gib(device: torch.device, held: int) -> float | None:
+    """Most that tensors took since `start_counting_memory`, beyond what was `held` then; None on the CPU."""
+    return round((torch.cuda.max_memory_allocated(device) - held) / 2**30, 2) if device.type == "cuda" else None
+
+
+def or_why_not(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was measured, or {"failed": why} where the card's memory does not hold it: another setting may fit."""
+    try:
+        return measure()
+    except torch.OutOfMemoryError as error:
+        return {"failed": sentence_of(error)}
+
+
+def sentence_of(error: Exception) -> str:
+    """The kind of an error, and the first sentences of what it says."""
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {'. '.join(words.split('. ')[:2])[:300]}".removesuffix(".")
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

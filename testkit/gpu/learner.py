@@ -1,0 +1,98 @@
+"""Optimizer steps of the learner on made-up rollouts, with and without recomputed activations.
+
+MFU: floating-point operations that the model asks for, of tokens without padding and of nothing twice, over what the
+card's data sheet promises in the time. The head works for loss tokens alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from rollcast.config.recipe import Recipe
+from rollcast.config.services import Trainer
+from rollcast.recipe.losses import make_loss
+from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches
+from rollcast.trainer.learner.learner import Learner
+from rollcast.trainer.learner.ranks import Ranks
+from testkit.gpu import card, models
+
+STEPS = 4
+"""That count; one before them warms up."""
+
+
+def rollouts(shape: str, *, is_small: bool) -> list[TrainingSequence]:
+    """Prompts of equal length, completions of log-normal lengths, half of them right."""
+    rng = np.random.default_rng(0)
+    count, prompt, median, longest = (6, 8, 16, 48) if is_small else (32, 256, 1_500, 8_192)
+    vocab = models.qwen3(shape).vocab_size
+    sequences = []
+    for index in range(count):
+        length = min(int(rng.lognormal(np.log(median), 0.6)) + 1, longest)
+        sequences.append(
+            TrainingSequence(
+                prompt_token_ids=rng.integers(0, vocab, prompt).astype(np.int32),
+                token_ids=rng.integers(0, vocab, length).astype(np.int32),
+                generator_logprobs=rng.normal(-np.log(vocab), 0.5, length).astype(np.float32),
+                loss_mask=np.ones(length, dtype=np.bool_),
+                advantage=1.0 if index % 2 else -1.0,
+                weight=1.0 / length,
+            )
+        )
+    return sequences
+
+
+def step_flops(config: Any, sequences: Sequence[TrainingSequence]) -> float:
+    """Forward and backward of one step, the optimizer left out."""
+    body, head = models.matrix_weights(config)
+    tokens = sum(sequence.num_tokens for sequence in sequences)
+    loss_tokens = sum(int(sequence.loss_mask.sum()) for sequence in sequences)
+    attention = sum(models.attention_flops(config, sequence.num_tokens) for sequence in sequences)
+    return 6.0 * (body * tokens + head * loss_tokens) + attention
+
+
+def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
+    """`name`: learner-SHAPE."""
+    shape = models.SMALL if is_small else name.partition("-")[2]
+    sequences = rollouts(shape, is_small=is_small)
+    ceiling = card.product_flops(ranks.device, side=64 if is_small else card.PRODUCT_SIDE)
+    rows = []
+    for recompute in (False, True):
+        row = card.or_why_not(partial(steps, shape, sequences, ranks, recompute=recompute))
+        rows.append({"recompute": recompute, **row})
+    return {
+        "shape": shape,
+        "tokens_per_micro_batch": Trainer().tokens_per_micro_batch,
+        "product_tflops": round(ceiling / 1e12, 3),
+        "rows": rows,
+    }
+
+
+def steps(shape: str, sequences: Sequence[TrainingSequence], ranks: Ranks, *, recompute: bool) -> dict[str, Any]:
+    """Raises torch.OutOfMemoryError."""
+    recipe, held = Recipe(), card.start_counting_memory(ranks.device)
+    policy = models.sharded(models.random_model(shape, ranks.device), ranks, dtype=torch.bfloat16, recompute=recompute)
+    learner = Learner(policy, settings=recipe.optimizer, loss=make_loss(recipe.loss), ranks=ranks)
+    (micro_batches,) = plan_micro_batches(sequences, world_size=1, max_tokens=Trainer().tokens_per_micro_batch)
+    stats = [learner.update(micro_batches, denominator(sequences)) for _ in range(STEPS + 1)][1:]
+    seconds = statistics.median(one.seconds for one in stats)
+    flops, peak = step_flops(models.qwen3(shape), sequences) / seconds, card.peak_flops(ranks.device)
+    return {
+        "parameters": sum(weight.numel() for weight in learner.weights),
+        "step_seconds_median": round(seconds, 4),
+        "step_seconds_worst": round(max(one.seconds for one in stats), 4),
+        "tokens": stats[0].tokens,
+        "loss_tokens": stats[0].loss_tokens,
+        "padding_ratio": round(stats[0].padding_ratio, 4),
+        "micro_batches": stats[0].micro_batches,
+        "tokens_per_second": round(stats[0].tokens / seconds, 1),
+        "tflops": round(flops / 1e12, 6),
+        "mfu": None if peak is None else round(flops / peak, 4),
+        "peak_memory_gib": card.peak_memory_gib(ranks.device, held),
+        "all_applied": all(one.applied for one in stats),
+    }

@@ -1,0 +1,68 @@
+"""`pip install .` without an extra: the commands on curves work, and what a picture needs is said."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from requirements.closure import closure
+from testkit.forecaster.recorded_run import record
+from tests.only_these import ROOT, hidden_modules, run_with_only
+
+COMMAND = "from rollcast.cli.main import main; main()"
+CURVES = [
+    ["fit", "a.csv", "--target", "0.7"],
+    ["compare", "a.csv", "b.csv"],
+    ["compare", "a.csv", "b.csv", "--baseline", "a"],
+    ["backtest", "a.csv", "--share", "0.5"],
+    ["plan", "budget", "a.csv", "--budget", "2"],
+    ["plan", "runs", "a.csv", "b.csv", "--budget", "5"],
+    ["plan", "sizes", "1.7B=a.csv", "8B=b.csv", "--budget", "5"],
+]
+DEVICES = ["plan", "devices", "--devices", "4", "--step-seconds", "2", "--trainer-devices", "1", "--tokens-per-second"]
+DEVICES += ["3000", "--mean-tokens", "100", "--longest-tokens", "200", "--groups", "8", "--rollouts", "4", "--lag", "2"]
+
+
+def base() -> set[str]:
+    """Distributions of an installation without extras, by pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return closure(project["project"]["dependencies"])
+
+
+@pytest.fixture
+def curves(tmp_path: Path) -> Path:
+    for name, asymptote in (("a", 0.85), ("b", 0.75)):
+        with (tmp_path / f"{name}.csv").open("w") as file:
+            rows = csv.writer(file)
+            rows.writerow(("compute", "pass_rate"))
+            rows.writerows((reading.compute, reading.pass_rate) for reading in record(asymptote=asymptote))
+    return tmp_path
+
+
+def rollcast(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_with_only(base(), COMMAND, *arguments, timeout=120, cwd=folder)
+
+
+def test_what_makes_an_installation_large_is_not_in_it() -> None:
+    assert {"torch", "transformers", "vllm", "matplotlib", "fastapi"} <= hidden_modules(base())
+
+
+@pytest.mark.parametrize("arguments", [*CURVES, DEVICES], ids=" ".join)
+def test_commands_on_curves_need_nothing_more(arguments: list[str], curves: Path) -> None:
+    done = rollcast(curves, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("arguments", [*CURVES, DEVICES], ids=" ".join)
+def test_a_picture_says_what_it_needs_before_any_work(arguments: list[str], curves: Path) -> None:
+    done = rollcast(curves, *arguments, "--plot", "picture.png")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        "error: --plot picture.png: matplotlib is not installed; install it: pip install 'rollcast[plot]'\n"
+    )

@@ -1,0 +1,111 @@
+"""`python -m benchmarks.gpu` at tiny shapes on the CPU: every part, what it may import, what it says when it fails."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from requirements.closure import closure
+from testkit.gpu import card, learner, models
+from testkit.gpu.parts import PARTS
+from tests.only_these import ROOT, hidden_modules, run_with_only
+
+NEEDED = ("torch", "transformers", "pydantic", "protobuf", "structlog")
+FOR_STAGING = ("httpx", "starlette", "uvicorn")
+PART = "import runpy; runpy.run_module('testkit.gpu.parts', run_name='__main__')"
+
+
+def benchmark(*arguments: str, surroundings: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, Any]]:
+    """Run it, with these environment variables; returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu", "--small", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | surroundings,
+    )
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == any("failed" in record["figures"] for record in records), done.stderr
+    return records
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_needs_one_device_and_few_packages(name: str) -> None:
+    packages = closure(NEEDED + (FOR_STAGING if name == "staging" else ()))
+    assert {"redis", "grpc", "vllm", "scipy"} <= hidden_modules(packages)
+    done = run_with_only(packages, PART, name, "--small", timeout=170, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert "failed" not in figures, figures["failed"]
+    assert figures["small"] is True
+    assert figures["rows"]
+    assert all(figures.get("targets", {}).values())
+    for value in (value for row in figures["rows"] for value in row.values() if isinstance(value, float)):
+        assert math.isfinite(value)
+        assert value >= 0
+
+
+def test_a_part_is_one_line_with_its_machine_and_tiny_ones_are_no_results() -> None:
+    (record,) = benchmark("head")
+    assert record["benchmark"] == "gpu-head"
+    assert record["machine"]["cores"] > 0
+    assert record["figures"]["targets"]
+    assert not list((ROOT / "benchmarks" / "results").glob("gpu-head.json"))
+
+
+def test_parts_that_take_too_long_or_die_are_told_and_the_others_go_on() -> None:
+    slow = benchmark("head", "staging", "--minutes", "0.001")
+    assert [record["figures"]["failed"] for record in slow] == [
+        "head took longer than 0.001 minutes",
+        "staging took longer than 0.001 minutes",
+    ]
+    dead = benchmark("head", "staging", surroundings={"RANK": "0"})  # of a launcher that said no more than that
+    for name, record in zip(("head", "staging"), dead, strict=True):
+        assert record["figures"]["failed"].startswith(f"{name} ended with exit code 1: ValueError: ")
+
+
+def test_a_card_that_is_too_small_for_one_setting_says_so() -> None:
+    def measure() -> dict[str, Any]:
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 18.55 GiB. GPU 0 has a total capacity of 79 GiB."
+        )
+
+    told = card.or_why_not(measure)
+    assert told == {"failed": "OutOfMemoryError: CUDA out of memory. Tried to allocate 18.55 GiB"}
+    assert card.or_why_not(lambda: {"seconds": 1.0}) == {"seconds": 1.0}
+
+
+@pytest.mark.parametrize(("shape", "parameters"), [("0.6b", 596_049_920), ("1.7b", 1_720_574_976)])
+def test_the_shapes_are_the_published_ones(shape: str, parameters: int) -> None:
+    model = models.random_model(shape, torch.device("meta"))
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+    body, head = models.matrix_weights(model.config)
+    norms = sum(parameter.numel() for parameter in model.parameters() if parameter.ndim == 1)
+    assert body + head + norms == parameters
+
+
+def test_operations_are_those_that_torch_counts() -> None:
+    """Of one sequence whose every token is predicted; torch counts the scores of later tokens too."""
+    (sequence,) = learner.rollouts(models.SMALL, is_small=True)[:1]
+    length = sequence.num_tokens
+    model = models.random_model(models.SMALL, torch.device("cpu"))
+    model.set_attn_implementation("eager")
+    with FlopCounterMode(display=False) as counter:
+        model(input_ids=torch.arange(length)[None]).logits.sum().backward()
+    attention = models.attention_flops(model.config, length)
+    _, head = models.matrix_weights(model.config)
+    not_predicted = 6 * head * len(sequence.prompt_token_ids)
+    expected = learner.step_flops(model.config, [sequence]) + attention + not_predicted
+    assert counter.get_total_flops() == expected

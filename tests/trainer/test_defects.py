@@ -1,0 +1,84 @@
+"""A group is held against the task that it answers, and its numbers against what can be."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rollcast.rollouts.base import Claimed
+from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup, VersionSpan
+from rollcast.trainer.control.defects import defect
+from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.examples import VERSION, make_group, make_task
+
+LENGTH, VOCAB = 5, 16
+
+
+def answered() -> tuple[PromptTask, RolloutGroup]:
+    task = make_task(3)
+    return task, make_group(Claimed(task, "1-0", VERSION), "g", length=LENGTH)
+
+
+def found(task: PromptTask, group: RolloutGroup) -> str | None:
+    return defect(group, task, newest=VERSION, vocab_size=VOCAB, max_length=32)
+
+
+def test_a_good_group_has_none() -> None:
+    task, group = answered()
+    assert found(task, group) is None
+    group.rollouts[0].logprobs[0] = 5e-5
+    group.rollouts[1].reward = 0.1
+    assert found(task, group) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"prompt_id": "prompt-4"}, "answers the prompt 'prompt-4'"),
+        ({"prompt_id": "never heard of"}, "answers the prompt"),
+        ({"purpose": Purpose.EVAL}, "of purpose eval"),
+        ({"prompt_token_ids": np.array([1, 2, 4], np.int32)}, "other tokens"),
+        ({"prompt_token_ids": np.array([1, 2], np.int32)}, "other tokens"),
+        ({"prompt_token_ids": np.zeros(0, np.int32)}, "prompt is empty"),
+        ({"rollouts": []}, "holds 0 rollouts, asked were 2"),
+        ({"first_version": PolicyVersion(1, 8)}, "the newest published is 1.7"),
+        ({"first_version": PolicyVersion(2, 0)}, "the newest published is 1.7"),
+    ],
+)
+def test_defects_of_a_group_are_named(change: dict[str, Any], told: str) -> None:
+    task, group = answered()
+    assert told in str(found(task, dataclasses.replace(group, **change)))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"reward": 1e300}, "reward of 1e+300"),
+        ({"reward": -0.1}, "not in [0, 1]"),
+        ({"reward": float("nan")}, "reward of nan"),
+        ({"logprobs": np.full(LENGTH, 80.0, np.float32)}, "log-probability of 80"),
+        ({"logprobs": np.full(LENGTH, 2e-4, np.float32)}, "above 0"),
+        ({"logprobs": np.full(LENGTH, np.nan, np.float32)}, "not finite"),
+        ({"logprobs": np.full(LENGTH, -np.inf, np.float32)}, "not finite"),
+        ({"logprobs": np.zeros(LENGTH + 1, np.float32)}, "5 tokens and 6 log-probabilities"),
+        ({"version_spans": (VersionSpan(PolicyVersion(1, 8), 0, LENGTH),)}, "version 1.8"),
+        ({"version_spans": (VersionSpan(PolicyVersion(2, 0), 0, LENGTH),)}, "version 2.0"),
+        ({"loss_masked": ((0, LENGTH + 1),)}, "loss-mask"),
+        ({"token_ids": np.full(LENGTH, VOCAB, np.int32)}, "outside the vocabulary"),
+        ({"token_ids": np.full(LENGTH, -1, np.int32)}, "outside the vocabulary"),
+        ({"token_ids": np.zeros(30, np.int32), "logprobs": np.zeros(30, np.float32)}, "at most 29"),
+    ],
+)
+def test_defects_of_a_rollout_are_named(change: dict[str, Any], told: str) -> None:
+    task, group = answered()
+    group.rollouts[1] = dataclasses.replace(group.rollouts[1], **change)
+    assert told in str(found(task, group))
+
+
+def test_a_thousand_rollouts_are_not_what_was_asked_for() -> None:
+    task, group = answered()
+    group.rollouts = [dataclasses.replace(group.rollouts[0], index=index) for index in range(1000)]
+    assert "holds 1000 rollouts, asked were 2" in str(found(task, group))

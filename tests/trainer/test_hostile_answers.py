@@ -1,0 +1,156 @@
+"""The controller's loop with answers that nobody asked for, and with garbage on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rollcast.config.services import Redis
+from rollcast.rollouts.base import MAX_FAILURES
+from rollcast.rollouts.keys import Keys
+from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan
+from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.ending import Ending
+from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.memory import MemoryBroker, MemoryTrainerQueue
+from testkit.rollouts.servers import Server, find_server
+from testkit.system.audit import check_every_task_once
+from tests.trainer.test_controller import (
+    AnsweringQueue,
+    Answers,
+    QuickLearners,
+    answer_everything,
+    lines,
+    make_config,
+    make_controller,
+    run,
+    told,
+)
+
+Spoil = Callable[[RolloutGroup], RolloutGroup]
+FUTURE = PolicyVersion(1, 900)
+
+
+def every_rollout(**changes: Any) -> Spoil:
+    def spoil(group: RolloutGroup) -> RolloutGroup:
+        return dataclasses.replace(group, rollouts=[dataclasses.replace(item, **changes) for item in group.rollouts])
+
+    return spoil
+
+
+def a_thousand(group: RolloutGroup) -> RolloutGroup:
+    rollouts: list[Rollout] = [dataclasses.replace(group.rollouts[0], index=index) for index in range(1000)]
+    return dataclasses.replace(group, rollouts=rollouts)
+
+
+class SpoilingQueue(AnsweringQueue):
+    """The first answer to the task 5, and every answer to the task 6, is spoilt."""
+
+    def __init__(self, broker: MemoryBroker, answers: Answers, spoil: Spoil) -> None:
+        super().__init__(broker, answers)
+        self._spoil = spoil
+
+    def read(self, max_groups: int, block_seconds: float) -> Any:
+        def spoil(group: RolloutGroup) -> RolloutGroup:
+            return self._spoil(group) if group.sequence == 6 or (group.sequence, group.attempt) == (5, 0) else group
+
+        asyncio.run(answer_everything(self._generator, self._answers, spoil=spoil))
+        return MemoryTrainerQueue.read(self, max_groups, 0.0)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(every_rollout(reward=1e30), id="reward"),
+        pytest.param(every_rollout(logprobs=np.full(3, 80.0, np.float32)), id="log-probability"),
+        pytest.param(every_rollout(version_spans=(VersionSpan(FUTURE, 0, 3),)), id="version of the future"),
+        pytest.param(a_thousand, id="thousand rollouts"),
+        pytest.param(lambda group: dataclasses.replace(group, prompt_id="p3"), id="another prompt"),
+        pytest.param(lambda group: dataclasses.replace(group, prompt_id="unheard of"), id="unknown prompt"),
+        pytest.param(
+            lambda group: dataclasses.replace(group, prompt_token_ids=np.full(2, 7, np.int32)), id="other tokens"
+        ),
+    ],
+)
+def test_what_nobody_asked_for_is_never_trained_on(tmp_path: Path, spoil: Spoil) -> None:
+    config, broker = make_config(tmp_path, steps=8), MemoryBroker()
+    answers = Answers(0.5, PolicyVersion(1, 0), random.Random(2))
+    controller = make_controller(config, SpoilingQueue(broker, answers, spoil), answers, QuickLearners())
+    assert run(controller, answers) is Ending.FINISHED
+    assert told(controller, "defective") == 1 + MAX_FAILURES
+    outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
+    assert outcomes["dead"] == 1, "the task that nobody answered well"
+    used = {
+        task for line in lines(config, "tasks.jsonl") if line["what"] in ("used", "filtered") for task in line["tasks"]
+    }
+    assert 5 in used, "it was asked again"
+
+
+class RedisAnsweringQueue(RedisTrainerQueue):
+    """Before each read somebody writes garbage, and a generator answers everything that waits."""
+
+    def __init__(self, settings: Redis, answers: Answers) -> None:
+        super().__init__(settings, "r")
+        self._settings = settings
+        self._answers = answers
+
+    def read(self, max_groups: int, block_seconds: float) -> Any:
+        throw_garbage(self._settings, self._answers.rng)
+        asyncio.run(self._answer())
+        return super().read(max_groups, 0.0)
+
+    async def _answer(self) -> None:
+        generator = RedisGeneratorQueue(self._settings, "r", "g")
+        await answer_everything(generator, self._answers)
+        await generator.close()
+
+
+def throw_garbage(settings: Redis, rng: random.Random) -> None:
+    """About tasks under way, and about tasks that never were."""
+    keys = Keys("r")
+    with Server("", Path(), port=settings.port).client() as raw:
+        known = [*raw.hkeys(keys.inflight), b"999999999999", b"junk"]
+        entry = {
+            "s": rng.choice(known),
+            "a": "0",
+            "p": "train",
+            "v": "1.0",
+            "o": "x",
+            "t": "0-1",
+            "d": rng.randbytes(9),
+        }
+        entry |= {rng.choice(list(entry)): rng.choice([b"garbage", b"two words", rng.randbytes(5), b"9" * 40])}
+        raw.xadd(rng.choice([keys.rollouts, keys.tasks, keys.evals]), entry)
+        raw.hset(keys.inflight, rng.choice(known), rng.choice([b"waiting", b"finished 0 train x y", rng.randbytes(9)]))
+
+
+def test_a_run_goes_on_and_resumes_among_garbage(tmp_path: Path) -> None:
+    config = make_config(tmp_path, steps=9)
+    server = Server(find_server("6.2"), tmp_path)
+    server.start()
+    try:
+        answers, learners = Answers(0.5, PolicyVersion(1, 0), random.Random(4)), QuickLearners()
+        first = make_controller(config, RedisAnsweringQueue(server.settings, answers), answers, learners)
+        first._reporter.started(first._history, 0, 3)
+        assert run(first, answers, limit=5) is Ending.INTERRUPTED
+        first.close()
+        throw_garbage(server.settings, answers.rng)
+        progress = Progress.from_json(learners.saved["1.5"])
+        queue = RedisAnsweringQueue(server.settings, answers)
+        second = make_controller(config, queue, answers, learners, progress=progress)
+        second._reporter.started(second._history, 5, 3)
+        assert run(second, answers) is Ending.FINISHED
+        outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
+        assert set(outcomes) <= {"used", "filtered", "open"}, "no good task was lost to a bad entry"
+        assert queue.unreadable() > 9
+        second.close()
+    finally:
+        server.stop()

@@ -1,0 +1,115 @@
+"""One pass rate in training, in the report of a batch, and in evaluation; what has no verdict is in none of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollcast.config.recipe import Recipe
+from rollcast.config.tasks import Grading
+from rollcast.recipe.curriculum import Curriculum
+from rollcast.rollouts.records import GradingStatus, RolloutGroup
+from rollcast.tasks.sandbox.client import Sandbox
+from rollcast.tasks.sandbox.protections import missing
+from rollcast.telemetry.exporter import Exporter
+from rollcast.trainer.control.assembly import assemble
+from rollcast.trainer.control.dispatch import Dispatcher
+from rollcast.trainer.control.evaluation import Evaluation, Evaluator
+from rollcast.trainer.control.telemetry import export_batch
+from tests.trainer.test_evaluation import ask, make_group, points
+from tests.trainer.tiny_models import make_config
+
+FAILED = (GradingStatus.TIMEOUT, GradingStatus.ERROR)
+outcome = st.one_of(
+    st.tuples(st.floats(0, 1, width=32), st.none()),
+    st.tuples(st.sampled_from([0.0, 1.0]), st.none()),
+    st.tuples(st.just(0.0), st.sampled_from(FAILED)),
+)
+
+
+def graded_group(outcomes: list[tuple[float, GradingStatus | None]]) -> RolloutGroup:
+    """Reward of each rollout, or how its grader failed."""
+    group = make_group(0, [reward for reward, _ in outcomes])
+    for rollout, (_, failed) in zip(group.rollouts, outcomes, strict=True):
+        rollout.grading_status = failed or rollout.grading_status
+    return group
+
+
+def observed(group: RolloutGroup, tmp_path: Any) -> Curriculum:
+    """What training remembers of the group's prompt."""
+    curriculum = Curriculum([group.prompt_id, "another"], seed=0)
+    parts: dict[str, Any] = dict.fromkeys(("prompts", "maker", "ledger", "queue", "reporter"))
+    Dispatcher(make_config(tmp_path, tmp_path), curriculum=curriculum, **parts).observe([group])
+    return curriculum
+
+
+def evaluated(group: RolloutGroup) -> Evaluation | None:
+    evaluator = Evaluator("run", deadline_seconds=60)
+    ask(evaluator, range(1))
+    evaluator.add(group)
+    (point,) = points(evaluator) or [None]
+    return point
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return tmp_path_factory.mktemp("run")
+
+
+@given(outcomes=st.lists(outcome, min_size=1, max_size=16))
+def test_training_the_report_of_a_batch_and_evaluation_find_the_same_pass_rate(
+    folder: Any, outcomes: list[tuple[float, GradingStatus | None]]
+) -> None:
+    group = graded_group(outcomes)
+    rewards = [Fraction(reward) for reward, failed in outcomes if failed is None]
+    curriculum, point = observed(group, folder), evaluated(group)
+    statistics = export_batch(Exporter("r"), [group])
+    assert statistics["ungraded_ratio"] == pytest.approx(1 - len(rewards) / len(outcomes))
+    if not rewards:
+        assert (curriculum.pass_rate(group.prompt_id), curriculum.num_removed, point) == (None, 0, None)
+        return
+    expected = pytest.approx(float(sum(rewards) / len(rewards)))
+    assert point is not None
+    assert curriculum.pass_rate(group.prompt_id) == expected
+    assert (point.pass_rate, statistics["reward_mean"]) == (expected, expected)
+    failed = Counter(failure for _, failure in outcomes if failure is not None)
+    assert (point.samples, point.ungraded) == (len(rewards), failed.total())
+    assert point.timed_out == failed[GradingStatus.TIMEOUT]
+
+
+def test_a_verifier_that_gives_everybody_a_little_retires_no_prompt(folder: Any) -> None:
+    curriculum = observed(graded_group([(0.1, None)] * 16), folder)
+    assert curriculum.pass_rate("p0") == pytest.approx(0.1)
+    assert curriculum.num_removed == 0
+
+
+@pytest.mark.parametrize("failed", FAILED)
+def test_a_prompt_whose_gradings_all_failed_is_not_retired(folder: Any, failed: GradingStatus) -> None:
+    curriculum = observed(graded_group([(0.0, failed)] * 16), folder)
+    assert (curriculum.pass_rate("p0"), curriculum.num_removed) == (None, 0)
+
+
+@pytest.mark.skipif(bool(missing()), reason=f"this machine lacks {' and '.join(missing())}")
+def test_programs_that_never_end_are_learnt_from_and_keep_their_prompt(folder: Any) -> None:
+    """Half of the answers are right, half are endless loops; graded for real."""
+    reference = json.dumps({"kind": "tests", "tests": "assert f(1) == 1"})
+    sandbox = Sandbox(Grading(deadline_seconds=30.0, seconds_per_test=0.3))
+    bodies = ["return x", "while True: pass"] * 4
+    try:
+        grades = [sandbox.grade("code", f"```python\ndef f(x):\n    {body}\n```", reference) for body in bodies]
+    finally:
+        sandbox.close()
+    group = make_group(0, [grade.reward for grade in grades])
+    for rollout, grade in zip(group.rollouts, grades, strict=True):
+        rollout.grading_status = GradingStatus(grade.status)
+    curriculum, point = observed(group, folder), evaluated(group)
+    assert point is not None
+    assert (curriculum.pass_rate("p0"), point.pass_rate, curriculum.num_removed) == (0.5, 0.5, 0)
+    trained = assemble([group], Recipe(advantage_normalisation="none")).sequences
+    assert [sequence.advantage for sequence in trained] == [0.5, -0.5] * 4

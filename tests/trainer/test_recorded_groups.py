@@ -1,0 +1,79 @@
+"""What real generators answered, hand-overs and restarts included, no check refuses; and each check bites."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rollcast.rollouts.codec import decode_group, decode_task
+from rollcast.rollouts.records import Purpose, Rollout, RolloutGroup
+from rollcast.rollouts.redis_streams import told_by
+from rollcast.trainer.control.defects import defect
+from rollcast.wire.version import PolicyVersion
+from tests.system.recording import RecordedGroup, read
+
+VOCAB, MAX_LENGTH = 32, 96
+
+
+@pytest.fixture(scope="module")
+def recorded() -> list[RecordedGroup]:
+    return read(Path(__file__).parent / "recorded_groups.xz")
+
+
+def found(item: RecordedGroup, group: RolloutGroup) -> str | None:
+    return defect(group, decode_task(item.task), newest=item.newest, vocab_size=VOCAB, max_length=MAX_LENGTH)
+
+
+def test_a_thousand_recorded_groups_are_all_taken(recorded: list[RecordedGroup]) -> None:
+    assert len(recorded) >= 1000
+    groups = [decode_group(item.group) for item in recorded]
+    purposes = Counter(group.purpose for group in groups)
+    assert min(purposes.values()) > 100, purposes
+    assert sum(group.hand_backs > 0 for group in groups) > 5, "handed over"
+    assert sum(group.attempt > 0 for group in groups) > 5, "asked again after a generator was killed"
+    assert {group.incarnation for group in groups} == {1, 2}, "the trainer was killed"
+    assert sum(len(group.versions) > 1 for group in groups) > 50, "sampled by several versions"
+    assert [found(item, group) for item, group in zip(recorded, groups, strict=True)] == [None] * len(groups)
+    for item, group in zip(recorded, groups, strict=True):
+        told = {name.decode(): value for name, value in told_by(group).items()}
+        assert told.items() <= item.fields.items()
+
+
+def of_each_rollout(change: Callable[[Rollout], Rollout]) -> Callable[[RolloutGroup], RolloutGroup]:
+    return lambda group: dataclasses.replace(group, rollouts=[change(rollout) for rollout in group.rollouts])
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda group: dataclasses.replace(group, prompt_id="another"), id="prompt"),
+        pytest.param(
+            lambda group: dataclasses.replace(group, prompt_token_ids=group.prompt_token_ids[1:]), id="tokens"
+        ),
+        pytest.param(lambda group: dataclasses.replace(group, rollouts=group.rollouts[1:]), id="fewer"),
+        pytest.param(lambda group: dataclasses.replace(group, rollouts=group.rollouts * 500), id="more"),
+        pytest.param(lambda group: dataclasses.replace(group, first_version=PolicyVersion(9, 0)), id="future"),
+        pytest.param(
+            lambda group: dataclasses.replace(
+                group, purpose=Purpose.EVAL if group.purpose is Purpose.TRAIN else Purpose.TRAIN
+            ),
+            id="purpose",
+        ),
+        pytest.param(of_each_rollout(lambda r: dataclasses.replace(r, reward=r.reward + 1.01)), id="reward"),
+        pytest.param(
+            of_each_rollout(lambda r: dataclasses.replace(r, logprobs=np.abs(r.logprobs) + np.float32(2e-4))),
+            id="log-probabilities",
+        ),
+        pytest.param(of_each_rollout(lambda r: dataclasses.replace(r, token_ids=r.token_ids + VOCAB)), id="vocabulary"),
+    ],
+)
+def test_each_check_refuses_every_one_of_them_when_spoilt(
+    recorded: list[RecordedGroup], spoil: Callable[[RolloutGroup], RolloutGroup]
+) -> None:
+    taken = [item for item in recorded if found(item, spoil(decode_group(item.group))) is None]
+    assert taken == []
