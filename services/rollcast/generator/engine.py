@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import tempfile
 import time
 import zlib
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from typing import Any, Literal
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
+from rollcast.generator.engine_folder import EngineFolder
 from rollcast.generator.steps import EngineCounts
 from rollcast.rollouts.records import Sampling, VersionSpan
 from rollcast.wire.version import PolicyVersion
@@ -66,9 +66,9 @@ class Sampled:
 class Engine:
     """One vLLM engine in a child process."""
 
-    def __init__(self, llm: Any, deadline_seconds: float, sockets: tempfile.TemporaryDirectory[str]) -> None:
+    def __init__(self, llm: Any, deadline_seconds: float, folder: EngineFolder) -> None:
         self._llm = llm
-        self._sockets = sockets
+        self._folder = folder
         self._deadline_seconds = deadline_seconds
         self._version: PolicyVersion | None = None
         self._applied: list[PolicyVersion] = []
@@ -88,14 +88,14 @@ class Engine:
         `name` gives each generator of a run random numbers of its own.
         """
         await asyncio.to_thread(_import_vllm)
-        sockets = tempfile.TemporaryDirectory(prefix="rollcast-engine-")  # vLLM leaves them where they are
-        os.environ["VLLM_RPC_BASE_PATH"] = sockets.name
+        folder = await asyncio.to_thread(EngineFolder)
         try:
-            llm = await asyncio.to_thread(_start_llm, config, name)
+            with folder.environment():
+                llm = await asyncio.to_thread(_start_llm, config, name)
         except BaseException:
-            sockets.cleanup()
+            folder.close()
             raise
-        engine = cls(llm, config.weights.acknowledge_timeout_seconds, sockets)
+        engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
         await engine._warm_up()
         await engine.call("prepare_for_rollcast", config.generator.cpu)
         return engine
@@ -216,7 +216,7 @@ class Engine:
         """End the child process. Nothing may be called afterwards."""
         self._llm.shutdown(timeout=2.0)
         self._llm = None
-        self._sockets.cleanup()
+        self._folder.close()
 
     async def _warm_up(self) -> None:
         """Sample two tokens from the skeleton: from one request, then from two at once.
@@ -283,6 +283,8 @@ def set_environment(config: RunConfig) -> None:
         )
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
+    # A fork of a process with threads may hang, and cannot be told from its parent by its environment (EngineFolder).
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.generator.cpu_kv_cache_gib)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if config.generator.cpu is not None:

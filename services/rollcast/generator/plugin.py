@@ -1,11 +1,14 @@
-"""vLLM plug-in: keeps layers loadable in place on CPU.
+"""vLLM plug-in: keeps layers loadable in place on CPU, and the rendezvous file where it is found again.
 
 vLLM packs the weight of every linear layer into a oneDNN handle on CPU and empties the parameter, so that a new version
 could not be loaded without rebuilding the layers. Plain `F.linear` costs small models nothing and loads as on CUDA. For
-experts see `expert_packing`.
+experts see `expert_packing`. The file over which an engine's workers meet would stay in the temporary folder, without a
+name that tells whose it is, where the engine is killed.
 """
 
 from __future__ import annotations
+
+import uuid
 
 import torch
 
@@ -15,7 +18,10 @@ from rollcast.generator.expert_packing import keep_experts_plain
 def register() -> None:
     """Entry point `vllm.general_plugins`; runs in every process of the engine, any number of times."""
     from vllm.platforms import current_platform
+    from vllm.v1.executor import multiproc_executor, uniproc_executor
 
+    multiproc_executor.get_file_store_init_method = _rendezvous_file
+    uniproc_executor.get_file_store_init_method = _rendezvous_file
     if current_platform.is_cpu():
         from vllm.model_executor.layers import utils
 
@@ -25,3 +31,10 @@ def register() -> None:
 
 def _keep_plain_linear(layer: torch.nn.Module, remove_weight: bool) -> None:
     layer.cpu_linear = torch.nn.functional.linear  # type: ignore[assignment]
+
+
+def _rendezvous_file() -> str:
+    """Beside the engine's sockets."""
+    from vllm import envs
+
+    return f"file://{envs.VLLM_RPC_BASE_PATH}/vllm_dist_{uuid.uuid4().hex}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -19,8 +18,6 @@ from rollcast.generator.expert_packing import pack_again
 from rollcast.generator.steps import EngineCounts, KvRebuild, StepObserver
 from rollcast.weights.receive_state import ReceiveState
 from rollcast.weights.receiver import Receiver
-
-PARENT_CHECK_SECONDS = 1.0
 
 plugin.register()
 
@@ -35,10 +32,9 @@ class GeneratorWorker:
     def prepare_for_rollcast(self, cpu: int | None) -> None:
         """Count steps from now on; pin the engine to a core.
 
-        Ctrl-C is the front end's, which drains and then ends us; if it is killed, we end by ourselves.
+        Ctrl-C is the front end's, which drains and then ends us.
         """
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        threading.Thread(target=_end_with, args=(os.getppid(),), name="end-with-parent", daemon=True).start()
         if cpu is not None:
             os.sched_setaffinity(0, {cpu})
         self.receiver = Receiver(device=self.device)
@@ -98,10 +94,3 @@ class GeneratorWorker:
         missing = {name for name, _ in model.named_parameters()} - set(loaded)
         if missing:
             raise RuntimeError(f"the trainer's version lacks weights of this model: {', '.join(sorted(missing)[:5])}")
-
-
-def _end_with(parent: int) -> None:
-    """vLLM's engine process would outlive a front end that was killed."""
-    while os.getppid() == parent:
-        time.sleep(PARENT_CHECK_SECONDS)
-    os._exit(1)

@@ -1,0 +1,65 @@
+"""Ends what a generator leaves of its engine: `python -I -S engine_warden.py FOLDER`, its input a pipe of its maker.
+
+    the pipe ends: the generator closed its engine, or died  ->  kill the engine's processes  ->  remove its folder
+
+vLLM's own processes notice late that their front end is gone: while they start they import for seconds, then wait for
+its answer for minutes. So nothing in them is relied upon. They are known by their environment, which every process that
+comes of the engine inherits. Standard library only, and little of it: this process is there as long as the engine.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+FOLDER_VARIABLE = "VLLM_RPC_BASE_PATH"
+"""Names an engine's folder in the environment of its processes; vLLM puts its sockets there."""
+CLEAR_SECONDS = 10.0
+"""For processes to die and files to go; only a kernel that is stuck needs more than a moment."""
+POLL_SECONDS = 0.05
+
+
+def clear(folder: str) -> int:
+    """Kill every process of the engine, remove its files; returns how many processes there were."""
+    import shutil
+
+    killed: set[int] = set()
+    deadline = time.monotonic() + CLEAR_SECONDS
+    while (found := _processes_of(folder)) and time.monotonic() < deadline:
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            killed.add(pid)
+        time.sleep(POLL_SECONDS)
+    shutil.rmtree(folder, ignore_errors=True)
+    return len(killed)
+
+
+def _processes_of(folder: str) -> list[int]:
+    """Those that live: what has ended and was not waited for has no environment any more."""
+    mark = f"{FOLDER_VARIABLE}={folder}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdecimal():
+            continue
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    found.append(int(entry))
+        except OSError:
+            continue  # it ended, or is another user's
+    return found
+
+
+def main(folder: str) -> None:
+    while os.read(0, 1):
+        pass
+    clear(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

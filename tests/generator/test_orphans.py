@@ -1,0 +1,193 @@
+"""Whenever its front end dies, nothing of an engine stays: processes, temporary files, shared memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.tiny_model import make_tiny_model
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
+
+MARK = "ROLLCAST_TEST_RUN"
+"""In the environment of everything that a test starts, and of all that comes of it."""
+END_SECONDS = 5.0
+"""Within which all must have ended."""
+ROOT = Path(__file__).parents[2]
+GENERATOR = ("rollcast.generator", "--config", "run.json", "--name", "x")
+HOLDER = ("tests.generator.folder_holder", "its-engine")
+SETTINGS: dict[str, Any] = {
+    "run": "orphans",
+    "model": {"path": "model", "dtype": "float32", "max_length": 512},
+    "recipe": {
+        "length_control": {"kind": "none"},
+        "max_prompt_tokens": 128,
+        "max_completion_tokens": 384,
+        "rollouts_per_prompt": 4,
+    },
+    "tasks": {"evaluation": {"rollouts_per_prompt": 4}},
+    "generator": {"slots": 16, "block_size": 32},
+    "redis": {"port": 0},
+    "rpc": {"port": 0},
+    "forecaster": {"http_port": 0},
+}
+
+
+class Started:
+    """A generator, a whole `rollcast up`, or what stands for a generator."""
+
+    def __init__(self, folder: Path, temporary: Path, *command: str) -> None:
+        self.name = uuid.uuid4().hex
+        self.log = folder / f"{self.name}.log"
+        self._output = folder / f"{self.name}.out"
+        environment = os.environ | {
+            MARK: self.name,
+            "SPT_NOENV": "1",  # the titles that vLLM gives its processes overwrite what `family` reads
+            "TMPDIR": str(temporary),
+            "HF_HUB_OFFLINE": "1",
+            "PYTHONPATH": os.pathsep.join([*os.environ.get("PYTHONPATH", "").split(os.pathsep), str(ROOT)]),
+        }
+        with self.log.open("wb") as log, self._output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *command], stdout=output, stderr=log, env=environment, cwd=folder
+            )
+
+    def said(self) -> list[str]:
+        """Lines of its standard output."""
+        return self._output.read_text().splitlines()
+
+    def family(self) -> list[psutil.Process]:
+        """Every process that came of it and lives."""
+        return [process for process in psutil.process_iter() if self._is_one(process)]
+
+    def engines(self) -> list[psutil.Process]:
+        """What vLLM has started to be its engine, from the first moment on."""
+        return [process for process in self.family() if "--multiprocessing-fork" in _words(process)]
+
+    def wait_for(self, condition: Callable[[], Any], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
+            time.sleep(0.05)
+
+    def kill(self) -> list[str]:
+        """SIGKILL; returns the command lines of what is left END_SECONDS later."""
+        self.process.kill()
+        self.process.wait(10)
+        deadline = time.monotonic() + END_SECONDS
+        while (left := self.family()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return [" ".join(_words(process)) for process in left]
+
+    def end(self) -> None:
+        for process in self.family():
+            process.kill()
+        self.process.wait(10)
+
+    def _is_one(self, process: psutil.Process) -> bool:
+        try:
+            return process.environ().get(MARK) == self.name and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_tiny_model(tmp_path / "model")
+    (tmp_path / "run.json").write_text(json.dumps(SETTINGS | {"folder": str(tmp_path / "runs")}))
+    return tmp_path
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """For temporary files; pytest's own folders are too deep for the path of a socket."""
+    with tempfile.TemporaryDirectory(prefix="orphans-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def start(folder: Path, temporary: Path) -> Iterator[Callable[..., Started]]:
+    """start(module, *arguments)"""
+    all_started: list[Started] = []
+
+    def start_one(*command: str) -> Started:
+        all_started.append(Started(folder, temporary, *command))
+        return all_started[-1]
+
+    yield start_one
+    for started in all_started:
+        started.end()
+
+
+@pytest.mark.parametrize("seconds", [0.5, 5.0])
+def test_a_generator_killed_before_it_has_an_engine(
+    start: Callable[..., Started], temporary: Path, seconds: float
+) -> None:
+    started = start(*GENERATOR)
+    time.sleep(seconds)
+    assert started.kill() == []
+    assert left_behind(temporary) == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 2.0, 6.0])
+def test_a_generator_killed_while_its_engine_starts(
+    start: Callable[..., Started], temporary: Path, seconds: float
+) -> None:
+    """Before vLLM was imported in the engine's process, while it is, and while the model is made."""
+    started = start(*GENERATOR)
+    started.wait_for(started.engines, 120)
+    time.sleep(seconds)
+    assert started.kill() == []
+    assert left_behind(temporary) == []
+
+
+def test_up_killed_while_an_engine_starts(start: Callable[..., Started], temporary: Path) -> None:
+    started = start("rollcast.cli.main", "up", "--config", "run.json")
+    started.wait_for(started.engines, 200)
+    time.sleep(1.0)
+    assert started.kill() == []
+    assert left_behind(temporary) == []
+
+
+def test_a_new_start_clears_what_its_predecessor_left_and_nothing_of_the_living(
+    start: Callable[..., Started], temporary: Path
+) -> None:
+    """The generator and its warden are killed at once, as by a kernel short of memory: nobody else clears then."""
+    dead, living = start(*HOLDER), start(*HOLDER)
+    for holder in (dead, living):
+        holder.wait_for(lambda holder=holder: len(holder.said()) == 1, 60)
+    for process in dead.family():
+        if "engine_warden.py" in " ".join(_words(process)):
+            process.kill()
+    assert [words.split()[-1] for words in dead.kill()] == ["its-engine"]
+    assert len(left_behind(temporary)) == 2
+
+    new = start(*HOLDER)
+    new.wait_for(lambda: len(new.said()) == 1, 60)
+    assert dead.family() == []
+    assert "folders=1 processes=1" in new.log.read_text()
+    assert left_behind(temporary) == sorted(living.said() + new.said())
+    assert len(living.family()) == len(new.family()) == 4, "generator, warden, engine, and the keeper of shared memory"
+
+
+def left_behind(temporary: Path) -> list[str]:
+    return sorted(path.name for path in temporary.iterdir() if path.name.startswith(("rollcast-", "vllm")))
