@@ -137,6 +137,7 @@ class Service:
             slots=Slots(config.generator.slots, ROLLOUTS_PER_PROMPT, ROLLOUTS_PER_PROMPT, 0.5),
             renew_seconds=2.0,
             fence_patience_seconds=10.0,
+            reaches_trainer=lambda: self.member.joined,
             exporter=exporter,
         )
         adaptor = GeneratorWeights("benchmark", engine, self.claims, exporter)

@@ -70,13 +70,13 @@ def wait_for(condition: Callable[[], bool]) -> float:
     return time.perf_counter() - started
 
 
-def open_publisher(megabytes: float) -> tuple[Publisher, int]:
+def open_publisher(megabytes: float, *, port: int = 0, incarnation: int = 1) -> tuple[Publisher, int]:
     tensors = 50
     specs = [TensorSpec(f"layer.{i}.weight", "bfloat16", (int(megabytes * 1e6 / 2 / tensors),)) for i in range(tensors)]
     publisher = Publisher(
         weights=SETTINGS,
-        rpc=Rpc(port=0),
-        incarnation=1,
+        rpc=Rpc(port=port),
+        incarnation=incarnation,
         history=[],
         lm_head="fp32",
         specs=specs,
@@ -87,7 +87,7 @@ def open_publisher(megabytes: float) -> tuple[Publisher, int]:
     return publisher, publisher.start()
 
 
-def publish(publisher: Publisher, step: int) -> float:
+def publish(publisher: Publisher, step: int, *, incarnation: int = 1) -> float:
     """Returns for how long the caller, which would be training, was held up."""
     started = time.perf_counter()
     snapshot = publisher.stage()
@@ -95,7 +95,7 @@ def publish(publisher: Publisher, step: int) -> float:
     for buffer in snapshot.buffers:
         buffer.fill_(step % 251)
     started = time.perf_counter()
-    publisher.publish(snapshot, PolicyVersion(1, step))
+    publisher.publish(snapshot, PolicyVersion(incarnation, step))
     return held_up + time.perf_counter() - started
 
 
@@ -163,6 +163,28 @@ def measure_recovery(megabytes: float, number: signal.Signals) -> dict[str, Any]
         end(publisher, crowd)
 
 
+def measure_reconnecting(megabytes: float, away_seconds: float, generators: int = 4) -> dict[str, Any]:
+    """The trainer goes away and comes back on the same port: from there to the last announcement, and membership."""
+    publisher, port = open_publisher(megabytes)
+    publish(publisher, 0)
+    crowd = [Generator(f"g{index}", port) for index in range(generators)]
+    try:
+        wait_for(lambda: joined(publisher) == generators)
+        publisher.stop(10.0)
+        time.sleep(away_seconds)
+        publisher, _ = open_publisher(megabytes, port=port, incarnation=2)
+        publish(publisher, 0, incarnation=2)
+        announced = wait_for(lambda: len(publisher.members()) == generators)
+        return {
+            "generators": generators,
+            "away_seconds": away_seconds,
+            "announced_seconds": round(announced, 2),
+            "joined_seconds": round(announced + wait_for(lambda: joined(publisher) == generators), 2),
+        }
+    finally:
+        end(publisher, crowd)
+
+
 def end(publisher: Publisher, crowd: list[Generator]) -> None:
     for generator in crowd:
         generator.process.kill()
@@ -181,6 +203,7 @@ def main() -> None:
         "publishing": [measure_publishing(size, n, arguments.repeats) for size in arguments.megabytes for n in (1, 2)],
         "joining": [measure_joining(size) for size in arguments.megabytes],
         "recovery": [measure_recovery(largest, number) for number in (signal.SIGKILL, signal.SIGSTOP)],
+        "reconnecting": [measure_reconnecting(min(arguments.megabytes), away) for away in (1.0, 10.0, 30.0, 60.0)],
     }
     print(json.dumps(report, indent=1))
     print(write_result("weights", report))

@@ -1,7 +1,7 @@
 """A generator as a real process: the real WeightMember and Receiver around an engine that only holds tensors.
 
 Events leave through a pipe as dictionaries; the same pipe brings commands:
-"leave" | "hang" | ("readiness", max_staleness).
+"leave" | "hang" | "joined" | ("readiness", max_staleness).
 """
 
 from __future__ import annotations
@@ -162,6 +162,8 @@ async def main(settings: dict[str, Any]) -> None:
         engine.hung = command == "hang"
         if command == "leave":
             leaving.append(asyncio.create_task(leave()))
+        elif command == "joined":
+            emit("joined", joined=member.joined)
         elif isinstance(command, tuple):
             ready, reason = member.readiness(command[1])
             emit("readiness", ready=ready, reason=reason)

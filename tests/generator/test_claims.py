@@ -100,6 +100,7 @@ async def generator(
     owner: str = "g-1",
     open_queue: Callable[[str], GeneratorQueue] | None = None,
     grader: Grader | None = None,
+    reaches_trainer: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[Run]:
     broker = broker or MemoryBroker()
     exporter = Exporter("test")
@@ -112,6 +113,7 @@ async def generator(
         slots=slots,
         renew_seconds=0.05,
         fence_patience_seconds=5.0,
+        reaches_trainer=reaches_trainer,
         exporter=exporter,
     )
     running = asyncio.create_task(claims.run())
@@ -132,6 +134,24 @@ async def test_nothing_is_claimed_before_a_version_came() -> None:
         await run.engine.apply(V1)
         await run.until(lambda: run.claimed(Purpose.TRAIN) == 1)
         assert run.trainer.outstanding().claims[1].first_version == V1
+
+
+async def test_nothing_is_claimed_while_no_trainer_is_reached_and_groups_under_way_go_on() -> None:
+    reached = [True]
+    engine = ScriptedEngine(num_tokens=lambda request: 3 + 4)
+    async with generator(engine, reaches_trainer=lambda: reached[0]) as run:
+        await run.engine.apply(V1)
+        run.trainer.dispatch([make_task(1)])
+        await run.until(lambda: run.engine.num_running == 2)
+        await asyncio.sleep(0.1)  # a claim waits for the next task by now
+        reached[0] = False
+        run.trainer.dispatch([make_task(2), make_task(100, Purpose.EVAL)])
+        (delivery,) = await run.advance_until_published(1)
+        assert delivery.group.sequence == 1
+        await asyncio.sleep(0.7)
+        assert set(run.trainer.outstanding().waiting) == {2, 100}
+        reached[0] = True
+        assert {delivery.group.sequence for delivery in await run.advance_until_published(2)} == {2, 100}
 
 
 async def test_groups_are_sampled_graded_and_published() -> None:

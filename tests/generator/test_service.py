@@ -134,7 +134,8 @@ def test_from_waiting_for_weights_to_a_drain_that_another_generator_continues(
 
 
 def test_a_new_trainer_and_then_a_violent_death(config: RunConfig, tmp_path: Path) -> None:
-    """Rollouts with tokens of lost steps are begun again; kill -9 leaves no engine process behind."""
+    """While there is none nothing is claimed; rollouts with tokens of lost steps are begun again; kill -9 leaves no
+    engine process behind."""
     from transformers import AutoModelForCausalLM
 
     path = tmp_path / "resolved.json"
@@ -149,13 +150,19 @@ def test_a_new_trainer_and_then_a_violent_death(config: RunConfig, tmp_path: Pat
         tasks = {sequence: make_task(sequence, random_prompt(sequence), LengthBudget(1500)) for sequence in (1, 2)}
         trainer.queue.dispatch(list(tasks.values()))
         generator.wait_until(lambda: len(trainer.queue.outstanding().claims) == 2)
-        trainer.close()
+        trainer.publisher.stop(2.0)
+        generator.wait_until(lambda: not generator.is_ready())
+        tasks[3] = make_task(3, random_prompt(3), LengthBudget(1500))
+        trainer.queue.dispatch([tasks[3]])
+        time.sleep(3.0)
+        assert set(trainer.queue.outstanding().waiting) == {3}, "its answer would be lost with the weights"
+        trainer.queue.close()
 
         trainer = TrainerEnd(config, model, incarnation=2, history=[(1, 3)])
         time.sleep(2.0)
         assert not generator.is_ready()
         trainer.publish(4)
-        groups = [delivery.group for delivery in trainer.read(2)]
+        groups = [delivery.group for delivery in trainer.read(3)]
         for group in groups:
             # What had ended before the trainer came back was on the queue already: dropping it is the trainer's task.
             assert group.versions in ({PolicyVersion(1, 7)}, {PolicyVersion(2, 4)})

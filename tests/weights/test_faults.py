@@ -17,6 +17,8 @@ from tests.weights.conftest import wait_until
 
 SLOW = {"slow_seconds": 0.1}
 """Seconds for each of the twelve buckets: time to strike in mid-broadcast."""
+RECONNECT_SECONDS = 5.0
+"""From a trainer that listens again to the last generator's connection."""
 
 
 @pytest.mark.parametrize("victim_first", [True, False])
@@ -99,17 +101,56 @@ def test_a_trainer_killed_in_mid_broadcast_is_followed_by_its_next_incarnation(s
     assert "1.1" not in [event.get("version") for event in slow.events]  # half received: discarded
 
 
+def test_a_trainer_that_was_away_for_long_is_joined_again_within_seconds(start_process, start_generator):
+    """After 29 s the back-off that gRPC's channels share by default has grown to some 15 s."""
+    rpc = {"port": 0}
+    first = start_process(trainer_process.run, {"incarnation": 1, "rpc": rpc})
+    rpc = {"port": first.wait("started")["port"]}
+    generators = [start_generator(f"g{index}", rpc) for index in range(3)]
+    first.tell(0)
+    for generator in generators:
+        generator.wait("applied", version="1.0")
+    first.signal(signal.SIGKILL)
+    first.process.join()
+    time.sleep(29.0)
+    second = start_process(trainer_process.run, {"incarnation": 2, "rpc": rpc})
+    second.wait("started")
+    listens_since = time.monotonic()
+    for generator in generators:
+        generator.wait("incarnation", incarnation=2)
+    seconds = time.monotonic() - listens_since
+    print(f"all are connected {seconds:.1f} s after the trainer listens")
+    assert seconds < RECONNECT_SECONDS
+    second.tell(8)
+    for generator in generators:
+        generator.wait("applied", version="2.8")
+
+
 def test_a_trainer_that_was_frozen_fences_nobody(start_process, start_generator):
+    """For a moment it still counts as reached; for longer it does not, and is joined again when it wakes."""
     trainer = start_process(trainer_process.run, {"incarnation": 1, "rpc": {"port": 0}})
     generator = start_generator("patient", {"port": trainer.wait("started")["port"]})
+
+    def joined() -> bool:
+        generator.tell("joined")
+        return bool(generator.wait("joined")["joined"])
+
     trainer.tell(0)
     generator.wait("applied", version="1.0")
+    wait_until(joined)
     trainer.signal(signal.SIGSTOP)
     time.sleep(4.0)  # longer than the heartbeat's timeout
+    assert joined()
     trainer.signal(signal.SIGCONT)
     trainer.tell(1)
     generator.wait("applied", version="1.1")
     assert "fenced" not in [event["event"] for event in generator.events]
+    trainer.signal(signal.SIGSTOP)
+    wait_until(lambda: not joined())
+    trainer.signal(signal.SIGCONT)
+    wait_until(joined)
+    trainer.tell(2)
+    generator.wait("applied", version="1.2")
 
 
 def test_a_corrupted_version_is_sent_again_and_never_applied(start_trainer, start_generator):

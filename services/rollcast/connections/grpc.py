@@ -21,6 +21,14 @@ MAX_MESSAGE_BYTES = 64 << 20
 MAX_GRADING_BYTES = 24 << 20
 """A completion of at most 2**20 characters of four bytes, a reference of at most 16 MiB, and some."""
 
+FROZEN_SECONDS = 20.0
+"""A peer whose machine answers, but which does not itself, is given up after that and up to ten seconds more. One that
+only computes answers all the time: gRPC's own threads do it."""
+LONGEST_PAUSE_SECONDS = 2.0
+"""Between a client's attempts to connect: a server that listens again is found as soon."""
+ATTEMPT_SECONDS = 3.0
+"""For one attempt; an address that nobody answers at is given up then."""
+
 _AUTHORIZATION = "authorization"
 
 
@@ -30,10 +38,22 @@ def _options(max_message_bytes: int) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.http2.ping_timeout_ms", int(1000 * FROZEN_SECONDS)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.so_reuseport", 0),
+    ]
+
+
+def _channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
+    return [
+        *_options(max_message_bytes),
+        # Channels of one process otherwise share connections, and with them a pause that grows to two minutes.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", int(1000 * LONGEST_PAUSE_SECONDS)),
+        ("grpc.min_reconnect_backoff_ms", int(1000 * ATTEMPT_SECONDS)),  # bounds the attempt, not the pause
     ]
 
 
@@ -43,15 +63,16 @@ def open_channel_async(settings: Rpc) -> grpc.aio.Channel:
     Raises UserError where a file of rpc.tls cannot be used.
     """
     target = f"{in_url(settings.host)}:{settings.port}"
+    options = _channel_options(MAX_MESSAGE_BYTES)
     if settings.tls is None:
-        return grpc.aio.insecure_channel(target, options=_options(MAX_MESSAGE_BYTES))
-    return grpc.aio.secure_channel(target, _channel_credentials(settings.tls), options=_options(MAX_MESSAGE_BYTES))
+        return grpc.aio.insecure_channel(target, options=options)
+    return grpc.aio.secure_channel(target, _channel_credentials(settings.tls), options=options)
 
 
 def open_channel(settings: Rpc, *, max_message_bytes: int = MAX_MESSAGE_BYTES) -> grpc.Channel:
-    """The same for threads; each channel has a connection of its own, shared with no other channel."""
+    """The same for threads."""
     target = f"{in_url(settings.host)}:{settings.port}"
-    options = [*_options(max_message_bytes), ("grpc.use_local_subchannel_pool", 1)]
+    options = _channel_options(max_message_bytes)
     if settings.tls is None:
         return grpc.insecure_channel(target, options=options)
     return grpc.secure_channel(target, _channel_credentials(settings.tls), options=options)

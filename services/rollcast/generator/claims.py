@@ -7,6 +7,8 @@
 
 Slots are rollouts: no more than the engine runs at once are ever claimed, so nothing waits inside it. Evaluation is
 claimed first, but takes at most its share of the slots while training prompts wait.
+
+While no trainer is reached nothing is claimed: what a restart will lose need not be sampled. Groups under way go on.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ every CLAIM_BLOCK_SECONDS, and once more where it just missed the task. If none 
 
 
 class _WithdrawnError(Exception):
-    """The weights were lost while a claim waited: to claim under their version would mislead the staleness gate."""
+    """Nothing may be claimed any more, as came out while a claim waited: the weights or the trainer are lost.
+
+    To claim under a lost version would mislead the staleness gate.
+    """
 
 
 log = get_logger()
@@ -92,6 +97,7 @@ class ClaimLoop:
         slots: Slots,
         renew_seconds: float,
         fence_patience_seconds: float,
+        reaches_trainer: Callable[[], bool],
         exporter: Exporter,
     ) -> None:
         self._engine = engine
@@ -101,6 +107,7 @@ class ClaimLoop:
         self._slots = slots
         self._renew_seconds = renew_seconds
         self._fence_patience_seconds = fence_patience_seconds
+        self._reaches_trainer = reaches_trainer
         self._exporter = exporter
         self._groups: dict[int, ActiveGroup] = {}
         self._handed_over: set[ActiveGroup] = set()
@@ -140,7 +147,7 @@ class ClaimLoop:
                 self._exporter.add(names.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0))
                 self._away_seconds = away_seconds
                 self._changed.clear()
-                if self._engine.version is None or not await self._patiently(self._queue, self._claim):
+                if not self._may_claim() or not await self._patiently(self._queue, self._claim):
                     await self._wait_for_change(CLAIM_BLOCK_SECONDS)
         finally:
             renewal.cancel()
@@ -239,9 +246,13 @@ class ClaimLoop:
         self._begin(queue, claimed)
         return bool(claimed)
 
+    def _may_claim(self) -> bool:
+        return self._engine.version is not None and self._reaches_trainer()
+
     def _first_version(self) -> PolicyVersion:
-        if self._engine.version is None:
+        if not self._may_claim():
             raise _WithdrawnError
+        assert self._engine.version is not None
         return self._engine.version
 
     def _begin(self, queue: GeneratorQueue, claimed: list[Claimed]) -> None:

@@ -125,6 +125,7 @@ class GeneratorService:
             slots=slots,
             renew_seconds=2 * config.weights.heartbeat_seconds,
             fence_patience_seconds=2 * config.weights.heartbeat_timeout_seconds,
+            reaches_trainer=lambda: self._member.joined,
             exporter=exporter,
         )
         self._member = WeightMember(

@@ -28,7 +28,7 @@ import grpc.aio
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc, Weights
-from rollcast.connections.grpc import call_metadata, open_channel_async
+from rollcast.connections.grpc import LONGEST_PAUSE_SECONDS, call_metadata, open_channel_async
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 Send = Callable[[weights_pb2.FromGenerator], Awaitable[None]]
 
 CONNECT_SECONDS = 10.0
-BACKOFF_SECONDS = (0.1, 5.0)
+BACKOFF_SECONDS = (0.1, LONGEST_PAUSE_SECONDS)
 """First and longest pause before reconnecting."""
 POLL_SECONDS = (0.002, 0.025)
 """First and longest pause between polls of the engine."""
@@ -90,6 +90,8 @@ class WeightMember:
         """The owner name in use; changes when the generator was fenced."""
         self.version: PolicyVersion | None = None
         """What the engine holds; None until the first apply: claim nothing before."""
+        self.joined = False
+        """Whether it is in a weight group, and the stream to the trainer stands: claim nothing else."""
         self._engine = engine
         self._num_workers = num_workers
         self._slots = slots
@@ -99,7 +101,6 @@ class WeightMember:
         self._exporter = exporter
         self._incarnation: int | None = None
         self._announced: PolicyVersion | None = None  # the newest that this incarnation told us to take
-        self._joined = False
         self._newest_epoch = 0  # that this session was asked to join
         self._applying: asyncio.Future[float] | None = None
         self._leaving: str | None = None
@@ -112,7 +113,7 @@ class WeightMember:
     def ready(self) -> bool:
         """For /readyz: member of a group, holds weights of the trainer's incarnation, not leaving."""
         held = self.version is not None and self.version.incarnation == self._incarnation
-        return self._joined and held and self._leaving is None
+        return self.joined and held and self._leaving is None
 
     def readiness(self, max_staleness: int) -> tuple[bool, str]:
         """For /readyz: `ready`, and the weights held are at most so many steps older than the newest announced."""
@@ -152,7 +153,7 @@ class WeightMember:
             finally:
                 if self._send is not None:
                     self._uncounted_since = time.monotonic()
-                self._joined, self._send = False, None
+                self.joined, self._send = False, None
 
     async def leave(self, reason: str, timeout_seconds: float) -> bool:
         """Ask to leave and take part until the trainer confirms; run() then ends. False = it did not in time."""
@@ -170,6 +171,7 @@ class WeightMember:
 
     async def _come_back_as_new(self, reason: str) -> None:
         log.warning("fenced by the trainer; coming back as a new generator", generator=self.name, reason=reason)
+        self.joined = False
         await self._finish_applying()
         await self._ask(self._engine.abandon())
         if self.version is not None:
@@ -268,7 +270,7 @@ class WeightMember:
             return None
         if state.status == FAILED:
             return _failed(state)
-        self._joined = True
+        self.joined = True
         return weights_pb2.FromGenerator(joined=weights_pb2.Joined(epoch=join.epoch))
 
     async def _take(self, publish: weights_pb2.Publish) -> weights_pb2.FromGenerator | None:

@@ -165,8 +165,9 @@ class Roster:
     def lowest_step(self) -> int | None:
         """Oldest step that any engine may sample with; None where none holds weights.
 
-        Joined or not: one whose stream broke, or that comes back, goes on claiming with what it holds until it is
-        fenced. One that holds nothing, or only weights that a restart lost and it therefore withdraws, claims nothing.
+        Joined or not: one whose stream broke, or that comes back, goes on sampling with what it holds until it is
+        fenced, and claims until it notices. One that holds nothing, or only weights that a restart lost and it
+        therefore withdraws, claims nothing.
         """
         return min((seat.version.step for seat in self if seat.version is not None), default=None)
 
