@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.tiny_model import make_tiny_model
+from testkit.tiny_model import make_tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
