@@ -53,7 +53,7 @@ def not_checked(config: RunConfig) -> list[str]:
     return left
 
 
-def _settings_and_files(config: RunConfig) -> list[Callable[[], None]]:
+def _settings_and_files(config: RunConfig) -> list[Callable[[], object]]:
     return [
         lambda: _check_budget(config),
         lambda: check_certificates(config),
