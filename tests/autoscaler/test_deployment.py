@@ -156,10 +156,10 @@ def test_outside_of_a_cluster_the_user_is_told(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"least": 5, "most": 4}, "least = 5 exceeds most = 4"),
-        ({"mode": "controller"}, "mode controller needs deployment"),
+        ({"least": 5, "most": 4}, "autoscaler.least = 5 is wrong: exceeds most, 4"),
+        ({"mode": "controller"}, "autoscaler.mode = 'controller' is wrong: needs deployment"),
         ({"least": 0}, "autoscaler.least"),
-        ({"trainer_jobs": "a=b"}, "trainer_jobs = 'a=b' needs deployment"),
+        ({"trainer_jobs": "a=b"}, "autoscaler.trainer_jobs = 'a=b' is wrong: needs autoscaler.deployment"),
         ({"deployment": "No_Name"}, "autoscaler.deployment"),
         ({"source": {"kind": "prometheus"}}, "url is missing"),
         ({"mode": "magic"}, "autoscaler.mode"),
