@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -131,18 +132,24 @@ def test_exactly_the_threshold_is_removed() -> None:
     assert curriculum.num_removed == 1
 
 
-def test_no_prompt_is_removed_unless_half_of_its_rollouts_were_graded() -> None:
-    """Two right answers beside fourteen that the grader failed on do not make a prompt an easy one."""
+def test_a_prompt_is_removed_only_where_no_missing_verdict_could_keep_it() -> None:
+    """Eight right answers beside eight that the grader failed on do not make a prompt an easy one."""
     curriculum = Curriculum(["a", "b"], seed=0)
-    curriculum.observe("a", reward=2, graded=2, sampled=16)
-    curriculum.observe("a", reward=9, graded=9, sampled=16)  # 11 of 32
+    curriculum.observe("a", reward=8, graded=8, sampled=16)
     assert (curriculum.num_removed, curriculum.pass_rate("a")) == (0, 1.0)
     resumed = Curriculum(["a", "b"], seed=0)
     resumed.restore(json.loads(json.dumps(curriculum.state())))
-    resumed.observe("a", reward=12, graded=12, sampled=16)  # 23 of 48
+    for _ in range(3):
+        resumed.observe("a", reward=16, graded=16, sampled=16)  # 56 of 64 in the end
     assert resumed.num_removed == 0
-    resumed.observe("a", reward=9, graded=9, sampled=16)  # 32 of 64
+    resumed.observe("a", reward=16, graded=16, sampled=16)  # 72 of 80
     assert resumed.num_removed == 1
+
+
+def test_rewards_that_travelled_as_float32_reach_the_threshold_all_the_same() -> None:
+    curriculum = Curriculum(["a", "b"], seed=0)
+    curriculum.observe("a", reward=sum(float(np.float32(0.9)) for _ in range(16)), graded=16, sampled=16)
+    assert curriculum.num_removed == 1
 
 
 def test_checkpoints_that_do_not_say_how_many_were_sampled_are_read() -> None:
@@ -178,8 +185,8 @@ def test_a_prompt_leaves_when_its_mean_reward_reaches_the_threshold(groups: list
             continue
         mean = sum(seen) / len(seen)
         assert curriculum.pass_rate("a") == pytest.approx(float(mean))
-        assume(abs(mean - Fraction(0.9)) > 1e-9)
-        is_gone |= mean > Fraction(0.9) and 2 * len(seen) >= sampled
+        assume(abs(sum(seen) / sampled - Fraction(0.9)) > 1e-5)
+        is_gone |= sum(seen) > Fraction(0.9) * sampled
         assert curriculum.num_removed == is_gone
 
 

@@ -95,6 +95,15 @@ def test_what_a_generator_says_is_bounded(said: float, tmp_path: Path) -> None:
     assert ledger.state[GENERATOR] == ledger.spent[GENERATOR] == pytest.approx(0.25, abs=0.01)
 
 
+def test_a_new_name_is_worth_two_hours_at_most_however_old_the_run_is(tmp_path: Path) -> None:
+    clock = Clock()
+    ledger = clock.ledger(tmp_path / "compute.json")
+    ledger.start(1, None)
+    clock.now += 50 * 3600
+    ledger.tick(10, [1e300] * 10)
+    assert ledger.state[GENERATOR] == pytest.approx(20.0)
+
+
 @pytest.mark.parametrize("said", [4501.0, 86_400.0, 1e300, float("inf")])
 def test_a_generator_is_believed_a_quarter_of_an_hour_before_the_trainer_at_most(said: float, tmp_path: Path) -> None:
     clock = Clock()

@@ -189,6 +189,24 @@ def test_a_rollout_whose_ratio_overflows_is_counted_and_costs_no_update(
     assert any(not torch.equal(a, w.full_tensor()) for a, w in zip(before, group.learner.weights, strict=True))
 
 
+@pytest.mark.parametrize("log_ratio", [30.0, 45.0, 60.0, 75.0])
+@pytest.mark.parametrize("loss", [{"kind": "dapo"}, {"kind": "grpo"}])
+def test_a_token_whose_ratio_is_huge_and_finite_does_not_cost_its_batch(
+    ranks: Ranks, untied_model: Path, tmp_path: Path, loss: dict[str, object], log_ratio: float
+) -> None:
+    """Nothing clips the ratio of a wrong answer: its gradient is within float32, and the square of that is beyond."""
+    group = LearnerGroup.build(make_config(untied_model, tmp_path, recipe={"loss": loss}), ranks)
+    first, *others = make_sequences(5)
+    generator_logprobs = first.generator_logprobs.copy()
+    place = int(np.flatnonzero(first.loss_mask)[0])
+    generator_logprobs[place] = -log_ratio - 4.0  # a random policy gives each of some fifty tokens about e^-4
+    odd = replace(first, generator_logprobs=generator_logprobs, advantage=-abs(first.advantage))
+    stats = group.update([odd, *others])
+    assert stats.applied
+    assert math.isfinite(stats.grad_norm)
+    assert stats.grad_norm > 1e10
+
+
 def test_stats_count_tokens(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     sequences = make_sequences(5)

@@ -1,8 +1,8 @@
 """Curriculum: the order of the prompts (arXiv 2510.13786, section 3.2, no-positive-resampling).
 
 Epoch e is a permutation of all prompts, seeded by (seed, e). With `remove_at`, a prompt whose pass rate over every
-evaluation in training so far reaches that value is removed for good and passed over in later epochs, provided that at
-least half of its rollouts were graded: a few right answers beside gradings that failed prove nothing. None is uniform
+evaluation in training so far reaches that value is removed for good and passed over in later epochs. A grading that
+failed counts as wrong for that alone: right answers beside gradings that failed prove nothing. None is uniform
 sampling. A pass rate is the mean reward, in [0, 1], of what was graded. Equal calls give equal draws, on every machine.
 
     draw() --> task dispatched --> group used or filtered --> observe(...)
@@ -24,6 +24,9 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from rollcast.config.errors import UserError
+
+ROUNDING = 1e-6
+"""Rewards travel as float32: sixteen times 0.9 is a little less than 14.4."""
 
 
 class CurriculumState(TypedDict):
@@ -120,7 +123,8 @@ class Curriculum:
     def observe(self, prompt_id: str, *, reward: float, graded: int, sampled: int) -> None:
         """Record one group: the sum of the rewards of its `graded` among `sampled` rollouts. Filtered groups count too.
 
-        What the grader failed on is sampled and not graded: the pass rate is that of the graded ones.
+        What the grader failed on is sampled and not graded: the pass rate is that of the graded ones. For removal it
+        counts as wrong, so that a prompt leaves only where no verdict that is missing could change it.
 
         Removal is permanent: a later, worse evaluation does not bring the prompt back.
         """
@@ -130,9 +134,8 @@ class Curriculum:
         history.graded += graded
         history.evaluations += 1
         history.sampled += sampled
-        pass_rate = self.pass_rate(prompt_id)
-        is_known = 2 * history.graded >= history.sampled
-        if self._remove_at is not None and pass_rate is not None and pass_rate >= self._remove_at and is_known:
+        sampled = max(history.sampled, history.graded)  # checkpoints of before do not say how many were sampled
+        if self._remove_at is not None and history.graded and history.reward >= (self._remove_at - ROUNDING) * sampled:
             self._removed.add(prompt_id)
 
     def state(self) -> CurriculumState:

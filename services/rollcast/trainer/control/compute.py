@@ -23,6 +23,8 @@ from rollcast.telemetry.logging import get_logger
 GENERATOR, TRAINER = "generator", "trainer"
 ROLES = (GENERATOR, TRAINER)
 SECONDS_PER_HOUR = 3_600.0
+LONGEST_START_SECONDS = 7_200.0
+"""Of an engine: a generator that says it was there for longer before it announced itself is believed so much."""
 RESTART_SECONDS = 900.0
 """A longer absence is taken for a run that was stopped as a whole, generators included.
 
@@ -75,14 +77,15 @@ class ComputeLedger:
         """Count the time since the last call.
 
         `new_devices`: of those that came since the last call, seconds for which each has been allocated by now, as it
-        says itself. Of the time before the trainer was there 15 minutes are believed, and none that is counted already.
+        says itself. Two hours are believed, as long as an engine may start; of the time before the trainer was there 15
+        minutes, and none that is counted already.
         """
         now = self.clock()
         hours = max(0.0, now - self._last) / SECONDS_PER_HOUR
         for role in ROLES:
             self.state[role] += hours * self._devices[role]
             self.spent[role] += hours * self._devices[role]
-        believed = [max(0.0, min(seconds, now - self._since)) for seconds in new_devices]
+        believed = [max(0.0, min(seconds, LONGEST_START_SECONDS, now - self._since)) for seconds in new_devices]
         if any(seconds > told for seconds, told in zip(new_devices, believed, strict=True)):
             log.info("of new generators' time only what follows is counted", said=new_devices, counted=believed)
         started = sum(believed) / SECONDS_PER_HOUR

@@ -173,7 +173,9 @@ class Learner:
             rollout=batch.rollout,
         )
         total, weight = objective(self.loss, inputs)
-        is_clamped, kl = self.loss.clamped(inputs), torch.zeros_like(weight)
+        with torch.no_grad():  # counted, not differentiated
+            is_clamped = self.loss.clamped(inputs)
+        kl = torch.zeros_like(weight)
         if self.reference is not None and reference_logprobs is not None:
             kl = weighted_kl(logprobs, reference_logprobs, inputs.weights)
             total = total - self.reference.coefficient * kl
@@ -189,10 +191,14 @@ class Learner:
         return torch.cat([sums, sums.new_tensor(counts)]), largest
 
     def _clip(self) -> float:
-        """Scale the gradients to the greatest allowed global norm; return the norm before."""
+        """Scale the gradients to the greatest allowed global norm; return the norm before.
+
+        In float64: squares of float32 overflow from 1.8e19 on, which one token of an extreme ratio reaches, and a norm
+        that is not finite would cost its whole batch.
+        """
         gradients = [weight.grad.to_local() for weight in self.weights if isinstance(weight.grad, DTensor)]
-        norms = torch._foreach_norm(gradients)
-        squares = torch.stack(norms).double().square().sum()
+        norms = torch._foreach_norm(gradients, dtype=torch.float64)
+        squares = torch.stack(norms).square().sum()
         dist.all_reduce(squares)
         norm = math.sqrt(squares.item()) if squares.isfinite() else math.inf
         if math.isfinite(norm) and norm > self.settings.max_grad_norm:
