@@ -126,6 +126,8 @@ def good_settings(folder: Path) -> dict[str, Any]:
             "dataset": {"kind": "jsonl", "name": "d", "path": "rows.jsonl"},
             "evaluation": {"num_prompts": 10},
         },
+        "recipe": {"prompts_per_step": 8},
+        "budget": {"steps": 1},
         "trainer": {},
         "redis": {"port": 0},
         "rpc": {"port": 0},
