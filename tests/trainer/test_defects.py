@@ -11,6 +11,7 @@ import pytest
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup, VersionSpan
 from rollcast.trainer.control.defects import defect
+from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task
 
@@ -23,7 +24,9 @@ def answered() -> tuple[PromptTask, RolloutGroup]:
 
 
 def found(task: PromptTask, group: RolloutGroup) -> str | None:
-    return defect(group, task, newest=VERSION, vocab_size=VOCAB, max_length=32)
+    return defect(
+        group, task, newest=VERSION, history=SurvivingHistory((), VERSION.incarnation), vocab_size=VOCAB, max_length=32
+    )
 
 
 def test_a_good_group_has_none() -> None:

@@ -17,6 +17,7 @@ from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.trainer.control.dispatch import NEXT_SEQUENCE
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.ending import Ending
 from rollcast.wire.version import PolicyVersion
@@ -52,15 +53,17 @@ def a_thousand(group: RolloutGroup) -> RolloutGroup:
 
 
 class SpoilingQueue(AnsweringQueue):
-    """The first answer to the task 5, and every answer to the task 6, is spoilt."""
+    """The first answer to the task 5 (after `first`), and every answer to the task 6, is spoilt."""
 
-    def __init__(self, broker: MemoryBroker, answers: Answers, spoil: Spoil) -> None:
+    def __init__(self, broker: MemoryBroker, answers: Answers, spoil: Spoil, first: int = 0) -> None:
         super().__init__(broker, answers)
         self._spoil = spoil
+        self._once, self._always = first + 5, first + 6
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
         def spoil(group: RolloutGroup) -> RolloutGroup:
-            return self._spoil(group) if group.sequence == 6 or (group.sequence, group.attempt) == (5, 0) else group
+            is_spoilt = group.sequence == self._always or (group.sequence, group.attempt) == (self._once, 0)
+            return self._spoil(group) if is_spoilt else group
 
         asyncio.run(answer_everything(self._generator, self._answers, spoil=spoil))
         return MemoryTrainerQueue.read(self, max_groups, 0.0)
@@ -92,6 +95,25 @@ def test_what_nobody_asked_for_is_never_trained_on(tmp_path: Path, spoil: Spoil)
         task for line in lines(config, "tasks.jsonl") if line["what"] in ("used", "filtered") for task in line["tasks"]
     }
     assert 5 in used, "it was asked again"
+
+
+def never_was(group: RolloutGroup) -> RolloutGroup:
+    """Begun by weights of the checkpoint at step 6 and, it says, ended by those of a step before it."""
+    spoilt = every_rollout(version_spans=(VersionSpan(PolicyVersion(2, 0), 0, 3),))(group)
+    return dataclasses.replace(spoilt, first_version=PolicyVersion(1, 6))
+
+
+def test_a_version_from_before_its_incarnation_is_refused(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=14), MemoryBroker()
+    answers, learners = Answers(0.5, PolicyVersion(1, 0), random.Random(3)), QuickLearners()
+    first = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
+    assert run(first, answers, limit=6) is Ending.INTERRUPTED
+    progress = Progress.from_json(learners.saved["1.6"])
+    first_sequence = int(MemoryTrainerQueue(broker).get_state(NEXT_SEQUENCE) or 0)
+    queue = SpoilingQueue(broker, answers, never_was, first_sequence)
+    second = make_controller(config, queue, answers, learners, progress=progress)
+    assert run(second, answers) is Ending.FINISHED
+    assert told(second, "defective") == 1 + MAX_FAILURES
 
 
 class RedisAnsweringQueue(RedisTrainerQueue):

@@ -160,6 +160,7 @@ class Controller:
                 group,
                 task,
                 newest=PolicyVersion(incarnation, self._published_step),
+                history=self._history,
                 vocab_size=learners.vocab_size,
                 max_length=config.model.max_length,
             ),
