@@ -83,9 +83,11 @@ local function rebuild_tasks(stream, before, seen)
   local owners, delivered = owners_of(stream), last_delivered(stream)
   for _, id in ipairs(ids_of(stream)) do
     local entry = read_entry(stream, id)
-    local owner, old = owners[id], words_of(before[entry.s or ''])
+    local owner, old = owners[id], words_of(before[entry and entry.s or ''])
     owners[id] = nil
-    if not is_task(entry) or stream_of(entry.p) ~= stream then
+    if not entry then -- `enqueue` gave it a new id, under which the next call finds it
+      redis.call('XACK', stream, GENERATORS, id)
+    elseif not is_task(entry) or stream_of(entry.p) ~= stream then
       bury_unreadable(stream, GENERATORS, id, entry, NOT_A_TASK)
     elseif seen[entry.s] or is_elsewhere(old, entry.s, id) then
       bury_unreadable(stream, GENERATORS, id, entry, ELSEWHERE)
