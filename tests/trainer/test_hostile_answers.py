@@ -75,6 +75,7 @@ class SpoilingQueue(AnsweringQueue):
         pytest.param(every_rollout(reward=1e30), id="reward"),
         pytest.param(every_rollout(logprobs=np.full(3, 80.0, np.float32)), id="log-probability"),
         pytest.param(every_rollout(version_spans=(VersionSpan(FUTURE, 0, 3),)), id="version of the future"),
+        pytest.param(lambda group: dataclasses.replace(group, started_at=-1e308, finished_at=1e308), id="times"),
         pytest.param(a_thousand, id="thousand rollouts"),
         pytest.param(lambda group: dataclasses.replace(group, prompt_id="p3"), id="another prompt"),
         pytest.param(lambda group: dataclasses.replace(group, prompt_id="unheard of"), id="unknown prompt"),

@@ -11,6 +11,10 @@ from rollcast.wire.version import PolicyVersion
 LARGEST_LOGPROB = 1e-4
 """A log-softmax in float32 may round to a little above 0."""
 
+LONGEST_SECONDS = 7 * 86_400.0
+"""Between a group's begin and end. It may be handed over, outlive outages and weekends without a trainer, and end on a
+clock that was set back or is another machine's; what lies beyond would make nonsense of the pacing."""
+
 
 def defect(
     group: RolloutGroup,
@@ -43,6 +47,9 @@ def defect(
     for version in sorted(versions):
         if history.never_was(version):
             return f"it names the version {version}, and its incarnation began at a later step"
+    seconds = group.finished_at - group.started_at
+    if not abs(seconds) <= LONGEST_SECONDS:
+        return f"it took {seconds:g} s, more than {LONGEST_SECONDS:g} s"
     for rollout in group.rollouts:
         if what := _rollout_defect(rollout, max_tokens=max_length - len(prompt)):
             return f"rollout {rollout.index} {what}"
