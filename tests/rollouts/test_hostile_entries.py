@@ -12,6 +12,7 @@ import redis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rollcast.config.errors import UserError
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.codec import encode_group, encode_task
 from rollcast.rollouts.index import outstanding
@@ -222,6 +223,32 @@ def test_each_bad_entry_is_buried_with_its_reason_and_counted(redis_server: Serv
         buried = raw.xrange(keys.dead)
     assert trainer.unreadable() == len(buried) == len(damaged) + 3
     assert all(fields[b"r"] and len(fields[b"s"]) <= 64 for _, fields in buried)
+    trainer.close()
+
+
+@pytest.mark.parametrize("text", ["junk", "-1", "1.5", "9223372036854775807", ""])
+def test_a_counter_that_is_no_number_counts_as_nothing(redis_server: Server, text: str) -> None:
+    run = f"hostile-{next(_runs)}"
+    trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
+    with redis_server.client() as raw:
+        raw.hset(keys.state, mapping=dict.fromkeys(["refused", "unreadable", "rebuilt"], text))
+        assert (trainer.refused(), trainer.unreadable()) == (0, 0)
+        raw.xadd(keys.tasks, {"junk": "1"})
+        trainer.dispatch(TASKS)
+    assert (trainer.refused(), trainer.unreadable()) == (0, 1)
+    trainer.close()
+
+
+@pytest.mark.parametrize("text", ["junk", "-1", "1e3", "999999999", ""])
+def test_a_damaged_incarnation_is_told_in_a_sentence(redis_server: Server, text: str) -> None:
+    run = f"hostile-{next(_runs)}"
+    trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
+    with redis_server.client() as raw:
+        raw.hset(keys.state, "incarnation", text)
+        with pytest.raises(UserError, match=f"incarnation in .* is b'{text}', not a number; set it"):
+            trainer.start_incarnation(1)
+        raw.hset(keys.state, "incarnation", "4")
+    assert trainer.start_incarnation(1) == 5
     trainer.close()
 
 

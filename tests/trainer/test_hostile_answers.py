@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rollcast.config.errors import UserError
 from rollcast.config.services import Redis
 from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.keys import Keys
@@ -115,6 +116,16 @@ def test_a_version_from_before_its_incarnation_is_refused(tmp_path: Path) -> Non
     second = make_controller(config, queue, answers, learners, progress=progress)
     assert run(second, answers) is Ending.FINISHED
     assert told(second, "defective") == 1 + MAX_FAILURES
+
+
+@pytest.mark.parametrize("text", [b"junk", b"-3", b"", b"9" * 15])
+def test_a_damaged_next_sequence_is_told_in_a_sentence(tmp_path: Path, text: bytes) -> None:
+    """Sequences must not go back: a late answer to an old task would be taken for one to a new."""
+    queue = MemoryTrainerQueue(MemoryBroker())
+    queue.set_state(NEXT_SEQUENCE, text)
+    answers = Answers(0.5, PolicyVersion(1, 0), random.Random(3))
+    with pytest.raises(UserError, match=r"trainer:next_sequence in .* not a sequence; set it"):
+        make_controller(make_config(tmp_path, steps=3), queue, answers, QuickLearners())
 
 
 class RedisAnsweringQueue(RedisTrainerQueue):

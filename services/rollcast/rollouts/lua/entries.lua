@@ -25,6 +25,15 @@ local function is_count(text, digits)
   return text and #text <= digits and (text == '0' or string.match(text, '^[1-9]%d*$') ~= nil)
 end
 
+-- One more in a counter of :state. What is no number there counts as 0.
+local function count(name)
+  local text = redis.call('HGET', STATE, name)
+  if text and not is_count(text, 15) then
+    redis.call('HDEL', STATE, name)
+  end
+  redis.call('HINCRBY', STATE, name, 1)
+end
+
 local function is_version(text)
   local incarnation, step = string.match(text or '', '^(%d+)%.(%d+)$')
   return is_count(incarnation, 9) and is_count(step, 9)
@@ -128,19 +137,19 @@ end
 
 local function bury_unreadable(stream, group, id, entry, reason)
   local dead_id = to_dead(entry, reason)
-  redis.call('HINCRBY', STATE, 'unreadable', 1)
+  count('unreadable')
   take_off(stream, group, id)
   return dead_id
 end
 
 local function bury_record(sequence, text)
   to_dead({s = sequence, d = text}, 'a record of :inflight that cannot be read')
-  redis.call('HINCRBY', STATE, 'unreadable', 1)
+  count('unreadable')
   redis.call('HDEL', INFLIGHT, sequence)
 end
 
 local function refuse()
-  redis.call('HINCRBY', STATE, 'refused', 1)
+  count('refused')
   return 0
 end
 

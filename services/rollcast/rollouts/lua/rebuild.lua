@@ -8,17 +8,17 @@ local function num_pending(stream)
 end
 
 local function index_is_true()
-  local count = {waiting = 0, claimed = 0, finished = 0, dead = 0}
+  local counts = {waiting = 0, claimed = 0, finished = 0, dead = 0}
   for _, text in ipairs(redis.call('HVALS', INFLIGHT)) do
     local state = string.match(text, '^%a+')
-    if not count[state] then
+    if not counts[state] then
       return false
     end
-    count[state] = count[state] + 1
+    counts[state] = counts[state] + 1
   end
-  return redis.call('XLEN', TASKS) + redis.call('XLEN', EVALS) == count.waiting + count.claimed
-    and num_pending(TASKS) + num_pending(EVALS) == count.claimed
-    and redis.call('XLEN', ROLLOUTS) == count.finished
+  return redis.call('XLEN', TASKS) + redis.call('XLEN', EVALS) == counts.waiting + counts.claimed
+    and num_pending(TASKS) + num_pending(EVALS) == counts.claimed
+    and redis.call('XLEN', ROLLOUTS) == counts.finished
 end
 
 local function ids_of(stream)
@@ -117,7 +117,7 @@ local function ensure_index()
   for i = 1, #flat, 2 do
     before[flat[i]] = flat[i + 1]
   end
-  redis.call('HINCRBY', STATE, 'rebuilt', 1)
+  count('rebuilt')
   redis.call('DEL', INFLIGHT)
   rebuild_rollouts(before, seen)
   rebuild_tasks(TASKS, before, seen)
