@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,6 +12,7 @@ import redis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rollcast.config.errors import UserError
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.codec import encode_group, encode_task
 from rollcast.rollouts.index import outstanding
@@ -49,6 +51,7 @@ FIELDS = {
 class Entry:
     stream: str
     fields: list[tuple[bytes, bytes]]
+    id: str = "*"
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,20 @@ class Record:
         return self.text.startswith(b"dead ")
 
 
+LAST_ID = "18446744073709551615-18446744073709551615"
+"""Redis gives out no id after it."""
+STREAMS = ["tasks", "evals", "rollouts", "dead"]
+ALMOST_LAST_ID = "18446744073709551615-18446744073709551613"
+entry_ids = st.sampled_from(["*", "*", "*", "9999999999999-5", ALMOST_LAST_ID, LAST_ID])
+
+
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
     """Mostly in the right form, with a field or two damaged, left out, or given twice."""
     fields = [(name.encode(), draw(values)) for name, values in FIELDS.items() if draw(st.integers(0, 9))]
     fields += draw(st.lists(st.tuples(st.sampled_from([*(n.encode() for n in FIELDS), b"zz"]), junk), max_size=2))
-    return Entry(draw(st.sampled_from(["tasks", "evals", "rollouts"])), fields or [(b"hello", b"world")])
+    stream = draw(st.sampled_from(STREAMS))
+    return Entry(stream, fields or [(b"hello", b"world")], draw(entry_ids))
 
 
 states = st.sampled_from([b"waiting", b"claimed", b"finished", b"dead", b"lost"])
@@ -145,7 +156,8 @@ class Bench:
         if isinstance(item, Record):
             raw.hset(keys.inflight, item.sequence, item.text)
         else:
-            raw.execute_command("XADD", getattr(keys, item.stream), "*", *itertools.chain(*item.fields))
+            with suppress(redis.ResponseError):  # an id below one that was thrown before
+                raw.execute_command("XADD", getattr(keys, item.stream), item.id, *itertools.chain(*item.fields))
 
     def turn(self, trainer: RedisTrainerQueue, planted: set[int]) -> None:
         """One of the trainer's: read, settle, bury what is dead, dispatch what is nowhere."""
@@ -172,6 +184,10 @@ def is_planted(item: Record) -> bool:
 @given(st.lists(st.one_of(entries(), records), min_size=1, max_size=5), st.booleans())
 @example([THE_ONE_THAT_ENDED_A_RUN], True)
 @example([THE_ONE_THAT_ENDED_A_RUN], False)
+@example([Entry(stream, [(b"junk", b"1")], LAST_ID) for stream in STREAMS], True)
+@example([Entry(stream, [(b"junk", b"1")], LAST_ID) for stream in STREAMS], False)
+@example([Entry(stream, [(b"junk", b"1")], ALMOST_LAST_ID) for stream in STREAMS], True)
+@example([Entry(stream, [(b"junk", b"1")] * 5000, LAST_ID) for stream in STREAMS], False)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_nothing_that_is_written_ends_a_run_or_costs_a_good_task(
     redis_server: Server, hostile: list[Entry | Record], claim_first: bool
@@ -210,6 +226,32 @@ def test_each_bad_entry_is_buried_with_its_reason_and_counted(redis_server: Serv
     trainer.close()
 
 
+@pytest.mark.parametrize("text", ["junk", "-1", "1.5", "9223372036854775807", ""])
+def test_a_counter_that_is_no_number_counts_as_nothing(redis_server: Server, text: str) -> None:
+    run = f"hostile-{next(_runs)}"
+    trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
+    with redis_server.client() as raw:
+        raw.hset(keys.state, mapping=dict.fromkeys(["refused", "unreadable", "rebuilt"], text))
+        assert (trainer.refused(), trainer.unreadable()) == (0, 0)
+        raw.xadd(keys.tasks, {"junk": "1"})
+        trainer.dispatch(TASKS)
+    assert (trainer.refused(), trainer.unreadable()) == (0, 1)
+    trainer.close()
+
+
+@pytest.mark.parametrize("text", ["junk", "-1", "1e3", "999999999", ""])
+def test_a_damaged_incarnation_is_told_in_a_sentence(redis_server: Server, text: str) -> None:
+    run = f"hostile-{next(_runs)}"
+    trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
+    with redis_server.client() as raw:
+        raw.hset(keys.state, "incarnation", text)
+        with pytest.raises(UserError, match=f"incarnation in .* is b'{text}', not a number; set it"):
+            trainer.start_incarnation(1)
+        raw.hset(keys.state, "incarnation", "4")
+    assert trainer.start_incarnation(1) == 5
+    trainer.close()
+
+
 async def test_a_group_is_its_owners(redis_server: Server) -> None:
     """A copy of a good group under another id, and one whose fields say something else than it does."""
     run = f"hostile-{next(_runs)}"
@@ -242,3 +284,32 @@ def test_a_record_in_the_right_form_is_read(text: str) -> None:
 def test_no_record_raises(sequence: bytes, text: bytes) -> None:
     found, damaged = outstanding([(sequence, text)])
     assert len(found.sequences) + len(damaged) == 1
+
+
+async def test_an_entry_under_the_last_id_takes_no_task_from_its_owner(redis_server: Server) -> None:
+    """Owners, how long they were silent, and what is already delivered survive; nothing else is numbered anew."""
+    run = f"hostile-{next(_runs)}"
+    trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
+    first, second = (RedisGeneratorQueue(redis_server.settings, run, owner) for owner in ("a", "b"))
+    trainer.dispatch(TASKS[:2])
+    claimed = await Bench.claim(first)
+    trainer.dispatch(TASKS[2:3])
+    await asyncio.sleep(0.2)
+    with redis_server.client() as raw:
+        raw.xadd(keys.tasks, {"junk": "1"}, id=LAST_ID)
+        trainer.dispatch([make_task(8)])
+        assert len(raw.xpending_range(keys.tasks, "generators", "-", "+", 9, "a", idle=200)) == 2
+        assert [item.task.sequence for item in await Bench.claim(second)] == [2, 8]
+        assert trainer.outstanding().claims.keys() == {0, 1, 2, 8}
+        assert await first.renew(claimed) == []
+        raw.xadd(keys.rollouts, {"junk": "1"}, id=LAST_ID)
+        assert trainer.read(9, 0) == []
+        assert await first.publish(claimed[0], make_group(claimed[0], "a")), "behind an id that was deleted"
+        assert [delivery.group.sequence for delivery in trainer.read(9, 0)] == [0]
+        assert await first.publish(claimed[1], make_group(claimed[1], "a"))
+        assert [delivery.group.sequence for delivery in trainer.read(9, 0)] == [1]
+        assert not raw.keys("*:exhausted")
+    assert trainer.unreadable() == 2
+    trainer.close()
+    await first.close()
+    await second.close()

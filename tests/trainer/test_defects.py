@@ -11,6 +11,7 @@ import pytest
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup, VersionSpan
 from rollcast.trainer.control.defects import defect
+from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task
 
@@ -23,7 +24,9 @@ def answered() -> tuple[PromptTask, RolloutGroup]:
 
 
 def found(task: PromptTask, group: RolloutGroup) -> str | None:
-    return defect(group, task, newest=VERSION, vocab_size=VOCAB, max_length=32)
+    return defect(
+        group, task, newest=VERSION, history=SurvivingHistory((), VERSION.incarnation), vocab_size=VOCAB, max_length=32
+    )
 
 
 def test_a_good_group_has_none() -> None:
@@ -32,6 +35,8 @@ def test_a_good_group_has_none() -> None:
     group.rollouts[0].logprobs[0] = 5e-5
     group.rollouts[1].reward = 0.1
     assert found(task, group) is None
+    for seconds in (-3600.0, 2 * 86_400.0):  # a clock that was set back; a weekend without a trainer
+        assert found(task, dataclasses.replace(group, started_at=1e9, finished_at=1e9 + seconds)) is None
 
 
 @pytest.mark.parametrize(
@@ -46,6 +51,9 @@ def test_a_good_group_has_none() -> None:
         ({"rollouts": []}, "holds 0 rollouts, asked were 2"),
         ({"first_version": PolicyVersion(1, 8)}, "the newest published is 1.7"),
         ({"first_version": PolicyVersion(2, 0)}, "the newest published is 1.7"),
+        ({"started_at": -1e308, "finished_at": 1e308}, "took inf s"),
+        ({"started_at": 0.0, "finished_at": 1e9}, "took 1e+09 s"),
+        ({"started_at": 1e9, "finished_at": 0.0}, "took -1e+09 s"),
     ],
 )
 def test_defects_of_a_group_are_named(change: dict[str, Any], told: str) -> None:

@@ -9,10 +9,13 @@ from rollcast.wire.version import PolicyVersion
 def test_steps_after_the_checkpoint_are_lost() -> None:
     history = SurvivingHistory((), 1).continued_by(2, 4).continued_by(3, 8)
     surviving = [(1, 0), (1, 4), (2, 4), (2, 8), (3, 8), (3, 99)]
-    lost = [(1, 5), (1, 6), (2, 9), (4, 0)]
+    lost = [(1, 5), (1, 6), (2, 3), (2, 9), (3, 7), (4, 0)]
     assert all(history.survives(PolicyVersion(*version)) for version in surviving)
     assert not any(history.survives(PolicyVersion(*version)) for version in lost)
     assert not history.all_survive([PolicyVersion(1, 4), PolicyVersion(1, 5)])
+    never = [(2, 0), (2, 3), (3, 0), (3, 7)]
+    assert all(history.never_was(PolicyVersion(*version)) for version in never)
+    assert not any(history.never_was(PolicyVersion(*version)) for version in [*surviving, (1, 5), (2, 9), (4, 0)])
     assert history.earlier == ((1, 4), (2, 8))
 
 

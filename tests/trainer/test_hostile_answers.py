@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rollcast.config.errors import UserError
 from rollcast.config.services import Redis
 from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.trainer.control.dispatch import NEXT_SEQUENCE
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.ending import Ending
 from rollcast.wire.version import PolicyVersion
@@ -52,15 +54,17 @@ def a_thousand(group: RolloutGroup) -> RolloutGroup:
 
 
 class SpoilingQueue(AnsweringQueue):
-    """The first answer to the task 5, and every answer to the task 6, is spoilt."""
+    """The first answer to the task 5 (after `first`), and every answer to the task 6, is spoilt."""
 
-    def __init__(self, broker: MemoryBroker, answers: Answers, spoil: Spoil) -> None:
+    def __init__(self, broker: MemoryBroker, answers: Answers, spoil: Spoil, first: int = 0) -> None:
         super().__init__(broker, answers)
         self._spoil = spoil
+        self._once, self._always = first + 5, first + 6
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
         def spoil(group: RolloutGroup) -> RolloutGroup:
-            return self._spoil(group) if group.sequence == 6 or (group.sequence, group.attempt) == (5, 0) else group
+            is_spoilt = group.sequence == self._always or (group.sequence, group.attempt) == (self._once, 0)
+            return self._spoil(group) if is_spoilt else group
 
         asyncio.run(answer_everything(self._generator, self._answers, spoil=spoil))
         return MemoryTrainerQueue.read(self, max_groups, 0.0)
@@ -72,6 +76,7 @@ class SpoilingQueue(AnsweringQueue):
         pytest.param(every_rollout(reward=1e30), id="reward"),
         pytest.param(every_rollout(logprobs=np.full(3, 80.0, np.float32)), id="log-probability"),
         pytest.param(every_rollout(version_spans=(VersionSpan(FUTURE, 0, 3),)), id="version of the future"),
+        pytest.param(lambda group: dataclasses.replace(group, started_at=-1e308, finished_at=1e308), id="times"),
         pytest.param(a_thousand, id="thousand rollouts"),
         pytest.param(lambda group: dataclasses.replace(group, prompt_id="p3"), id="another prompt"),
         pytest.param(lambda group: dataclasses.replace(group, prompt_id="unheard of"), id="unknown prompt"),
@@ -92,6 +97,35 @@ def test_what_nobody_asked_for_is_never_trained_on(tmp_path: Path, spoil: Spoil)
         task for line in lines(config, "tasks.jsonl") if line["what"] in ("used", "filtered") for task in line["tasks"]
     }
     assert 5 in used, "it was asked again"
+
+
+def never_was(group: RolloutGroup) -> RolloutGroup:
+    """Begun by weights of the checkpoint at step 6 and, it says, ended by those of a step before it."""
+    spoilt = every_rollout(version_spans=(VersionSpan(PolicyVersion(2, 0), 0, 3),))(group)
+    return dataclasses.replace(spoilt, first_version=PolicyVersion(1, 6))
+
+
+def test_a_version_from_before_its_incarnation_is_refused(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=14), MemoryBroker()
+    answers, learners = Answers(0.5, PolicyVersion(1, 0), random.Random(3)), QuickLearners()
+    first = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
+    assert run(first, answers, limit=6) is Ending.INTERRUPTED
+    progress = Progress.from_json(learners.saved["1.6"])
+    first_sequence = int(MemoryTrainerQueue(broker).get_state(NEXT_SEQUENCE) or 0)
+    queue = SpoilingQueue(broker, answers, never_was, first_sequence)
+    second = make_controller(config, queue, answers, learners, progress=progress)
+    assert run(second, answers) is Ending.FINISHED
+    assert told(second, "defective") == 1 + MAX_FAILURES
+
+
+@pytest.mark.parametrize("text", [b"junk", b"-3", b"", b"9" * 15])
+def test_a_damaged_next_sequence_is_told_in_a_sentence(tmp_path: Path, text: bytes) -> None:
+    """Sequences must not go back: a late answer to an old task would be taken for one to a new."""
+    queue = MemoryTrainerQueue(MemoryBroker())
+    queue.set_state(NEXT_SEQUENCE, text)
+    answers = Answers(0.5, PolicyVersion(1, 0), random.Random(3))
+    with pytest.raises(UserError, match=r"trainer:next_sequence in .* not a sequence; set it"):
+        make_controller(make_config(tmp_path, steps=3), queue, answers, QuickLearners())
 
 
 class RedisAnsweringQueue(RedisTrainerQueue):

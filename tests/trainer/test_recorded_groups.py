@@ -14,10 +14,13 @@ from rollcast.rollouts.codec import decode_group, decode_task
 from rollcast.rollouts.records import Purpose, Rollout, RolloutGroup
 from rollcast.rollouts.redis_streams import told_by
 from rollcast.trainer.control.defects import defect
+from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 from tests.system.recording import RecordedGroup, read
 
 VOCAB, MAX_LENGTH = 32, 96
+HISTORY = SurvivingHistory(((1, 371),), 2)
+"""Of the recorded run after the trainer was killed: the oldest version of its second incarnation is 2.371."""
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,14 @@ def recorded() -> list[RecordedGroup]:
 
 
 def found(item: RecordedGroup, group: RolloutGroup) -> str | None:
-    return defect(group, decode_task(item.task), newest=item.newest, vocab_size=VOCAB, max_length=MAX_LENGTH)
+    return defect(
+        group,
+        decode_task(item.task),
+        newest=item.newest,
+        history=HISTORY if item.newest.incarnation == 2 else SurvivingHistory((), 1),
+        vocab_size=VOCAB,
+        max_length=MAX_LENGTH,
+    )
 
 
 def test_a_thousand_recorded_groups_are_all_taken(recorded: list[RecordedGroup]) -> None:
@@ -58,6 +68,7 @@ def of_each_rollout(change: Callable[[Rollout], Rollout]) -> Callable[[RolloutGr
         pytest.param(lambda group: dataclasses.replace(group, rollouts=group.rollouts[1:]), id="fewer"),
         pytest.param(lambda group: dataclasses.replace(group, rollouts=group.rollouts * 500), id="more"),
         pytest.param(lambda group: dataclasses.replace(group, first_version=PolicyVersion(9, 0)), id="future"),
+        pytest.param(lambda group: dataclasses.replace(group, first_version=PolicyVersion(2, 0)), id="never was"),
         pytest.param(
             lambda group: dataclasses.replace(
                 group, purpose=Purpose.EVAL if group.purpose is Purpose.TRAIN else Purpose.TRAIN

@@ -145,7 +145,9 @@ class TrainerQueue(Protocol):
         """Seconds without Redis so far."""
 
     def start_incarnation(self, at_least: int) -> int:
-        """Begin the next incarnation and return it: one more than the last, and never below `at_least`."""
+        """Begin the next incarnation and return it: one more than the last, and never below `at_least`.
+
+        Raises UserError where the last one's number is damaged: versions of two incarnations must not share a name."""
 
     def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
         """Queue tasks by purpose; returns the sequences added. One that is outstanding already is left alone."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import ResponseError
 
+from rollcast.config.errors import UserError
 from rollcast.config.services import Redis as RedisSettings
 from rollcast.connections.redis import connect, connect_async
 from rollcast.rollouts import index, scripts
@@ -57,7 +58,11 @@ class RedisTrainerQueue:
         return self._unknown_fields
 
     def start_incarnation(self, at_least: int) -> int:
-        return int(self._run("incarnation", at_least))
+        incarnation = self._run("incarnation", at_least)
+        if isinstance(incarnation, bytes):
+            found = f"redis: incarnation in {self._keys.state} is {incarnation[:200]!r}, not a number"
+            raise UserError(f"{found}; set it (HSET) to the highest incarnation that the trainer's log names")
+        return int(incarnation)
 
     def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
         added: list[int] = []
@@ -127,14 +132,19 @@ class RedisTrainerQueue:
         return QueueDepth(len(finished), sum(group.num_bytes for group in finished))
 
     def refused(self) -> int:
-        return int(self._call(lambda: self._client.hget(self._keys.state, "refused")) or 0)
+        return self._counter("refused")
 
     def unreadable(self) -> int:
-        total = int(self._call(lambda: self._client.hget(self._keys.state, "unreadable")) or 0)
+        total = self._counter("unreadable")
         if total > self._unreadable:
             log.warning("entries of no use were buried, each with its reason", total=total, stream=self._keys.dead)
         self._unreadable = total
         return total
+
+    def _counter(self, name: str) -> int:
+        """What is no number counts as 0, as it does for the scripts."""
+        text: bytes = self._call(lambda: self._client.hget(self._keys.state, name)) or b"0"
+        return int(text) if text.isdigit() and len(text) <= 15 else 0
 
     def get_state(self, name: str) -> bytes | None:
         value: bytes | None = self._call(lambda: self._client.hget(self._keys.state, f"trainer:{name}"))
@@ -156,8 +166,7 @@ class RedisTrainerQueue:
         return reply[0][1] if reply else []
 
     def _left_behind(self, max_groups: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        summary = self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))
-        if summary["pending"] == len(self._held):
+        if self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))["pending"] == len(self._held):
             return []
         pending = self._call(
             lambda: self._client.xpending_range(self._keys.rollouts, TRAINER, "-", "+", _PENDING_PER_CALL)

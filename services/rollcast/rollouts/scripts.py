@@ -12,6 +12,6 @@ _REBUILDING = frozenset({"snapshot", "dispatch"})
 @cache
 def source(name: str) -> str:
     """Return the text of one script with what it shares with the others."""
-    parts = ["entries", "rebuild", name] if name in _REBUILDING else ["entries", name]
+    parts = ["append", "entries", *(["rebuild"] if name in _REBUILDING else []), name]
     folder = resources.files("rollcast.rollouts") / "lua"
     return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts)

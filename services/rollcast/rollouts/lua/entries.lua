@@ -2,7 +2,7 @@
 --
 -- Fields of an entry: s sequence, a attempt, p purpose, v first version or '-', d protobuf; on :rollouts also
 -- o owner and t its entry on the task stream. The attempt stands beside the protobuf so that a script can raise it.
--- XADD comes first in every move: it alone can fail for want of memory, and then nothing has changed.
+-- `append` comes first in every move: it alone can fail for want of memory, and then nothing has changed.
 local TASKS, EVALS, ROLLOUTS, INFLIGHT, DEAD, STATE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local GENERATORS, TRAINER = 'generators', 'trainer'
 local NOT_A_TASK, NOT_A_GROUP = 'not a prompt task', 'not a rollout group'
@@ -23,6 +23,15 @@ end
 -- What others wrote into a stream or into :inflight is believed only in the form in which these scripts write it.
 local function is_count(text, digits)
   return text and #text <= digits and (text == '0' or string.match(text, '^[1-9]%d*$') ~= nil)
+end
+
+-- One more in a counter of :state. What is no number there counts as 0.
+local function count(name)
+  local text = redis.call('HGET', STATE, name)
+  if text and not is_count(text, 15) then
+    redis.call('HDEL', STATE, name)
+  end
+  redis.call('HINCRBY', STATE, name, 1)
 end
 
 local function is_version(text)
@@ -107,7 +116,7 @@ local function waiting(entry, id)
 end
 
 local function enqueue(entry)
-  local id = redis.call('XADD', stream_of(entry.p), '*',
+  local id = append(stream_of(entry.p), '*',
     's', entry.s, 'a', entry.a, 'p', entry.p, 'v', entry.v, 'd', entry.d)
   waiting(entry, id)
 end
@@ -117,7 +126,7 @@ local function to_dead(entry, reason)
   local function cut(text, length)
     return string.sub(text or '', 1, length)
   end
-  return redis.call('XADD', DEAD, 'MAXLEN', '~', 1000, '*', 's', cut(entry.s, 64), 'a', cut(entry.a, 64),
+  return append(DEAD, 'MAXLEN', '~', 1000, '*', 's', cut(entry.s, 64), 'a', cut(entry.a, 64),
     'p', cut(entry.p, 64), 'r', cut(reason, 4096), 'd', cut(entry.d, 65536))
 end
 
@@ -128,19 +137,19 @@ end
 
 local function bury_unreadable(stream, group, id, entry, reason)
   local dead_id = to_dead(entry, reason)
-  redis.call('HINCRBY', STATE, 'unreadable', 1)
+  count('unreadable')
   take_off(stream, group, id)
   return dead_id
 end
 
 local function bury_record(sequence, text)
   to_dead({s = sequence, d = text}, 'a record of :inflight that cannot be read')
-  redis.call('HINCRBY', STATE, 'unreadable', 1)
+  count('unreadable')
   redis.call('HDEL', INFLIGHT, sequence)
 end
 
 local function refuse()
-  redis.call('HINCRBY', STATE, 'refused', 1)
+  count('refused')
   return 0
 end
 

@@ -6,7 +6,7 @@ if owner_of(stream, id) ~= entry.o then
   local repeated = words[1] == 'finished' and words[7] == entry.o and words[8] == id
   return repeated and 1 or refuse()
 end
-local group_id = redis.call('XADD', ROLLOUTS, '*',
+local group_id = append(ROLLOUTS, '*',
   's', entry.s, 'a', entry.a, 'p', entry.p, 'v', entry.v, 'o', entry.o, 't', id, 'd', entry.d)
 finished(entry, group_id)
 take_off(stream, GENERATORS, id)

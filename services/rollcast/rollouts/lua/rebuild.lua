@@ -8,17 +8,17 @@ local function num_pending(stream)
 end
 
 local function index_is_true()
-  local count = {waiting = 0, claimed = 0, finished = 0, dead = 0}
+  local counts = {waiting = 0, claimed = 0, finished = 0, dead = 0}
   for _, text in ipairs(redis.call('HVALS', INFLIGHT)) do
     local state = string.match(text, '^%a+')
-    if not count[state] then
+    if not counts[state] then
       return false
     end
-    count[state] = count[state] + 1
+    counts[state] = counts[state] + 1
   end
-  return redis.call('XLEN', TASKS) + redis.call('XLEN', EVALS) == count.waiting + count.claimed
-    and num_pending(TASKS) + num_pending(EVALS) == count.claimed
-    and redis.call('XLEN', ROLLOUTS) == count.finished
+  return redis.call('XLEN', TASKS) + redis.call('XLEN', EVALS) == counts.waiting + counts.claimed
+    and num_pending(TASKS) + num_pending(EVALS) == counts.claimed
+    and redis.call('XLEN', ROLLOUTS) == counts.finished
 end
 
 local function ids_of(stream)
@@ -83,9 +83,11 @@ local function rebuild_tasks(stream, before, seen)
   local owners, delivered = owners_of(stream), last_delivered(stream)
   for _, id in ipairs(ids_of(stream)) do
     local entry = read_entry(stream, id)
-    local owner, old = owners[id], words_of(before[entry.s or ''])
+    local owner, old = owners[id], words_of(before[entry and entry.s or ''])
     owners[id] = nil
-    if not is_task(entry) or stream_of(entry.p) ~= stream then
+    if not entry then -- `enqueue` gave it a new id, under which the next call finds it
+      redis.call('XACK', stream, GENERATORS, id)
+    elseif not is_task(entry) or stream_of(entry.p) ~= stream then
       bury_unreadable(stream, GENERATORS, id, entry, NOT_A_TASK)
     elseif seen[entry.s] or is_elsewhere(old, entry.s, id) then
       bury_unreadable(stream, GENERATORS, id, entry, ELSEWHERE)
@@ -115,7 +117,7 @@ local function ensure_index()
   for i = 1, #flat, 2 do
     before[flat[i]] = flat[i + 1]
   end
-  redis.call('HINCRBY', STATE, 'rebuilt', 1)
+  count('rebuilt')
   redis.call('DEL', INFLIGHT)
   rebuild_rollouts(before, seen)
   rebuild_tasks(TASKS, before, seen)

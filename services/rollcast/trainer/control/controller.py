@@ -32,7 +32,7 @@ from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.defects import defect
-from rollcast.trainer.control.dispatch import NEXT_SEQUENCE, Dispatcher
+from rollcast.trainer.control.dispatch import Dispatcher, stored_sequence
 from rollcast.trainer.control.evaluation import evaluation_plans
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import AWAY_RETRY_SECONDS, Fleet
@@ -160,6 +160,7 @@ class Controller:
                 group,
                 task,
                 newest=PolicyVersion(incarnation, self._published_step),
+                history=self._history,
                 vocab_size=learners.vocab_size,
                 max_length=config.model.max_length,
             ),
@@ -197,7 +198,7 @@ class Controller:
 
     def _restore_ledger(self) -> Ledger:
         """The checkpoint's ledger; what a lost history dispatched after it is taken off wire 1."""
-        highest = int(self._queue.get_state(NEXT_SEQUENCE) or 0)
+        highest = stored_sequence(self._queue, self._config.run)
         if self._progress.ledger is None:
             ledger = Ledger(next_sequence=highest)
         else:

@@ -5,19 +5,30 @@ from __future__ import annotations
 import numpy as np
 
 from rollcast.rollouts.records import PromptTask, Rollout, RolloutGroup
+from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 
 LARGEST_LOGPROB = 1e-4
 """A log-softmax in float32 may round to a little above 0."""
 
+LONGEST_SECONDS = 7 * 86_400.0
+"""Between a group's begin and end. It may be handed over, outlive outages and weekends without a trainer, and end on a
+clock that was set back or is another machine's; what lies beyond would make nonsense of the pacing."""
+
 
 def defect(
-    group: RolloutGroup, task: PromptTask, *, newest: PolicyVersion, vocab_size: int, max_length: int
+    group: RolloutGroup,
+    task: PromptTask,
+    *,
+    newest: PolicyVersion,
+    history: SurvivingHistory,
+    vocab_size: int,
+    max_length: int,
 ) -> str | None:
     """Return why this group must not be used, None if it may. Its numbers came over the network.
 
-    `task`: as it was dispatched. `newest`: the newest version that was published. `max_length`: tokens of prompt and
-    completion.
+    `task`: as it was dispatched. `newest`: the newest version that was published. `history`: of the run. `max_length`:
+    tokens of prompt and completion.
     """
     prompt = group.prompt_token_ids
     if not len(prompt):
@@ -30,8 +41,15 @@ def defect(
         return f"its prompt has other tokens than {task.prompt_id!r}"
     if len(group.rollouts) != task.num_rollouts:
         return f"it holds {len(group.rollouts)} rollouts, asked were {task.num_rollouts}"
-    if (latest := max({group.first_version} | group.versions)) > newest:
+    versions = {group.first_version} | group.versions
+    if (latest := max(versions)) > newest:
         return f"it names the version {latest}, and the newest published is {newest}"
+    for version in sorted(versions):
+        if history.never_was(version):
+            return f"it names the version {version}, and its incarnation began at a later step"
+    seconds = group.finished_at - group.started_at
+    if not abs(seconds) <= LONGEST_SECONDS:
+        return f"it took {seconds:g} s, more than {LONGEST_SECONDS:g} s"
     for rollout in group.rollouts:
         if what := _rollout_defect(rollout, max_tokens=max_length - len(prompt)):
             return f"rollout {rollout.index} {what}"

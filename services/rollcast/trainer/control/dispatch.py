@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.recipe.allocation import allocated_rollouts
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.mixture import Mixture
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
+from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
@@ -24,6 +26,22 @@ from rollcast.trainer.control.reporting import Reporter
 
 NEXT_SEQUENCE = "next_sequence"
 """Key of wire 1's state: no sequence is given out twice, whatever checkpoint a restart begins from."""
+
+MOST_DIGITS = 14
+"""A sequence on wire 1 has at most 15."""
+
+
+def stored_sequence(queue: TrainerQueue, run: str) -> int:
+    """The first sequence that was never given out, as wire 1 knows it. Raises UserError where that is no number."""
+    text = queue.get_state(NEXT_SEQUENCE)
+    if text is None:
+        return 0
+    if not text.isdigit() or len(text) > MOST_DIGITS:
+        raise UserError(
+            f"redis: trainer:{NEXT_SEQUENCE} in {Keys(run).state} is {text[:200]!r}, not a sequence; "
+            "set it (HSET) to one more than the highest task in the run's tasks.jsonl"
+        )
+    return int(text)
 
 
 class Dispatcher:

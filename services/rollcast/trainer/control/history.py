@@ -24,9 +24,20 @@ class SurvivingHistory:
 
     def survives(self, version: PolicyVersion) -> bool:
         """Whether the current weights descend from `version`."""
-        if version.incarnation == self.incarnation:
-            return True
-        return any(version.incarnation == number and version.step <= last for number, last in self.earlier)
+        first = self._first_step(version.incarnation)
+        last = dict(self.earlier).get(version.incarnation, version.step)
+        return first is not None and first <= version.step <= last
+
+    def never_was(self, version: PolicyVersion) -> bool:
+        """Whether no such version can have been published: its incarnation began at a later step."""
+        first = self._first_step(version.incarnation)
+        return first is not None and version.step < first
+
+    def _first_step(self, incarnation: int) -> int | None:
+        """Where an incarnation began: at the last surviving step of the one before. None = nothing of it survives."""
+        began = [0, *(last for _, last in self.earlier)]
+        numbers = [*(number for number, _ in self.earlier), self.incarnation]
+        return dict(zip(numbers, began, strict=True)).get(incarnation)
 
     def all_survive(self, versions: Iterable[PolicyVersion]) -> bool:
         return all(self.survives(version) for version in versions)
