@@ -1,7 +1,8 @@
 """An engine's temporary files, in one folder that is gone when the engine is: in good order, by force, or later.
 
     make -> locked by this process -> close(), or this process dies -> cleared by its warden
-                                      both died at once             -> cleared when the next generator starts here
+                                      both died at once             -> cleared by the engine itself, if it is at work
+                                      all of them died              -> cleared when the next generator starts here
 
 The lock goes with its process, however that ends; so whoever can take it knows that nobody uses the folder.
 """
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
@@ -73,6 +75,23 @@ class EngineFolder:
         with suppress(subprocess.TimeoutExpired):
             self._warden.wait(2 * engine_warden.CLEAR_SECONDS)
         self._lock.close()
+
+
+def end_with_generator() -> None:
+    """For a process of the engine: from now on it ends, with the others and the folder, when the generator does.
+
+    The second line behind the warden, which may be killed too. The lock is asked rather than the parent: a worker's
+    parent may be the engine, and a number of a process may be another's by the time that it is read.
+    """
+    folder = Path(os.environ[engine_warden.FOLDER_VARIABLE])
+    lock = (folder / LOCK).open("rb")
+    threading.Thread(target=_clear_and_end, args=(folder, lock), name="end-with-generator", daemon=True).start()
+
+
+def _clear_and_end(folder: Path, lock: BinaryIO) -> None:
+    fcntl.flock(lock, fcntl.LOCK_SH)  # shared: all workers may have it at once, and another generator may not
+    engine_warden.clear(str(folder))
+    os._exit(1)
 
 
 def clear_abandoned() -> None:
