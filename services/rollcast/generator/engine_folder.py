@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rollcast.generator import engine_warden
+from rollcast.generator.unlocked_leftovers import clear_unlocked
 from rollcast.telemetry.logging import get_logger
 
 PREFIX = "rollcast-engine-"
@@ -96,7 +97,7 @@ def _clear_and_end(folder: Path, lock: BinaryIO) -> None:
 
 def clear_abandoned() -> None:
     """Remove the folders of generators that have ended, with the processes that use them; logs how many."""
-    folders = processes = 0
+    folders, processes = clear_unlocked(PREFIX, LOCK), 0
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if (lock := _take_over(path)) is not None:
             with lock:

@@ -91,8 +91,8 @@ class WeightMember:
         self.version: PolicyVersion | None = None
         """What the engine holds; None until the first apply: claim nothing before."""
         self.joined = False
-        """Whether the stream to the trainer stands, a join succeeded on it, and no join or reception failed since: claim
-        nothing else. A join under way changes nothing, or every newcomer would halt all."""
+        """Whether the stream to the trainer stands, a join succeeded on it, and no join or reception failed since:
+        claim nothing else. A join under way changes nothing, or every newcomer would halt all."""
         self._engine = engine
         self._num_workers = num_workers
         self._slots = slots
