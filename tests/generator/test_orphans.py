@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,9 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
+from rollcast.generator import unlocked_leftovers
 from testkit.tiny_model import make_tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
@@ -24,6 +28,9 @@ MARK = "ROLLCAST_TEST_RUN"
 """In the environment of everything that a test starts, and of all that comes of it."""
 END_SECONDS = 5.0
 """Within which all must have ended."""
+COMPILED = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
+"""Torch's own choice, which would follow TMPDIR: to compile for the warm-up again takes minutes."""
+SHARED_MEMORY = Path("/dev/shm")
 ROOT = Path(__file__).parents[2]
 GENERATOR = ("rollcast.generator", "--config", "run.json", "--name", "x")
 HOLDER = ("tests.generator.folder_holder", "its-engine")
@@ -55,6 +62,7 @@ class Started:
             MARK: self.name,
             "SPT_NOENV": "1",  # the titles that vLLM gives its processes overwrite what `family` reads
             "TMPDIR": str(temporary),
+            "TORCHINDUCTOR_CACHE_DIR": str(COMPILED),
             "HF_HUB_OFFLINE": "1",
             "PYTHONPATH": os.pathsep.join([*os.environ.get("PYTHONPATH", "").split(os.pathsep), str(ROOT)]),
         }
@@ -82,14 +90,27 @@ class Started:
             assert time.monotonic() < deadline, self.log.read_text()[-3000:]
             time.sleep(0.05)
 
+    def shared_memory(self) -> set[Path]:
+        """Files of /dev/shm that any of its processes has mapped; what others there do is not its own."""
+        return {path for process in self.family() for path in _mapped(process) if path.is_relative_to(SHARED_MEMORY)}
+
     def kill(self) -> list[str]:
-        """SIGKILL; returns the command lines of what is left END_SECONDS later."""
+        """SIGKILL; returns the command lines of what is left END_SECONDS later, and its files in shared memory."""
+        files = self.shared_memory()
         self.process.kill()
         self.process.wait(10)
         deadline = time.monotonic() + END_SECONDS
         while (left := self.family()) and time.monotonic() < deadline:
             time.sleep(0.1)
-        return [" ".join(_words(process)) for process in left]
+        return [" ".join(_words(process)) for process in left] + [str(path) for path in sorted(files) if path.exists()]
+
+    def kill_with_wardens(self) -> list[str]:
+        """As a kernel short of memory may."""
+        self.process.send_signal(signal.SIGSTOP)  # else it might notice
+        for process in self.family():
+            if "engine_warden.py" in " ".join(_words(process)):
+                process.kill()
+        return self.kill()
 
     def end(self) -> None:
         for process in self.family():
@@ -106,6 +127,13 @@ class Started:
 def _words(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _mapped(process: psutil.Process) -> list[Path]:
+    try:
+        return [Path(region.path) for region in process.memory_maps()]
     except psutil.Error:
         return []
 
@@ -160,6 +188,18 @@ def test_a_generator_killed_while_its_engine_starts(
     assert left_behind(temporary) == []
 
 
+@pytest.mark.timeout(600)
+def test_a_generator_killed_with_its_warden_while_its_engine_is_at_work(
+    start: Callable[..., Started], folder: Path, temporary: Path
+) -> None:
+    started = start(*GENERATOR)
+    started.wait_for(lambda: list((folder / "runs").glob("*/ports/x")), 500)
+    assert any("VLLM::EngineCore" in _words(process) for process in started.family())
+    assert started.shared_memory()
+    assert started.kill_with_wardens() == []
+    assert left_behind(temporary) == []
+
+
 def test_up_killed_while_an_engine_starts(start: Callable[..., Started], temporary: Path) -> None:
     started = start("rollcast.cli.main", "up", "--config", "run.json")
     started.wait_for(started.engines, 200)
@@ -175,10 +215,7 @@ def test_a_new_start_clears_what_its_predecessor_left_and_nothing_of_the_living(
     dead, living = start(*HOLDER), start(*HOLDER)
     for holder in (dead, living):
         holder.wait_for(lambda holder=holder: len(holder.said()) == 1, 60)
-    for process in dead.family():
-        if "engine_warden.py" in " ".join(_words(process)):
-            process.kill()
-    assert [words.split()[-1] for words in dead.kill()] == ["its-engine"]
+    assert [words.split()[-1] for words in dead.kill_with_wardens()] == ["its-engine"]
     assert len(left_behind(temporary)) == 2
 
     new = start(*HOLDER)
@@ -187,6 +224,35 @@ def test_a_new_start_clears_what_its_predecessor_left_and_nothing_of_the_living(
     assert "folders=1 processes=1" in new.log.read_text()
     assert left_behind(temporary) == sorted(living.said() + new.said())
     assert len(living.family()) == len(new.family()) == 4, "generator, warden, engine, and the keeper of shared memory"
+
+
+def test_a_new_start_clears_what_releases_without_locks_left(start: Callable[..., Started], temporary: Path) -> None:
+    now = time.time()
+    long_ago = psutil.boot_time() - 7200.0  # older than any process that may use it
+    for name, touched in {"old": long_ago, "young": now - 60.0}.items():
+        (temporary / f"rollcast-engine-{name}").mkdir()
+        (temporary / f"rollcast-engine-{name}" / "socket").touch()
+        (temporary / f"vllm_dist_{name}").touch()
+        os.utime(temporary / f"rollcast-engine-{name}", (touched, touched))
+        os.utime(temporary / f"vllm_dist_{name}", (touched, touched))
+    (temporary / "vllm_dist_link").symlink_to("rollcast-engine-young")
+    new = start(*HOLDER)
+    new.wait_for(lambda: len(new.said()) == 1, 60)
+    kept = ["rollcast-engine-young", "vllm_dist_young", "vllm_dist_link"]
+    assert left_behind(temporary) == sorted(kept + new.said())
+    assert "folders=2 processes=0" in new.log.read_text()
+
+
+def test_what_may_be_in_use_is_spared(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    """This very process has torch loaded: what is younger than it may be its own, however long untouched."""
+    assert torch.__version__
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(unlocked_leftovers, "UNTOUCHED_SECONDS", 0.0)
+    (temporary / "vllm_dist_ours").touch()
+    (temporary / "vllm_dist_old").touch()
+    os.utime(temporary / "vllm_dist_old", (0.0, 0.0))
+    assert unlocked_leftovers.clear_unlocked("rollcast-engine-", "in-use") == 1
+    assert left_behind(temporary) == ["vllm_dist_ours"]
 
 
 def left_behind(temporary: Path) -> list[str]:

@@ -1,14 +1,26 @@
-"""What a session's tasks are made of."""
+"""What a session's tasks are made of, and what it says of itself while the trainer commands."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 
-from rollcast.weights.member import first_of, within
+from rollcast.config.services import Rpc, Weights
+from rollcast.telemetry.exporter import Exporter
+from rollcast.weights.member import EngineHeartbeat, Surviving, WeightMember, first_of, within
+from rollcast.weights.receive_state import FAILED, JOINED, ReceiveState
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion
+from rollcast.wire.weights_pb2_grpc import WeightSyncServicer, add_WeightSyncServicer_to_server
 
 MANY = 1000
+WORKS = "works"
+FAILS = "fails"
 
 
 async def turns_of_the_loop(number: int) -> None:
@@ -34,3 +46,107 @@ def test_a_session_ends_at_whatever_moment_of_a_poll_its_end_comes(turns_of_a_po
 def test_a_call_that_takes_too_long_is_a_timeout() -> None:
     with pytest.raises(TimeoutError):
         asyncio.run(within(0.01, asyncio.sleep(5.0)))
+
+
+class NoEngine:
+    """Implements WeightEngine without weights: it can enter the groups whose `store_prefix` says so."""
+
+    def __init__(self) -> None:
+        self.state = ReceiveState()
+
+    async def begin_join(self, join: bytes) -> None:
+        message = weights_pb2.Join.FromString(join)
+        self.state = ReceiveState(JOINED if message.store_prefix == WORKS else FAILED, message.epoch)
+
+    async def begin_receive(self, publish: bytes) -> None:
+        self.state = ReceiveState(FAILED, weights_pb2.Publish.FromString(publish).epoch)
+
+    async def poll(self) -> ReceiveState:
+        return self.state
+
+    async def apply(self, version: PolicyVersion) -> float:
+        raise NotImplementedError
+
+    async def skip(self) -> None:
+        raise NotImplementedError
+
+    async def abandon(self) -> None:
+        self.state = ReceiveState()
+
+    async def heartbeat(self) -> EngineHeartbeat:
+        return EngineHeartbeat(0, 0, 0.0, draining=False)
+
+    async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
+        pass
+
+    async def hand_over(self, sequences: Sequence[int]) -> None:
+        raise NotImplementedError
+
+    async def fenced(self, reason: str) -> str:
+        raise NotImplementedError
+
+
+class CommandingTrainer(WeightSyncServicer):
+    """Sends these commands, each after the answer to the one before; notes what the member then says of itself."""
+
+    def __init__(self, commands: Sequence[weights_pb2.FromTrainer]) -> None:
+        self.member: WeightMember
+        self.answers: list[tuple[str, bool]] = []
+        self.done = asyncio.Event()
+        self._commands = commands
+
+    async def Sync(  # noqa: N802  # gRPC's name
+        self, requests: AsyncIterator[weights_pb2.FromGenerator], context: Any
+    ) -> AsyncIterator[weights_pb2.FromTrainer]:
+        await anext(requests)
+        yield weights_pb2.FromTrainer(welcome=weights_pb2.Welcome(incarnation=1))
+        for command in self._commands:
+            yield command
+            while (kind := (await anext(requests)).WhichOneof("kind")) == "heartbeat":
+                pass
+            self.answers.append((str(kind), self.member.joined))
+        self.done.set()
+
+
+def join_of(epoch: int, outcome: str) -> weights_pb2.FromTrainer:
+    return weights_pb2.FromTrainer(join=weights_pb2.Join(epoch=epoch, store_prefix=outcome, timeout_seconds=5.0))
+
+
+def test_whoever_fails_to_join_or_to_receive_is_in_no_group_until_the_next_join() -> None:
+    version = PolicyVersion(1, 0).to_proto()
+    publish = weights_pb2.Publish(epoch=3, manifest=weights_pb2.Manifest(version=version))
+    commands = [
+        join_of(1, WORKS),
+        join_of(2, FAILS),
+        join_of(3, WORKS),
+        weights_pb2.FromTrainer(publish=publish),
+        join_of(4, WORKS),
+    ]
+
+    async def answers() -> list[tuple[str, bool]]:
+        trainer = CommandingTrainer(commands)
+        server = grpc.aio.server()
+        add_WeightSyncServicer_to_server(trainer, server)  # type: ignore[no-untyped-call]
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        trainer.member = WeightMember(
+            engine=NoEngine(),
+            name="g",
+            num_workers=1,
+            slots=8,
+            lm_head="fp32",
+            rpc=Rpc(host="127.0.0.1", port=port),
+            weights=Weights(),
+            exporter=Exporter("test"),
+        )
+        await within(20.0, first_of(trainer.member.run(), trainer.done.wait()))
+        await server.stop(None)
+        return trainer.answers
+
+    assert asyncio.run(answers()) == [
+        ("joined", True),
+        ("failed", False),
+        ("joined", True),
+        ("failed", False),
+        ("joined", True),
+    ]

@@ -1,7 +1,8 @@
 """An engine's temporary files, in one folder that is gone when the engine is: in good order, by force, or later.
 
     make -> locked by this process -> close(), or this process dies -> cleared by its warden
-                                      both died at once             -> cleared when the next generator starts here
+                                      both died at once             -> cleared by the engine itself, if it is at work
+                                      all of them died              -> cleared when the next generator starts here
 
 The lock goes with its process, however that ends; so whoever can take it knows that nobody uses the folder.
 """
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rollcast.generator import engine_warden
+from rollcast.generator.unlocked_leftovers import clear_unlocked
 from rollcast.telemetry.logging import get_logger
 
 PREFIX = "rollcast-engine-"
@@ -75,9 +78,26 @@ class EngineFolder:
         self._lock.close()
 
 
+def end_with_generator() -> None:
+    """For a process of the engine: from now on it ends, with the others and the folder, when the generator does.
+
+    The second line behind the warden, which may be killed too. The lock is asked rather than the parent: a worker's
+    parent may be the engine, and a number of a process may be another's by the time that it is read.
+    """
+    folder = Path(os.environ[engine_warden.FOLDER_VARIABLE])
+    lock = (folder / LOCK).open("rb")
+    threading.Thread(target=_clear_and_end, args=(folder, lock), name="end-with-generator", daemon=True).start()
+
+
+def _clear_and_end(folder: Path, lock: BinaryIO) -> None:
+    fcntl.flock(lock, fcntl.LOCK_SH)  # shared: all workers may have it at once, and another generator may not
+    engine_warden.clear(str(folder))
+    os._exit(1)
+
+
 def clear_abandoned() -> None:
     """Remove the folders of generators that have ended, with the processes that use them; logs how many."""
-    folders = processes = 0
+    folders, processes = clear_unlocked(PREFIX, LOCK), 0
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if (lock := _take_over(path)) is not None:
             with lock:

@@ -3,8 +3,9 @@
     the pipe ends: the generator closed its engine, or died  ->  kill the engine's processes  ->  remove its folder
 
 vLLM's own processes notice late that their front end is gone: while they start they import for seconds, then wait for
-its answer for minutes. So nothing in them is relied upon. They are known by their environment, which every process that
-comes of the engine inherits. Standard library only, and little of it: this process is there as long as the engine.
+its answer for minutes. So nothing in them is relied upon; once at work they do the same (`end_with_generator`), for the
+case that the warden was killed too. They are known by their environment, which every process that comes of the engine
+inherits. Standard library only, and little of it: this process is there as long as the engine.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ POLL_SECONDS = 0.05
 
 
 def clear(folder: str) -> int:
-    """Kill every process of the engine, remove its files; returns how many processes there were."""
+    """Kill every other process of the engine, remove its files; returns how many processes there were."""
     import shutil
 
     killed: set[int] = set()
@@ -40,11 +41,11 @@ def clear(folder: str) -> int:
 
 
 def _processes_of(folder: str) -> list[int]:
-    """Those that live: what has ended and was not waited for has no environment any more."""
+    """Those that live, but for this one: what has ended and was not waited for has no environment any more."""
     mark = f"{FOLDER_VARIABLE}={folder}".encode()
     found = []
     for entry in os.listdir("/proc"):
-        if not entry.isdecimal():
+        if not entry.isdecimal() or int(entry) == os.getpid():
             continue
         try:
             with open(f"/proc/{entry}/environ", "rb") as file:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from rollcast.generator import plugin
+from rollcast.generator.engine_folder import end_with_generator
 from rollcast.generator.expert_packing import pack_again
 from rollcast.generator.steps import EngineCounts, KvRebuild, StepObserver
 from rollcast.weights.receive_state import ReceiveState
@@ -32,9 +33,10 @@ class GeneratorWorker:
     def prepare_for_rollcast(self, cpu: int | None) -> None:
         """Count steps from now on; pin the engine to a core.
 
-        Ctrl-C is the front end's, which drains and then ends us.
+        Ctrl-C is the front end's, which drains and then ends us; if it is killed, and its warden too, we end ourselves.
         """
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_with_generator()
         if cpu is not None:
             os.sched_setaffinity(0, {cpu})
         self.receiver = Receiver(device=self.device)

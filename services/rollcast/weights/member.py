@@ -91,7 +91,8 @@ class WeightMember:
         self.version: PolicyVersion | None = None
         """What the engine holds; None until the first apply: claim nothing before."""
         self.joined = False
-        """Whether it is in a weight group, and the stream to the trainer stands: claim nothing else."""
+        """Whether the stream to the trainer stands, a join succeeded on it, and no join or reception failed since:
+        claim nothing else. A join under way changes nothing, or every newcomer would halt all."""
         self._engine = engine
         self._num_workers = num_workers
         self._slots = slots
@@ -269,7 +270,7 @@ class WeightMember:
         if state is None:
             return None
         if state.status == FAILED:
-            return _failed(state)
+            return self._failed(state)
         self.joined = True
         return weights_pb2.FromGenerator(joined=weights_pb2.Joined(epoch=join.epoch))
 
@@ -283,7 +284,7 @@ class WeightMember:
         if state is None:
             return None
         if state.status == FAILED:
-            return _failed(state, publish.manifest.version)
+            return self._failed(state, publish.manifest.version)
         self._exporter.observe(names.WEIGHT_RECEIVE_SECONDS, state.seconds)
         pause = 0.0
         if self.version is not None and version <= self.version:
@@ -295,6 +296,11 @@ class WeightMember:
             version=publish.manifest.version, epoch=publish.epoch, receive_seconds=state.seconds, pause_seconds=pause
         )
         return weights_pb2.FromGenerator(acknowledge=acknowledge)
+
+    def _failed(self, state: ReceiveState, version: Any = None) -> weights_pb2.FromGenerator:
+        self.joined = False  # the receiver is in no group until the next join
+        failed = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)
+        return weights_pb2.FromGenerator(failed=failed)
 
     async def _carry_out(
         self, begin: Coroutine[Any, Any, None], wanted: str, epoch: int, deadline_seconds: float
@@ -384,10 +390,6 @@ async def first_of(*work: Coroutine[Any, Any, object]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
     for task in ended:
         task.result()
-
-
-def _failed(state: ReceiveState, version: Any = None) -> weights_pb2.FromGenerator:
-    return weights_pb2.FromGenerator(failed=weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason))
 
 
 def _describe(error: BaseException) -> str:
