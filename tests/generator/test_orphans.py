@@ -91,8 +91,12 @@ class Started:
             time.sleep(0.05)
 
     def shared_memory(self) -> set[Path]:
-        """Files of /dev/shm that any of its processes has mapped; what others there do is not its own."""
-        return {path for process in self.family() for path in _mapped(process) if path.is_relative_to(SHARED_MEMORY)}
+        """Files of /dev/shm that any of its processes has mapped; what others do there is not its own.
+
+        By their inodes: a semaphore is mapped under a name that it had for a moment only.
+        """
+        inodes = {inode for process in self.family() for inode in _mapped_inodes(process)}
+        return {Path(entry) for entry in os.scandir(SHARED_MEMORY) if entry.inode() in inodes}
 
     def kill(self) -> list[str]:
         """SIGKILL; returns the command lines of what is left END_SECONDS later, and its files in shared memory."""
@@ -131,11 +135,12 @@ def _words(process: psutil.Process) -> list[str]:
         return []
 
 
-def _mapped(process: psutil.Process) -> list[Path]:
+def _mapped_inodes(process: psutil.Process) -> list[int]:
     try:
-        return [Path(region.path) for region in process.memory_maps()]
-    except psutil.Error:
+        lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
+    except OSError:
         return []
+    return [int(line.split()[4]) for line in lines if f" {SHARED_MEMORY}/" in line]
 
 
 @pytest.fixture
@@ -195,7 +200,6 @@ def test_a_generator_killed_with_its_warden_while_its_engine_is_at_work(
     started = start(*GENERATOR)
     started.wait_for(lambda: list((folder / "runs").glob("*/ports/x")), 500)
     assert any("VLLM::EngineCore" in _words(process) for process in started.family())
-    assert started.shared_memory()
     assert started.kill_with_wardens() == []
     assert left_behind(temporary) == []
 
@@ -215,6 +219,7 @@ def test_a_new_start_clears_what_its_predecessor_left_and_nothing_of_the_living(
     dead, living = start(*HOLDER), start(*HOLDER)
     for holder in (dead, living):
         holder.wait_for(lambda holder=holder: len(holder.said()) == 1, 60)
+    assert dead.shared_memory()
     assert [words.split()[-1] for words in dead.kill_with_wardens()] == ["its-engine"]
     assert len(left_behind(temporary)) == 2
 
