@@ -84,8 +84,11 @@ def test_a_template_that_refuses_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"layout": "bare", "system": "x"}, "layout bare takes neither"),
-        ({"open_thinking": True, "enable_thinking": False}, "open_thinking contradicts"),
+        ({"layout": "bare", "system": "x"}, "tasks.prompt_format.layout = 'bare' is wrong: takes neither"),
+        (
+            {"open_thinking": True, "enable_thinking": False},
+            "tasks.prompt_format.open_thinking = True is wrong: contradicts",
+        ),
     ],
 )
 def test_contradictions_are_found_in_the_run_file(settings: dict[str, Any], complaint: str) -> None:

@@ -186,7 +186,10 @@ def test_every_ready_mapping_says_where_its_set_is_published() -> None:
     ("dataset", "complaint"),
     [
         ({"kind": "huggingface", "name": "d"}, "path is missing"),
-        ({"kind": "jsonl", "name": "d", "path": "x", "mapping": "gsm8k", "answer_field": "a"}, "remove answer_field"),
+        (
+            {"kind": "jsonl", "name": "d", "path": "x", "mapping": "gsm8k", "answer_field": "a"},
+            "tasks.dataset.answer_field = 'a' is wrong: .*remove it",
+        ),
         ({"kind": "jsonl", "name": "a:b", "path": "x"}, "name = 'a:b'"),
         ({"kind": "jsonl", "name": "d", "path": "x", "mapping": "gsm8"}, "mapping = 'gsm8'"),
     ],
