@@ -275,7 +275,8 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 def test_a_patience_shorter_than_a_grading_is_refused() -> None:
     settings = {"run": "a", "model": {"path": "m"}, "tasks": {"grading": {"sandbox": "remote"}}}
-    with pytest.raises(UserError, match=r"grader\.patience_seconds 5 must exceed tasks\.grading\.deadline_seconds 50"):
+    complaint = r"grader\.patience_seconds = 5\.0 is wrong: must exceed tasks\.grading\.deadline_seconds 50"
+    with pytest.raises(UserError, match=complaint):
         parse_run_config(settings | {"grader": {"patience_seconds": 5}}, source="run.yaml")
     assert parse_run_config(settings, source="run.yaml").longest_grading_seconds == 60.0
 
