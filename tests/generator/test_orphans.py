@@ -44,6 +44,7 @@ SETTINGS: dict[str, Any] = {
         "rollouts_per_prompt": 4,
     },
     "tasks": {"evaluation": {"rollouts_per_prompt": 4}},
+    "budget": {"steps": 1000},
     "generator": {"slots": 16, "block_size": 32},
     "redis": {"port": 0},
     "rpc": {"port": 0},
