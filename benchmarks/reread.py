@@ -17,7 +17,7 @@ import numpy as np
 
 from rollcast.cli.ablation_report import advice
 from rollcast.cli.compare import run_report, show_leave_one_out, table_report
-from rollcast.curves.axis import since_first_step
+from rollcast.curves.axis import without_start_up
 from rollcast.curves.evaluations import Evaluation, curve_of
 from rollcast.local.ablation import WHOLE
 from rollcast.scaling.curve import Curve
@@ -31,7 +31,7 @@ def kept_curve(run: dict[str, Any]) -> Curve:
         Evaluation(run["run"], "", 1, step, pass_rate, compute, None, None, None, at=0.0)
         for step, compute, pass_rate in run["curve"]
     )
-    axis = since_first_step(points)
+    axis = without_start_up(points)
     return curve_of(points, axis.to_fitted(np.array([point.compute for point in points])), run["run"])
 
 

@@ -67,6 +67,7 @@ class TrainerPage:
             (names.EVAL_COMPUTE, reading.compute),
             (names.EVAL_TRAINED_TOKENS, reading.trained_tokens),
             (names.EVAL_SAMPLES, 1024.0),
+            (names.EVAL_TRUNCATION, reading.truncation_ratio),
         )
         for metric, value in values:
             self.exporter.set(metric, value, **labels)

@@ -17,7 +17,8 @@ from rollcast.cli.dashboard import render, sparkline
 from rollcast.cli.demo import free_name
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import load_run_config
-from rollcast.local.status import EvaluationPoint, ForecastReading, RunStatus
+from rollcast.local.status import ForecastReading, RunStatus
+from rollcast.runfolder.records import EvaluationRecord
 
 ROOT = Path(__file__).parents[2]
 RUN_FILES = sorted(path for path in (ROOT / "configs").rglob("*.yaml"))
@@ -223,7 +224,7 @@ def test_a_demo_takes_the_first_name_that_no_former_run_has(tmp_path: Path) -> N
 
 def test_the_dashboard_shows_what_the_run_is_doing() -> None:
     config = load_run_config(ROOT / "configs/demo.yaml")
-    points = tuple(EvaluationPoint(1, 8 * i, i / 100, i / 10, 0.01) for i in range(11))
+    points = tuple(EvaluationRecord(1, 8 * i, i / 10, i / 100) for i in range(11))
     status = RunStatus(
         step=80,
         budget_share=0.4,
@@ -254,7 +255,7 @@ def test_the_dashboard_shows_what_the_run_is_doing() -> None:
 
 
 def test_a_sparkline_rises_with_the_pass_rate() -> None:
-    points = [EvaluationPoint(1, i, 0.0, i / 7, 0.0) for i in range(8)]
+    points = [EvaluationRecord(1, i, i / 7, 0.0) for i in range(8)]
     assert sparkline(points) == "▁▂▃▄▅▆▇█"
     assert len(sparkline(points * 10, width=40)) == 40
 

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.cli.curve_source import Columns, read_curve
+from rollcast.cli.curve_source import read_curve
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveQueries
 from rollcast.curves import sources
 from rollcast.curves.evaluations import Evaluation
 from rollcast.curves.first_scrape import FINEST_SECONDS
 from rollcast.curves.sources import PrometheusQueries
+from rollcast.curves.table import Columns
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import SourceAway

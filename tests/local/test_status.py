@@ -13,7 +13,10 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
 from rollcast.local.frozen_forecast import conclude, freeze, load_frozen
-from rollcast.local.status import EvaluationPoint, ForecastReading, JsonLines, RunStatus, StatusReader, surviving
+from rollcast.local.status import ForecastReading, RunStatus, StatusReader
+from rollcast.runfolder import growing_file
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import EvaluationRecord, StepRecord
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 
@@ -60,22 +63,32 @@ def test_the_state_of_a_run_is_read_from_its_folder_alone(tmp_path: Path) -> Non
     assert (status.step, status.reward_mean, status.budget_share) == (10, 0.5, 0.1)
     assert status.staleness == {0: 10, 1: 35}
     assert status.compute_device_hours == 0.01
-    assert reader.num_skipped == 2, "the torn line of steps may be written to its end yet"
+    assert reader.num_skipped == 3, "the torn line of steps may be written to its end yet"
     append_text(folder / "steps.jsonl", 'rd_mean": 0.6}\n\n')
     assert reader.read().step == 11
-    assert reader.num_skipped == 2
+    assert reader.num_skipped == 3
 
 
 def test_a_long_file_is_read_to_its_end_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollcast.local.status.MAX_READ_BYTES", 100)
+    monkeypatch.setattr(growing_file, "MAX_READ_BYTES", 100)
     path = tmp_path / "lines.jsonl"
-    records = [{"step": step, "text": "x" * step} for step in range(60)]
-    path.write_text("".join(json.dumps(record) + "\nnonsense\n" for record in records))
-    reader = JsonLines(path)
-    assert list(reader.read()) == records
+    path.write_text("".join(json.dumps({"step": step, "text": "x" * step}) + "\nnonsense\n" for step in range(60)))
+    reader = RecordFile(path, StepRecord)
+    assert [record.step for record in reader.read()] == list(range(60))
     assert reader.num_skipped == 60
     append(path, step=60)
-    assert list(reader.read()) == [{"step": 60}]
+    assert [record.step for record in reader.read()] == [60]
+
+
+def test_a_file_that_was_written_anew_is_read_from_its_beginning(tmp_path: Path) -> None:
+    """A reader that goes on from where the old file ended would see nothing of a shorter one."""
+    config = settings(tmp_path)
+    path, reader = config.run_folder / "evaluations.jsonl", StatusReader(config)
+    for step in (0, 10, 20):
+        append(path, **evaluation(step, 0.3))
+    assert [item.step for item in reader.read().evaluations] == [0, 10, 20]
+    path.write_text(json.dumps(evaluation(0, 0.7)) + "\n")
+    assert [(item.step, item.pass_rate) for item in reader.read().evaluations] == [(0, 0.7)]
 
 
 def test_metrics_pages_are_read_where_services_publish_them(tmp_path: Path) -> None:
@@ -113,22 +126,6 @@ def test_metrics_pages_are_read_where_services_publish_them(tmp_path: Path) -> N
     assert reader.read().forecast is None  # the services are gone: the folder is still read
 
 
-def test_points_of_lost_steps_give_way_to_the_next_incarnation() -> None:
-    def point(incarnation: int, step: int) -> EvaluationPoint:
-        return EvaluationPoint(incarnation, step, step / 10, 0.5, 0.1)
-
-    points = [point(1, 0), point(1, 8), point(1, 16), point(1, 24), point(2, 16), point(2, 24)]
-    assert surviving(points) == [point(1, 0), point(1, 8), point(2, 16), point(2, 24)]
-    assert surviving([*surviving(points), point(3, 8)]) == [point(1, 0), point(3, 8)]
-    assert surviving([point(1, 8), point(1, 0), point(2, 16), point(3, 16), point(3, 12)]) == [
-        point(1, 0),
-        point(1, 8),
-        point(3, 12),
-        point(3, 16),
-    ]
-    assert surviving([]) == []
-
-
 def test_another_runs_series_on_a_page_are_not_this_runs(tmp_path: Path) -> None:
     """A forecaster that reads a Prometheus server exports every run it finds there."""
     config = settings(tmp_path)
@@ -164,7 +161,7 @@ def status_at(
     known: int | None = None,
 ) -> RunStatus:
     """`evaluated`: share of the budget at the newest evaluation; `known`: evaluations that the forecast has seen."""
-    points = tuple(EvaluationPoint(1, 8 * i, i / 10, rate, 0.01) for i, rate in enumerate(rates))
+    points = tuple(EvaluationRecord(1, 8 * i, rate, i / 10) for i, rate in enumerate(rates))
     known = len(rates) if known is None else known
     forecast = ForecastReading("forecastable", (0.8, 0.9, 0.95), (0.1, 0.2, 0.3), end, 2.0, known)
     evaluated = share if evaluated is None else evaluated

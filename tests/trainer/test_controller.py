@@ -18,13 +18,14 @@ import numpy as np
 import pytest
 import torch
 
-from rollcast.cli.curve_source import Columns, read_curve
+from rollcast.cli.curve_source import read_curve
 from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import StopWhen
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.reading import interpret
 from rollcast.curves.run_folder import RunFolder
+from rollcast.curves.table import Columns
 from rollcast.local.status import StatusReader
 from rollcast.rollouts.base import Claimed, GeneratorQueue, TrainerQueue
 from rollcast.rollouts.errors import QueueAway

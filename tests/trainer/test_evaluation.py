@@ -22,11 +22,12 @@ from rollcast.rollouts.records import (
     StopReason,
     VersionSpan,
 )
+from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.evaluation import (
-    Evaluation,
     EvaluationPlan,
     Evaluator,
+    Moment,
     evaluation_plans,
     sampling_standard_error,
 )
@@ -86,10 +87,10 @@ def ask(evaluator: Evaluator, sequences: range, plan: EvaluationPlan = PLAN, dat
         )
         for place, sequence in enumerate(sequences)
     ]
-    evaluator.ask(plan, step=7, incarnation=1, compute=2.5, trained_tokens=99, tasks=tasks)
+    evaluator.ask(plan, Moment(1, 7, 2.5, 0.5, 3, 99, 0.25), tasks)
 
 
-def points(evaluator: Evaluator) -> list[Evaluation]:
+def points(evaluator: Evaluator) -> list[EvaluationRecord]:
     return [closed.evaluation for closed in evaluator.close_finished(generators=True) if closed.evaluation]
 
 

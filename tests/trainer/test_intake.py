@@ -22,7 +22,7 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.control.evaluation import EvaluationPlan, Evaluator
+from rollcast.trainer.control.evaluation import EvaluationPlan, Evaluator, Moment
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
@@ -98,7 +98,7 @@ class Desk:
 
     def ask(self, *prompt_ids: str) -> None:
         tasks = [self.make_task(self.ledger.take_sequence(), prompt_id, Purpose.EVAL) for prompt_id in prompt_ids]
-        self.evaluator.ask(EvaluationPlan("d", 1, 2), step=1, incarnation=2, compute=0.0, trained_tokens=0, tasks=tasks)
+        self.evaluator.ask(EvaluationPlan("d", 1, 2), Moment(2, 1, 0.0, 0.0, 2, 0, None), tasks)
         self.queue.dispatch(tasks)
 
     async def answer(self, version: PolicyVersion) -> list[Claimed]:

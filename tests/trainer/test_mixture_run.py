@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from rollcast.cli.curve_source import Columns, read_curve
+from rollcast.cli.curve_source import read_curve
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.curves.run_folder import RunFolder
+from rollcast.curves.table import Columns
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History

@@ -15,12 +15,13 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.tasks import Grading
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.rollouts.records import GradingStatus, RolloutGroup
+from rollcast.runfolder.records import EvaluationRecord
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.dispatch import Dispatcher
-from rollcast.trainer.control.evaluation import Evaluation, Evaluator
+from rollcast.trainer.control.evaluation import Evaluator
 from rollcast.trainer.control.telemetry import export_batch
 from tests.trainer.test_evaluation import ask, make_group, points
 from tests.trainer.tiny_models import make_config
@@ -49,7 +50,7 @@ def observed(group: RolloutGroup, tmp_path: Any) -> Curriculum:
     return curriculum
 
 
-def evaluated(group: RolloutGroup) -> Evaluation | None:
+def evaluated(group: RolloutGroup) -> EvaluationRecord | None:
     evaluator = Evaluator("run", deadline_seconds=60)
     ask(evaluator, range(1))
     evaluator.add(group)

@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
-from rollcast.cli.curve_rows import read_rows
+from rollcast.cli.curve_source import tell
 from rollcast.cli.views import Follower
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.curves.rows import read_rows
 from rollcast.curves.run_folder import RunFolder
-from rollcast.local.status import JsonLines, StatusReader
+from rollcast.local.status import StatusReader
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import EvaluationRecord
 from rollcast.runfolder.writing import append_line
 from testkit.system.audit import read_lines
 
@@ -24,6 +27,8 @@ WRITE = """
 import sys
 from pathlib import Path
 from rollcast.config.errors import PassingError
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import EvaluationRecord
 from rollcast.runfolder.writing import append_line
 
 path = Path(sys.argv[1])
@@ -94,13 +99,13 @@ def steps_of_status(path: Path) -> tuple[list[int], int]:
 
 
 def steps_of_lines(path: Path) -> tuple[list[int], int]:
-    reader = JsonLines(path)
-    return [int(str(line["step"])) for line in reader.read()], reader.num_skipped
+    reader = RecordFile(path, EvaluationRecord)
+    return [record.step for record in reader.read()], reader.num_skipped
 
 
 def steps_of_commands(path: Path) -> tuple[list[int], int]:
     lines = len(path.read_text().splitlines())
-    rows = read_rows(path)
+    rows = read_rows(path, print)
     return [row["step"] for row in rows], lines - len(rows)
 
 
@@ -140,7 +145,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     path.parent.mkdir()
     path.write_text('{"step": 1, "pa')
     append_line(path, evaluation(2))
-    read_rows(path)
+    read_rows(path, tell)
     read_lines(path)
     said = capsys.readouterr()
     assert said.err == f"{path}: 1 line left out, line 1 is no JSON object\n"

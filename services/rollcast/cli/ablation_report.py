@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollcast.cli.curve_rows import tell_left_out
+from rollcast.cli.curve_source import tell
 from rollcast.config.errors import UserError
+from rollcast.curves.left_out import left_out
 from rollcast.local.ablation import WHOLE, RunRecord, State
 
 if TYPE_CHECKING:
@@ -21,29 +22,23 @@ INERT = 0.005
 
 
 def curve_of_run(folder: Path, name: str) -> Curve:
-    """The curve of a run's folder over device-hours since its first step; of several data sets the first.
+    """The curve of a run's folder over device-hours without its start-ups, whatever its fleet did: rows share an axis.
 
-    Malformed lines are counted on standard error. Raises UserError where there is no curve.
+    Downstream sets and parts of a mixture are left aside. Malformed lines are counted on standard error.
+
+    Raises UserError where there is no curve.
     """
     import numpy as np
 
-    from rollcast.curves.axis import since_first_step
-    from rollcast.curves.evaluations import EvaluationLog, curve_of
-    from rollcast.curves.reading import Reading
-    from rollcast.curves.run_folder import RunFolder
+    from rollcast.curves.axis import without_start_up
+    from rollcast.curves.evaluations import curve_of
+    from rollcast.curves.run_folder import history_of_folder
 
-    log, malformed = EvaluationLog(), 0
-    for reading in iter(RunFolder(folder, name).read, Reading()):
-        malformed += reading.skipped["bad_line"]
-        for item in reading.evaluations:
-            if not log.evaluations or item.dataset == next(iter(log.evaluations.values())).dataset:
-                log.add(item)
+    history, malformed = history_of_folder(folder, name)
     if malformed:
-        tell_left_out(folder, malformed, "line", "of evaluations.jsonl and steps.jsonl, malformed")
-    kept = log.surviving()
-    if not any(item.step > 0 and item.compute > 0 for item in kept):
-        raise UserError(f"run folder {folder}: holds no evaluation after the first step; train it for longer")
-    axis = since_first_step(kept)
+        tell(left_out(folder, malformed, "line", "of evaluations.jsonl, malformed"))
+    kept = history.evaluations
+    axis = without_start_up(kept)
     return curve_of(kept, axis.to_fitted(np.array([item.compute for item in kept])), name)
 
 

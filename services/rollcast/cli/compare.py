@@ -50,7 +50,8 @@ def compare(
     rollcast compare runs.csv --compute gpu_hours --pass-rate reward --baseline scalerl
     rollcast compare a.csv b.csv c.csv --initial 0.4 --exclude-before 1500 --json
     """
-    from rollcast.cli.curve_source import Columns, fit_options, read_curves
+    from rollcast.cli.curve_source import fit_options, read_curves
+    from rollcast.curves.table import Columns
     from rollcast.scaling.compare import compare as compare_forecasts
     from rollcast.scaling.leave_one_out import leave_one_out
     from rollcast.scaling.posterior import fit

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rollcast.config.run import RunConfig
-from rollcast.local.status import EvaluationPoint, ForecastReading, RunStatus
+from rollcast.local.status import ForecastReading, RunStatus
+from rollcast.runfolder.records import EvaluationRecord
 
 MAX_EVENTS = 8
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -30,7 +31,7 @@ def render(config: RunConfig, status: RunStatus, events: Sequence[str], page: st
     )
 
 
-def sparkline(points: Sequence[EvaluationPoint], width: int = 40) -> str:
+def sparkline(points: Sequence[EvaluationRecord], width: int = 40) -> str:
     """Pass rates 0 to 1 as blocks, the last `width` of them."""
     top = len(_BLOCKS) - 1
     return "".join(_BLOCKS[min(top, max(0, round(point.pass_rate * top)))] for point in points[-width:])

@@ -12,7 +12,7 @@ from rollcast.cli import report
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.scaling.forecast import Forecast
+    from rollcast.curves.run_forecast import RunForecast
 
 QUANTILES = report.FINER_QUANTILES
 
@@ -40,19 +40,17 @@ def fit(
     rollcast fit points.csv --compute gpu_hours --pass-rate reward --where suite=math --at 5000 --target 0.7
     rollcast fit http://127.0.0.1:9090 --run my-run --json
     """
-    from rollcast.cli.curve_source import Columns, fit_options, read_curve
-    from rollcast.scaling.posterior import fit as fit_curve
+    from rollcast.cli.curve_source import forecast_source
+    from rollcast.curves.table import Columns
 
     report.check_plot(plot)
-    curve = read_curve(
-        source, Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale), run
-    )
-    last = float(curve.compute[-1])
+    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale)
+    forecast = forecast_source(source, columns, run, initial, exclude_before)
+    last = forecast.newest.compute
     computes = at or [2 * last, 4 * last]
     if any(not 0 < value <= 1e12 for value in computes):
         raise UserError("--at: device-hours must lie in (0, 1e12]")
     try:
-        forecast = fit_curve(curve, fit_options(initial, exclude_before))
         answer = _answer(forecast, computes, target or [])
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
@@ -66,9 +64,9 @@ def fit(
         draw_forecast(forecast, max(computes), plot)
 
 
-def _answer(forecast: Forecast, computes: list[float], targets: list[float]) -> dict[str, Any]:
-    curve, best = forecast.curve, forecast.best
-    readings = forecast.predictive(computes, QUANTILES)
+def _answer(run: RunForecast, computes: list[float], targets: list[float]) -> dict[str, Any]:
+    forecast, curve = run.forecast, run.forecast.curve
+    readings = run.reading(computes, QUANTILES)
     return {
         "curve": curve.name,
         "num_points": len(curve),
@@ -76,20 +74,22 @@ def _answer(forecast: Forecast, computes: list[float], targets: list[float]) -> 
         "excluded": forecast.excluded,
         "verdict": str(forecast.verdict.kind),
         "reason": forecast.verdict.reason,
-        "compute": float(curve.compute[-1]),
+        "compute": run.newest.compute,
+        "fitted_on": run.axis.quantity,
+        "start_up": run.axis.start_up,
         "pass_rate": float(curve.pass_rate[-1]),
         "asymptote": report.interval(forecast.asymptote(QUANTILES), QUANTILES),
         "headroom": report.interval(forecast.headroom(QUANTILES), QUANTILES),
         "exponent": report.interval(forecast.exponent(QUANTILES), QUANTILES),
-        "midpoint": report.interval(forecast.midpoint(QUANTILES), QUANTILES),
+        "midpoint": report.interval(run.midpoint(QUANTILES), QUANTILES),
         "initial": report.interval(forecast.initial(QUANTILES), QUANTILES),
-        "best": vars(best),
+        "best": vars(forecast.best),
         "predictions": [
             {"compute": compute, **report.interval(readings[:, place], QUANTILES)}
             for place, compute in enumerate(computes)
         ],
         "targets": [
-            {"pass_rate": target, "compute": report.interval(forecast.compute_to_target(target, QUANTILES), QUANTILES)}
+            {"pass_rate": target, "compute": report.interval(run.compute_to_target(target, QUANTILES), QUANTILES)}
             for target in targets
         ],
     }

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from rollcast.config.errors import UserError
+from rollcast.curves.left_out import counted
 
 QUANTILES = (0.05, 0.5, 0.95)
 FINER_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -62,11 +63,6 @@ def with_span(of: Interval, form: str = ".4g") -> str:
 def quantile_row(name: str, of: Interval, form: str) -> tuple[str, ...]:
     """A row of a table with the columns 5 %, median, 95 %."""
     return name, *(amount(of[quantile], form) for quantile in ("q05", "q50", "q95"))
-
-
-def counted(number: int, what: str) -> str:
-    """1 line, 2 lines."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def check_plot(path: Path | None) -> None:

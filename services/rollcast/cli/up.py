@@ -61,6 +61,6 @@ def run_and_conclude(config: RunConfig, *, resume: bool) -> int:
 
 def _continuing(config: RunConfig) -> list[str]:
     """The command that goes on with a stopped run, be it of `up` or of `demo`."""
-    from rollcast.runfolder.folder import UP_FILE
+    from rollcast.runfolder.files import UP_FILE
 
     return [sys.argv[0], "up", "--config", str(config.run_folder / UP_FILE), "--resume"]

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rollcast.cli.dashboard import MAX_EVENTS, render
-from rollcast.cli.report import counted
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
+from rollcast.curves.left_out import counted
 from rollcast.local.frozen_forecast import freeze
 from rollcast.local.status import RunStatus, StatusReader
 from rollcast.local.up import View
@@ -53,8 +53,9 @@ class Follower:
         for point in self.status.evaluations:
             if (point.incarnation, point.step) not in self._known:
                 self._known.add((point.incarnation, point.step))
+                error = "" if point.standard_error is None else f" ± {point.standard_error:.3f}"
                 lines.append(
-                    f"step {point.step}: pass rate {point.pass_rate:.3f} ± {point.standard_error:.3f} "
+                    f"step {point.step}: pass rate {point.pass_rate:.3f}{error} "
                     f"at {point.compute_device_hours:.4f} device-hours"
                 )
         if (skipped := self._reader.num_skipped) > self._num_skipped_told:

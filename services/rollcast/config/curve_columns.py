@@ -10,6 +10,11 @@ PASS_RATE_NAMES = (*EVALUATION_NAMES, "reward", "mean_reward")
 """The last two may be of training; they count where the columns of the whole file are known."""
 STANDARD_ERROR_NAMES = ("standard_error", "stderr")
 TRUNCATION_NAMES = ("truncation_ratio", "truncation_rate", "truncated")
+TRAINED_TOKENS_NAMES = ("trained_tokens",)
+SAMPLES_NAMES = ("samples",)
+START_UP_NAMES = ("start_up_device_hours",)
+DEVICES_NAMES = ("devices",)
+"""The last four as Rollcast itself writes them; other files seldom have them."""
 STEP_NAMES = ("step", "global_step", "training_step")
 
 

@@ -1,16 +1,18 @@
 """Against what the curve is fitted, and how that maps to device-hours.
 
-While the fleet stays as it is the law is fitted on device-hours, counted from the first step on: engines that start up
-are paid for, but nothing is learned from them. When the fleet changes, device-hours per step and per token change
-together for no learning reason (longer answers alone change one of them at most): the law is then fitted on trained
-tokens, scaled to device-hours at the newest evaluation; its answers are mapped back by the rates that were measured.
+While the fleet stays as it is the law is fitted on device-hours without those of start-ups: engines that start are paid
+for, but nothing is learned from them. This goes for the first start and for every one after a restart.
+
+When the number of devices changes, so do the device-hours of a step, for no learning reason. The law is then fitted on
+trained tokens, scaled to device-hours at the newest evaluation; its answers are mapped back by the rates that were
+measured. The trainer tells the number of devices with each evaluation, so the choice is made once in a run's life: what
+changed stays in the surviving history.
 """
 
 from __future__ import annotations
 
-import bisect
-import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,9 +20,11 @@ from rollcast.curves.evaluations import Evaluation
 from rollcast.scaling.curve import Array
 
 FLEET_CHANGE = 0.10
-"""Relative change of device-hours per step and per token beyond which the fleet is taken to have changed."""
+"""Relative change of the number of devices beyond which the fleet is taken to have changed."""
+START_UP = 0.10
+"""Where nobody measured the start-up, a first interval counts as one beyond this relative excess over its likes."""
 MIN_INTERVALS = 3
-"""Intervals between evaluations needed on each side of a change."""
+"""Intervals between evaluations from which a usual rate is told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +36,14 @@ class ComputeAxis:
         fitted: (n,) the same places on the fitted axis.
         rate: fitted units per device-hour beyond the newest evaluation.
         quantity: what the law is fitted on.
+        start_up: device-hours that were left out of it.
     """
 
     device_hours: Array
     fitted: Array
     rate: float
     quantity: str
+    start_up: float
 
     def to_fitted(self, device_hours: Array) -> Array:
         """(m,) -> (m,)."""
@@ -45,67 +51,127 @@ class ComputeAxis:
         return np.asarray(np.interp(device_hours, self.device_hours, self.fitted) + beyond * self.rate)
 
     def to_device_hours(self, fitted: Array) -> Array:
-        """(m,) -> (m,); inf stays inf."""
+        """(m,) -> (m,); inf stays inf. Where nothing was learned for a while, the first place that leads there."""
         beyond = np.maximum(fitted - self.fitted[-1], 0.0)
-        return np.asarray(np.interp(fitted, self.fitted, self.device_hours) + beyond / self.rate)
+        # Backwards: of several places with one value np.interp takes the last.
+        return np.asarray(np.interp(-fitted, -self.fitted[::-1], self.device_hours[::-1]) + beyond / self.rate)
 
 
-def since_first_step(evaluations: tuple[Evaluation, ...]) -> ComputeAxis:
-    """Device-hours, those of the start-up taken out."""
-    idle, last = _start_up(evaluations), max(evaluations[-1].compute, 1e-12)
-    return ComputeAxis(np.array([0.0, idle, last]), np.array([0.0, 0.0, last - idle]), 1.0, "device_hours")
+def without_start_up(evaluations: tuple[Evaluation, ...]) -> ComputeAxis:
+    """Device-hours, those of the start-ups taken out."""
+    compute, start_up = _compute_and_start_up(evaluations)
+    learning = compute - start_up
+    # Of each interval first the start-up that lies in it, where nothing is learned, then the rest.
+    places = np.append(0.0, np.column_stack((compute[:-1] + np.diff(start_up), compute[1:])))
+    fitted = np.append(0.0, np.column_stack((learning[:-1], learning[1:])))
+    return ComputeAxis(places, fitted, 1.0, "device_hours", float(start_up[-1]))
 
 
 def choose_axis(evaluations: tuple[Evaluation, ...]) -> ComputeAxis:
     """Trained tokens where the fleet changed and every evaluation tells them, else device-hours."""
-    compute = np.array([item.compute for item in evaluations])
-    plain = since_first_step(evaluations)
-    if any(item.trained_tokens is None and item.compute > 0 for item in evaluations):
+    plain = without_start_up(evaluations)
+    if not _fleet_changed(evaluations) or any(item.trained_tokens is None for item in evaluations if item.step > 0):
         return plain
-    steps = np.append(0.0, [item.step for item in evaluations])
+    compute = np.append(0.0, [item.compute for item in evaluations])
     tokens = np.append(0.0, [item.trained_tokens or 0.0 for item in evaluations])
-    compute = np.append(0.0, compute)
-    keep = _rising(compute, steps, tokens)
-    compute, steps, tokens = compute[keep], steps[keep], tokens[keep]
-    if compute.size < 2 * MIN_INTERVALS + 1:
-        return plain
-    spent = np.diff(compute)
-    if not _fleet_changed(spent / np.diff(steps), spent / np.diff(tokens)):
+    keep = _rising(compute, tokens)
+    compute, tokens = compute[keep], tokens[keep]
+    if compute.size < 2:
         return plain
     scale = compute[-1] / tokens[-1]
-    recent = max(1, MIN_INTERVALS)
-    rate = scale * (tokens[-1] - tokens[-1 - recent]) / (compute[-1] - compute[-1 - recent])
-    return ComputeAxis(compute, tokens * scale, float(rate), "trained_tokens")
+    before = max(0, compute.size - 1 - MIN_INTERVALS)
+    rate = scale * (tokens[-1] - tokens[before]) / (compute[-1] - compute[before])
+    return ComputeAxis(compute, tokens * scale, float(rate), "trained_tokens", plain.start_up)
 
 
 def compute_per_step(evaluations: tuple[Evaluation, ...]) -> float | None:
-    """Device-hours of one optimizer step, measured over the last third of the evaluations; None where unknown."""
-    last = evaluations[-1]
-    window = max(MIN_INTERVALS, len(evaluations) // 3)
-    first = evaluations[max(0, len(evaluations) - 1 - window)]
-    steps, compute = last.step - first.step, last.compute - first.compute
-    if steps <= 0:
-        steps, compute = last.step, last.compute
-    return compute / steps if steps > 0 and compute > 0 else None
+    """Device-hours of one optimizer step, measured over the last third of the evaluations; None where unknown.
 
-
-def _start_up(evaluations: tuple[Evaluation, ...]) -> float:
-    """Device-hours before the first step: what the first evaluation cost beyond its steps and beyond its tokens.
-
-    0 where it is unknown, or where the first evaluation is a late one: too much would be guessed.
+    Without start-ups, whether they lie at the beginning or after a restart.
     """
-    first, *later = [item for item in evaluations if item.step > 0][: MIN_INTERVALS + 1]
-    if len(later) < MIN_INTERVALS:
-        return 0.0
-    spent = np.diff([first.compute, *(item.compute for item in later)])
-    steps = np.diff([first.step, *(item.step for item in later)])
-    tokens = np.diff([item.trained_tokens or 0.0 for item in (first, *later)])
-    if steps.min() <= 0 or spent.min() <= 0 or first.step > 2 * np.median(steps):
-        return 0.0
-    learning = first.step * float(np.median(spent / steps))
-    if first.trained_tokens and tokens.min() > 0:
-        learning = max(learning, first.trained_tokens * float(np.median(spent / tokens)))
-    return first.compute - learning if first.compute > (1 + FLEET_CHANGE) * learning else 0.0
+    compute, start_up = _compute_and_start_up(evaluations)
+    learning = (compute - start_up)[1:]
+    window = max(MIN_INTERVALS, len(evaluations) // 3)
+    first = max(0, len(evaluations) - 1 - window)
+    steps, spent = evaluations[-1].step - evaluations[first].step, learning[-1] - learning[first]
+    if steps <= 0:
+        steps, spent = evaluations[-1].step, learning[-1]
+    return float(spent / steps) if steps > 0 and spent > 0 else None
+
+
+def _compute_and_start_up(evaluations: tuple[Evaluation, ...]) -> tuple[Array, Array]:
+    """(n + 1,) each: device-hours from 0 on, and those of them that were spent on starting up; neither ever falls."""
+    compute = np.append(0.0, [item.compute for item in evaluations])
+    measured = [item.start_up for item in evaluations if item.compute > 0]
+    if measured and all(value is not None for value in measured):
+        start_up = np.append(0.0, [item.start_up or 0.0 for item in evaluations])
+    else:
+        start_up = np.append(0.0, np.cumsum(_inferred_start_ups(evaluations)))
+    # Nothing can be learned backwards, whatever a source says.
+    learning = np.maximum.accumulate(compute - np.maximum.accumulate(start_up))
+    return compute, compute - learning
+
+
+def _inferred_start_ups(evaluations: tuple[Evaluation, ...]) -> Array:
+    """(n,) what each interval before an evaluation cost beyond its steps and its tokens, where an incarnation began.
+
+    0 where it is not known: by an evaluation at the start, without a usual rate, or because the first one came late.
+    """
+    excess = np.zeros(len(evaluations))
+    trained = [place for place, item in enumerate(evaluations) if item.step > 0]
+    for number, place in enumerate(trained):
+        item = evaluations[place]
+        before = evaluations[trained[number - 1]] if number else None
+        if before is not None and before.incarnation == item.incarnation:
+            continue
+        likes = _likes([evaluations[index] for index in trained], number)
+        steps = item.step - (before.step if before else 0)
+        if len(likes) < MIN_INTERVALS or not 0 < steps <= 2 * np.median([like.steps for like in likes]):
+            continue
+        learning = steps * float(np.median([like.spent / like.steps for like in likes]))
+        tokens = (item.trained_tokens or 0.0) - ((before.trained_tokens or 0.0) if before else 0.0)
+        if tokens > 0 and all(like.tokens > 0 for like in likes):
+            learning = max(learning, tokens * float(np.median([like.spent / like.tokens for like in likes])))
+        spent = item.compute - (before.compute if before else 0.0)
+        if spent > (1 + START_UP) * learning:
+            excess[place] = spent - learning
+    return excess
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """Between two evaluations of one incarnation."""
+
+    steps: int
+    spent: float
+    tokens: float
+
+
+def _likes(trained: list[Evaluation], number: int) -> list[_Interval]:
+    """The three intervals after evaluation `number`, of its incarnation; where they are too few, the three before it.
+
+    The nearest ones, so that what comes later changes nothing of what was said.
+    """
+    inside = [
+        (place, _Interval(item.step - before.step, item.compute - before.compute, _tokens_between(before, item)))
+        for place, (before, item) in enumerate(pairwise(trained), start=1)
+        if before.incarnation == item.incarnation and item.step > before.step and item.compute > before.compute
+    ]
+    incarnation = trained[number].incarnation
+    after = [like for place, like in inside if place > number and trained[place].incarnation == incarnation]
+    if len(after) >= MIN_INTERVALS:
+        return after[:MIN_INTERVALS]
+    return [like for place, like in inside if place < number][-MIN_INTERVALS:]
+
+
+def _tokens_between(before: Evaluation, item: Evaluation) -> float:
+    return (item.trained_tokens or 0.0) - (before.trained_tokens or 0.0)
+
+
+def _fleet_changed(evaluations: tuple[Evaluation, ...]) -> bool:
+    """Between evaluations after the first step; unknown numbers of devices tell nothing."""
+    devices = [item.devices for item in evaluations if item.step > 0 and item.devices]
+    return bool(devices) and max(devices) > (1 + FLEET_CHANGE) * min(devices)
 
 
 def _rising(*quantities: Array) -> list[int]:
@@ -115,36 +181,3 @@ def _rising(*quantities: Array) -> list[int]:
         if all(values[index] > values[keep[-1]] for values in quantities):
             keep.append(index)
     return keep
-
-
-def _fleet_changed(per_step: Array, per_token: Array) -> bool:
-    """Whether both rates differ before and after some interval, the same way, by more than 10 % and their scatter."""
-    rates = [np.log(rate) for rate in (per_step, per_token)]
-    splits = np.arange(MIN_INTERVALS, per_step.size - MIN_INTERVALS + 1)
-    jumps = np.stack([_running_median(rate[::-1])[-splits - 1] - _running_median(rate)[splits - 1] for rate in rates])
-    large = np.log1p(FLEET_CHANGE)
-    candidates = (jumps.min(axis=0) > large) | (jumps.max(axis=0) < -large)
-    return any(
-        all(abs(jump) > 5 * _jump_scatter(rate, split) for jump, rate in zip(pair, rates, strict=True))
-        for split, pair in zip(splits[candidates], jumps.T[candidates], strict=True)
-    )
-
-
-def _running_median(values: Array) -> Array:
-    """(n,) -> (n,): at each place the median of the values up to there."""
-    ordered: list[float] = []
-    medians = np.empty(values.size)
-    for place, value in enumerate(values.tolist()):
-        bisect.insort(ordered, value)
-        medians[place] = 0.5 * (ordered[place // 2] + ordered[(place + 1) // 2])
-    return medians
-
-
-def _jump_scatter(logarithm: Array, split: int) -> float:
-    """By how much the medians before and after `split` differ by chance."""
-    parts = logarithm[:split], logarithm[split:]
-    return max(_scatter(part) / math.sqrt(part.size) for part in parts)
-
-
-def _scatter(values: Array) -> float:
-    return 1.4826 * float(np.median(np.abs(values - np.median(values))))

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import time
+from dataclasses import replace
 
-from rollcast.config.curve_columns import (
-    COMPUTE_NAMES,
-    EVALUATION_NAMES,
-    PASS_RATE_NAMES,
-    STANDARD_ERROR_NAMES,
-    STEP_NAMES,
-    TRUNCATION_NAMES,
-    find_column,
-)
+from rollcast.config.curve_columns import COMPUTE_NAMES, EVALUATION_NAMES, PASS_RATE_NAMES, find_column
 from rollcast.config.services import CurveFile
-from rollcast.curves.curve_row import Mixture, Restarts, Row, delimiter_of, field, meets, real_number, whole_number
+from rollcast.curves.curve_row import Row, delimiter_of, field, meets, real_number
 from rollcast.curves.evaluations import Evaluation, checked
 from rollcast.curves.reading import Reading
+from rollcast.curves.row_evaluations import RowEvaluations, wanted
 from rollcast.runfolder.growing_file import GrowingFile
 from rollcast.telemetry.names import is_own_curve
 from rollcast.telemetry.prometheus_reader import SourceAway
@@ -43,9 +38,7 @@ class CurveFileReader:
         self._header: list[str] | None = None
         """Of a CSV file; None for JSONL."""
         self._delimiter = ","
-        self._compute_column = "compute"
-        self._mixture = Mixture()
-        self._restarts = Restarts()
+        self._rows = RowEvaluations(self._settings)
         self._keys: set[tuple[int, int]] = set()
         """Incarnation and step of what was read."""
 
@@ -77,9 +70,9 @@ class CurveFileReader:
                     continue
                 self._keys.add(key)
                 reading.evaluations.append(evaluation)
-        if (mixed := self._mixture.complaint(self._compute_column, "where:")) is not None:
+        if (mixed := self._rows.mixture.complaint(self._rows.compute_column, "where:")) is not None:
             raise SourceAway(f"run {name!r}: {path}: {mixed}")
-        if reading.evaluations and (starts := self._restarts.starts()):
+        if reading.evaluations and (starts := self._rows.starts()):
             reading.starts[name] = starts
         if not self._found:
             raise SourceAway(f"run {name!r}: no evaluation in {path} yet{self._complaint}")
@@ -110,45 +103,15 @@ class CurveFileReader:
             return None
         # A line of JSON tells its own columns only; a CSV's header tells whether there is a better one than the reward.
         usual = EVALUATION_NAMES if self._header is None else PASS_RATE_NAMES
-        pass_rate = _value(row, settings.pass_rate, usual)
-        if pass_rate is None:
-            self._complaint = f"; line {number + 1} names no {_wanted(settings.pass_rate, usual)}"
-            of_training = find_column(row, _wanted_names(settings.step, STEP_NAMES))
-            self._restarts.incarnation(None if of_training is None else whole_number(row[of_training]), None)
+        found = self._rows.take(row, number, usual)
+        if found is None:
+            self._complaint = f"; line {number + 1} names no {' or '.join(wanted(settings.pass_rate, usual))}"
             return None
-        column = find_column(row, _wanted_names(settings.compute, COMPUTE_NAMES))
-        compute = _value(row, settings.compute, COMPUTE_NAMES)
-        if column is None or compute is None:
-            raise ValueError(f"names no {_wanted(settings.compute, COMPUTE_NAMES)}")
-        if pass_rate * settings.scale > 1:
-            raise ValueError(
-                f"pass rate {pass_rate * settings.scale:g} lies outside [0, 1]; scale: 0.01 reads per cent"
-            )
-        step = _value(row, settings.step, STEP_NAMES)
-        self._compute_column = column
-        self._mixture.add(row, str(row[column]))
-        given = field(row, "incarnation")
-        incarnation = (
-            self._restarts.incarnation(None if step is None else int(step), str(row[column]))
-            if given in (None, "")
-            else int(given)
-        )
-        error = _value(row, settings.standard_error, STANDARD_ERROR_NAMES)
-        return checked(
-            Evaluation(
-                run=settings.run,
-                dataset="",
-                incarnation=incarnation,
-                step=int(step) if step is not None else number + 1 if compute > 0 else 0,
-                pass_rate=pass_rate * settings.scale,
-                compute=compute,
-                standard_error=None if error is None else error * settings.scale,
-                trained_tokens=None,
-                samples=None,
-                at=now if settings.time is None else _time(row, settings.time, now),
-                truncation_ratio=_value(row, settings.truncation_ratio, TRUNCATION_NAMES),
-            )
-        )
+        if math.isnan(found.compute):
+            raise ValueError(f"names no {' or '.join(wanted(settings.compute, COMPUTE_NAMES))}")
+        if found.pass_rate > 1:
+            raise ValueError(f"pass rate {found.pass_rate:g} lies outside [0, 1]; scale: 0.01 reads per cent")
+        return checked(replace(found, at=now if settings.time is None else _time(row, settings.time, now)))
 
     def _asked_for(self, row: Row) -> bool:
         where = self._settings.where
@@ -159,22 +122,9 @@ class CurveFileReader:
         return meets(row, where)
 
 
-def _value(row: Row, given: str | None, usual: tuple[str, ...]) -> float | None:
-    """The number in the column that was given, or else in the first with a usual name; None where there is none."""
-    name = find_column(row, _wanted_names(given, usual))
-    return None if name is None or row[name] in (None, "") else real_number(row[name], name)
-
-
 def _time(row: Row, column: str, now: float) -> float:
-    value = _value(row, column, ())
+    name = find_column(row, (column,))
+    value = None if name is None or row[name] in (None, "") else real_number(row[name], name)
     if value is None or not 0 < value <= now + CLOCKS_APART_SECONDS:
         raise ValueError(f"{column} {'is empty' if value is None else f'{value:g}'}, needs Unix seconds")
     return value
-
-
-def _wanted_names(given: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:
-    return usual if given is None else (given,)
-
-
-def _wanted(given: str | None, usual: tuple[str, ...]) -> str:
-    return " or ".join(_wanted_names(given, usual))

@@ -39,9 +39,10 @@ def meets(row: Mapping[str, Any], conditions: Iterable[str]) -> bool:
 
 
 def whole_number(value: Any) -> int | None:
-    """A step, or None where the value is none."""
+    """A step, or None where the value is none; a part of an epoch is none."""
     try:
-        return int(float(value))
+        number = float(value)
+        return int(number) if number.is_integer() else None
     except (TypeError, ValueError, OverflowError):
         return None
 
@@ -105,7 +106,7 @@ class Restarts:
         self._num_rows = 0
         self._before: int | None = None
         self._evaluated: tuple[int, str] | None = None
-        self._first_steps: dict[int, int] = {}
+        self.first_steps: dict[int, int] = {}
         """Incarnation after the first -> its first step."""
         self._number = 1
 
@@ -117,19 +118,16 @@ class Restarts:
             other = again and self._evaluated != (step, compute)
             if (self._before is not None and step < self._before) or other:
                 self._number += 1
-                self._first_steps[self._number] = step
+                self.first_steps[self._number] = step
             self._before = step
             if compute is not None:
                 self._evaluated = (step, compute)
         return self._number
 
-    def starts(self) -> dict[int, int]:
-        """Incarnation -> the last step before it that still counts; every one where the file is in no order of time."""
-        from rollcast.curves.evaluations import MAX_STEP
-
-        if len(self._first_steps) > MOST_RESTARTS * self._num_rows:
-            return dict.fromkeys(self._first_steps, MAX_STEP)
-        return {number: step - 1 for number, step in self._first_steps.items()}
+    @property
+    def in_order_of_time(self) -> bool:
+        """A file with so many restarts is in none."""
+        return len(self.first_steps) <= MOST_RESTARTS * self._num_rows
 
 
 def some(names: Sequence[str]) -> str:

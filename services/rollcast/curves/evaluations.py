@@ -1,18 +1,14 @@
-"""The evaluations of one run, as far as its surviving history goes.
-
-incarnation 1:  0  10  20  30 x killed at 34, checkpoint at 25
-incarnation 2:            (25)  30  40 ...        the first 30 leaves the curve, the second takes its place
-                                                   of two surviving readings of one step the newer takes the place too
-"""
+"""The evaluations of one run, from whatever source, as far as its surviving history goes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from rollcast.runfolder.survival import surviving
 from rollcast.scaling.curve import Array, Curve
 
 MAX_EVALUATIONS = 5_000
@@ -43,6 +39,10 @@ class Evaluation:
     """Unix seconds when it was closed or first seen."""
     truncation_ratio: float | None = None
     """Share of the rollouts trained on about then that the token budget cut off."""
+    start_up: float | None = None
+    """Of `compute`, device-hours spent before each incarnation's first training rollouts came."""
+    devices: float | None = None
+    """Allocated when it was asked for."""
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -51,7 +51,7 @@ class Evaluation:
 
 
 def checked(evaluation: Evaluation) -> Evaluation:
-    """The evaluation, its unknown values set to None.
+    """The evaluation as `known` has it, within the bounds of a live source.
 
     Raises:
         ValueError: a value that the curve needs is out of bounds.
@@ -70,18 +70,19 @@ def checked(evaluation: Evaluation) -> Evaluation:
         )
     if not (0 <= evaluation.step <= MAX_STEP and 0 <= evaluation.incarnation <= MAX_STEP):
         raise ValueError(f"step {evaluation.incarnation}.{evaluation.step} is out of bounds")
-    return Evaluation(
-        run=evaluation.run,
-        dataset=evaluation.dataset,
-        incarnation=evaluation.incarnation,
-        step=evaluation.step,
-        pass_rate=evaluation.pass_rate,
-        compute=evaluation.compute,
+    return known(evaluation)
+
+
+def known(evaluation: Evaluation) -> Evaluation:
+    """The evaluation, those of its values that cannot be set to None: they count as unknown."""
+    return replace(
+        evaluation,
         standard_error=known_error(evaluation.standard_error),
         trained_tokens=_at_least_zero(evaluation.trained_tokens),
         samples=_at_least_zero(evaluation.samples),
-        at=evaluation.at,
         truncation_ratio=_share(evaluation.truncation_ratio),
+        start_up=_part_of(evaluation.compute, evaluation.start_up),
+        devices=_at_least_zero(evaluation.devices),
     )
 
 
@@ -92,6 +93,10 @@ def known_error(value: float | None) -> float | None:
 
 def _share(value: float | None) -> float | None:
     return value if value is not None and 0 <= value <= 1 else None
+
+
+def _part_of(whole: float, value: float | None) -> float | None:
+    return value if value is not None and 0 <= value <= whole else None
 
 
 def _at_least_zero(value: float | None) -> float | None:
@@ -105,6 +110,7 @@ class EvaluationLog:
     evaluations: dict[tuple[str, int, int], Evaluation] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
     """Incarnation -> the step from which it continued, where the trainer told it."""
+    limit: int = MAX_EVALUATIONS
 
     def add(self, evaluation: Evaluation) -> bool:
         """Whether it is new. The first reading of a version stands.
@@ -114,44 +120,15 @@ class EvaluationLog:
         """
         if evaluation.key in self.evaluations:
             return False
-        if len(self.evaluations) >= MAX_EVALUATIONS:
-            raise OverflowError(f"run {evaluation.run!r} has more than {MAX_EVALUATIONS} evaluations")
+        if len(self.evaluations) >= self.limit:
+            raise OverflowError(f"run {evaluation.run!r} has more than {self.limit} evaluations")
         self.evaluations[evaluation.key] = evaluation
         return True
 
     def surviving(self) -> tuple[Evaluation, ...]:
-        """The evaluations of the surviving history, one for each step, in order of compute (which rises with the step).
-
-        A trainer that was killed between its checkpoint and the answers to the evaluation of that very step asks again:
-        both readings are of surviving weights, and the newest incarnation's counts.
-        """
-        first: dict[int, int] = {}
-        for item in self.evaluations.values():
-            first[item.incarnation] = min(item.step, first.get(item.incarnation, item.step))
-        last = last_surviving_steps(first, self.starts)
-        kept = {
-            item.step: item
-            for item in sorted(self.evaluations.values(), key=lambda item: item.incarnation)
-            if item.step <= last[item.incarnation]
-        }
-        return tuple(sorted(kept.values(), key=lambda item: (item.compute, item.step)))
-
-
-def last_surviving_steps(first: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, int]:
-    """Incarnation -> the last of its steps that the newest weights descend from.
-
-    A newer incarnation ends an older one at the step it continued from (`starts`); where that step is not known, before
-    the first step that the newer one evaluated (`first`).
-    """
-    last: dict[int, int] = {}
-    bound = MAX_STEP
-    for incarnation in sorted(first.keys() | starts.keys(), reverse=True):
-        last[incarnation] = bound
-        if incarnation in starts:
-            bound = min(bound, starts[incarnation])
-        elif incarnation in first:
-            bound = min(bound, first[incarnation] - 1)
-    return last
+        """The evaluations of the surviving history, one for each step, in order of compute (it rises with the step)."""
+        kept = surviving(self.evaluations.values(), self.starts)
+        return tuple(sorted(kept, key=lambda item: (item.compute, item.step)))
 
 
 def curve_of(evaluations: tuple[Evaluation, ...], x: Array, name: str) -> Curve:

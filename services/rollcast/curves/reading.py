@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rollcast.curves.evaluations import Evaluation, checked
 from rollcast.telemetry import names
@@ -17,6 +17,9 @@ _EVALUATION_FIELDS = {
     names.EVAL_COMPUTE.name: "compute",
     names.EVAL_TRAINED_TOKENS.name: "trained_tokens",
     names.EVAL_SAMPLES.name: "samples",
+    names.EVAL_START_UP.name: "start_up",
+    names.EVAL_DEVICES.name: "devices",
+    names.EVAL_TRUNCATION.name: "truncation_ratio",
 }
 _STATUS_FIELDS = {
     names.TRAINER_STEP.name: "step",
@@ -94,24 +97,14 @@ def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
                 trained_tokens=values.get("trained_tokens"),
                 samples=values.get("samples"),
                 at=at,
+                truncation_ratio=values.get("truncation_ratio"),
+                start_up=values.get("start_up"),
+                devices=values.get("devices"),
             )
             reading.evaluations.append(checked(evaluation))
         except ValueError:
             reading.skipped["out_of_bounds"] += 1
-    _note_truncation(reading)
     return reading
-
-
-def _note_truncation(reading: Reading) -> None:
-    """The gauge of now belongs to the newest evaluation of a run; what it was at older ones is not on the page."""
-    newest: dict[tuple[str, str], int] = {}
-    for place, item in enumerate(reading.evaluations):
-        other = reading.evaluations[newest.setdefault((item.run, item.dataset), place)]
-        if (item.incarnation, item.step) > (other.incarnation, other.step):
-            newest[item.run, item.dataset] = place
-    for (run, _), place in newest.items():
-        ratio = reading.status.get(run, RunStatus()).truncation_ratio
-        reading.evaluations[place] = checked(replace(reading.evaluations[place], truncation_ratio=ratio))
 
 
 def _note_status(reading: Reading, run: str, name: str, labels: Mapping[str, str], value: float) -> None:

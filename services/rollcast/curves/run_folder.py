@@ -1,81 +1,77 @@
-"""What a run's folder tells: evaluations.jsonl, and from steps.jsonl the truncation at each of them."""
+"""What a run's folder tells: its evaluations."""
 
 from __future__ import annotations
 
-import bisect
-import json
 import time
 from pathlib import Path
-from typing import Any
 
-from rollcast.curves.evaluations import Evaluation, checked
+from rollcast.config.errors import UserError
+from rollcast.curves.evaluations import Evaluation, EvaluationLog, checked
 from rollcast.curves.reading import Reading
-from rollcast.runfolder.growing_file import GrowingFile
-
-_MALFORMED = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+from rollcast.curves.run_history import RunHistory
+from rollcast.runfolder.files import EVALUATIONS
+from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import EvaluationRecord
+from rollcast.telemetry.names import is_own_curve
 
 
 class RunFolder:
-    """Both files, read from where the last look ended."""
+    """Read from where the last look ended."""
 
     def __init__(self, folder: Path, run: str) -> None:
+        """`run`: of evaluations that name none."""
         self._run = run
-        self._evaluations = GrowingFile(folder / "evaluations.jsonl")
-        self._steps = GrowingFile(folder / "steps.jsonl")
-        self._truncation: dict[int, float] = {}
+        self._file = RecordFile(folder / EVALUATIONS, EvaluationRecord)
+        self._told = 0
 
     def read(self) -> Reading:
         """New complete lines; nothing where there is no file."""
-        reading = Reading()
-        lines = self._evaluations.next_lines()
-        # An evaluation is written after the step that it belongs to: read later, the steps reach at least as far.
-        self._read_steps(reading)
-        made = sorted(self._truncation) if lines else []
-        for line in lines:
+        reading, now = Reading(), time.time()
+        for record in self._file.read():
             try:
-                reading.evaluations.append(self._evaluation(line, made))
-            except _MALFORMED:
-                reading.skipped["bad_line"] += 1
-        newest = max((item.step for item in reading.evaluations), default=0)
-        self._truncation = {step: ratio for step, ratio in self._truncation.items() if step >= newest}
+                reading.evaluations.append(evaluation_of(record, self._run, now))
+            except ValueError:
+                reading.skipped["out_of_bounds"] += 1
+        if new := self._file.num_skipped - self._told:
+            reading.skipped["bad_line"] += new
+            self._told += new
         return reading
 
-    def _read_steps(self, reading: Reading) -> None:
-        """A step that was lost and made again stands further down the file: the last line of a step holds."""
-        while lines := self._steps.next_lines():
-            for line in lines:
-                try:
-                    record = _object(line)
-                    if "truncation_ratio" in record:
-                        self._truncation[int(record["step"])] = float(record["truncation_ratio"])
-                except _MALFORMED:
-                    reading.skipped["bad_line"] += 1
 
-    def _evaluation(self, line: bytes, made: list[int]) -> Evaluation:
-        """`made`: the steps whose truncation is known, ascending."""
-        record = _object(line)
-        step = int(record["step"])
-        before = bisect.bisect_right(made, step)
-        error, tokens, samples = (record.get(name) for name in ("standard_error", "trained_tokens", "samples"))
-        return checked(
-            Evaluation(
-                run=str(record.get("run", self._run)),
-                dataset=str(record.get("dataset", "")),
-                incarnation=int(record["incarnation"]),
-                step=step,
-                pass_rate=float(record["pass_rate"]),
-                compute=float(record["compute_device_hours"]),
-                standard_error=None if error is None else float(error),
-                trained_tokens=None if tokens is None else float(tokens),
-                samples=None if samples is None else float(samples),
-                at=float(record.get("at", time.time())),
-                truncation_ratio=self._truncation[made[before - 1]] if before else None,
-            )
+def history_of_folder(folder: Path, run: str) -> tuple[RunHistory, int]:
+    """The run's own curve, and the number of lines that are malformed.
+
+    Raises UserError where the folder is of a newer format, or holds no evaluation after the first step.
+    """
+    check_format(folder)
+    reading = RunFolder(folder, run).read()
+    log = EvaluationLog(limit=len(reading.evaluations))
+    for item in reading.evaluations:
+        if is_own_curve(item.dataset):
+            log.add(item)
+    kept = log.surviving()
+    if not any(item.step > 0 and item.compute > 0 for item in kept):
+        raise UserError(f"run folder {folder}: holds no evaluation after the first step; train it for longer")
+    return RunHistory(run, kept), reading.skipped.total()
+
+
+def evaluation_of(record: EvaluationRecord, run: str, now: float) -> Evaluation:
+    """`run`, `now`: of a record that tells none. Raises ValueError where a value is out of bounds."""
+    return checked(
+        Evaluation(
+            run=record.run or run,
+            dataset=record.dataset,
+            incarnation=record.incarnation,
+            step=record.step,
+            pass_rate=record.pass_rate,
+            compute=record.compute_device_hours,
+            standard_error=record.standard_error,
+            trained_tokens=record.trained_tokens,
+            samples=record.samples,
+            at=now if record.at is None else record.at,
+            truncation_ratio=record.truncation_ratio,
+            start_up=record.start_up_device_hours,
+            devices=record.devices,
         )
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    record = json.loads(line)
-    if not isinstance(record, dict):
-        raise ValueError("not an object")
-    return record
+    )

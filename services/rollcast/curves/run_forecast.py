@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
-from rollcast.curves.evaluations import Evaluation, curve_of
+from rollcast.curves.axis import ComputeAxis, compute_per_step
+from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.run_history import RunHistory, fitted_curve
 from rollcast.scaling.curve import Array
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.options import FitOptions
@@ -63,15 +64,15 @@ class RunForecast:
 
     def reading(self, compute: ArrayLike, quantiles: tuple[float, ...] = QUANTILES) -> Array:
         """What an evaluation at `compute` (m,) will read -> (q, m)."""
-        return self.forecast.predictive(self._fitted(compute), quantiles)
+        return self.forecast.predictive(self.to_fitted(compute), quantiles)
 
     def law(self, compute: ArrayLike, quantiles: tuple[float, ...] = QUANTILES) -> Array:
         """The law at `compute` (m,) -> (q, m)."""
-        return self.forecast.pass_rate(self._fitted(compute), quantiles)
+        return self.forecast.pass_rate(self.to_fitted(compute), quantiles)
 
-    def midpoint(self) -> Array:
-        """C_mid (5,)."""
-        return self.axis.to_device_hours(self.forecast.midpoint(QUANTILES))
+    def midpoint(self, quantiles: tuple[float, ...] = QUANTILES) -> Array:
+        """C_mid (q,)."""
+        return self.axis.to_device_hours(self.forecast.midpoint(quantiles))
 
     def compute_to_target(self, target: float, quantiles: tuple[float, ...] = QUANTILES) -> Array:
         """Device-hours since the start until the law reaches `target` (q,); inf where it never does."""
@@ -79,10 +80,11 @@ class RunForecast:
 
     def expected_gain(self, stop: float) -> tuple[float, float, float]:
         """R(stop) - R(now): mean, 5 % and 95 % quantile."""
-        start, end = self._fitted([self.newest.compute, max(stop, self.newest.compute)])
+        start, end = self.to_fitted([self.newest.compute, max(stop, self.newest.compute)])
         return self.forecast.expected_gain(float(start), float(end))
 
-    def _fitted(self, compute: ArrayLike) -> Array:
+    def to_fitted(self, compute: ArrayLike) -> Array:
+        """`compute` (m,) device-hours on the axis that the law is fitted on -> (m,)."""
         return self.axis.to_fitted(np.atleast_1d(np.asarray(compute, dtype=float)))
 
 
@@ -94,22 +96,41 @@ def forecast_run(
     sequence: int,
     updated_at: float,
     num_lost: int = 0,
-    options: FitOptions | None = None,
 ) -> RunForecast | None:
     """Fit one run; None while there is no evaluation after step 0."""
     if not any(item.compute > 0 and item.step > 0 for item in evaluations):
         return None
-    axis = choose_axis(evaluations)
-    curve = curve_of(evaluations, axis.to_fitted(np.array([item.compute for item in evaluations])), name)
+    axis, curve = fitted_curve(evaluations, name)
     return RunForecast(
         name=name,
         sequence=sequence,
         updated_at=updated_at,
         evaluations=evaluations,
         num_lost=num_lost,
-        forecast=fit(curve, options),
+        forecast=fit(curve),
         axis=axis,
         end=budget.end(evaluations),
+    )
+
+
+def forecast_history(history: RunHistory, options: FitOptions) -> RunForecast:
+    """Fit a run that was read once and whole. `options.exclude_before`: device-hours since the start.
+
+    Raises ValueError: no evaluation after the first step, or one that cannot be.
+    """
+    axis, curve = history.fitted()
+    if options.exclude_before != "auto":
+        fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
+        options = replace(options, exclude_before=fitted)
+    return RunForecast(
+        name=history.name,
+        sequence=0,
+        updated_at=history.evaluations[-1].at,
+        evaluations=history.evaluations,
+        num_lost=0,
+        forecast=fit(curve, options),
+        axis=axis,
+        end=None,
     )
 
 

@@ -22,7 +22,7 @@ MAX_FORECASTS = 400
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS evaluations (
   run TEXT, dataset TEXT, incarnation INTEGER, step INTEGER, pass_rate REAL, compute REAL, standard_error REAL,
-  trained_tokens REAL, samples REAL, at REAL, truncation_ratio REAL,
+  trained_tokens REAL, samples REAL, at REAL, truncation_ratio REAL, start_up REAL, devices REAL,
   PRIMARY KEY (run, dataset, incarnation, step)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS starts (run TEXT, incarnation INTEGER, step INTEGER, PRIMARY KEY (run, incarnation));
 CREATE TABLE IF NOT EXISTS grids (name TEXT PRIMARY KEY, compute TEXT);
@@ -78,7 +78,7 @@ class History:
     def add_evaluations(self, evaluations: list[Evaluation]) -> None:
         with self._lock, self._connection:
             self._connection.executemany(
-                "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 [
                     (
                         e.run,
@@ -92,6 +92,8 @@ class History:
                         e.samples,
                         e.at,
                         e.truncation_ratio,
+                        e.start_up,
+                        e.devices,
                     )
                     for e in evaluations
                 ],
@@ -220,7 +222,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _add_later_columns(cursor: sqlite3.Cursor) -> None:
-    """What an older version of the service wrote stays; the truncation of its evaluations is unknown."""
+    """What an older version of the service wrote stays; what it did not write is unknown."""
     columns = {row[1] for row in cursor.execute("PRAGMA table_info(evaluations)")}
-    if "truncation_ratio" not in columns:
-        cursor.execute("ALTER TABLE evaluations ADD COLUMN truncation_ratio REAL")
+    for name in ("truncation_ratio", "start_up", "devices"):
+        if name not in columns:
+            cursor.execute(f"ALTER TABLE evaluations ADD COLUMN {name} REAL")

@@ -24,6 +24,7 @@ from rollcast.forecaster.engine import Engine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.rpc import ForecastService
+from rollcast.runfolder.files import FORECASTS
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.wire.forecast_pb2_grpc import add_ForecastServicer_to_server
@@ -56,7 +57,7 @@ def serve(config: RunConfig) -> int:
     interval = settings.source.every_seconds
     heartbeat = Heartbeat(interval + MAX_TURN_SECONDS)
     try:
-        history = History(settings.history or folder / "forecasts.sqlite")
+        history = History(settings.history or folder / FORECASTS)
         engine = Engine(board, history, metrics, {config.run: Budget(config.budget.steps, config.budget.device_hours)})
         http = HttpServer(build_application(board, history, metrics, engine, heartbeat), listener, served)
     except BaseException:

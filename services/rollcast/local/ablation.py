@@ -23,11 +23,14 @@ from rollcast.config.errors import UserError
 from rollcast.config.resolved import reveal
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
-from rollcast.local.frozen_forecast import END_EVALUATIONS, RESULT_FILE, conclude
-from rollcast.local.status import JsonLines, StatusReader
+from rollcast.local.frozen_forecast import END_EVALUATIONS, conclude
+from rollcast.local.status import StatusReader
 from rollcast.local.supervisor import Ending, ServiceLostError
 from rollcast.local.up import View, run_locally
-from rollcast.runfolder.folder import RUN_FILE, UP_FILE, has_history
+from rollcast.runfolder.files import RESULT, RUN_FILE, STEPS, UP_FILE
+from rollcast.runfolder.folder import has_history
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import StepRecord
 
 PROGRESS_FILE = "ablation.json"
 WHOLE = "whole"
@@ -152,7 +155,7 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
             record.state = State.FAILED
             record.error = f"{folder / record.run} holds no evaluation after the first step"
             if reader.num_skipped:
-                record.error += f"; lines of its files that are no JSON objects: {reader.num_skipped}"
+                record.error += f"; lines of its files that are no records: {reader.num_skipped}"
     return records
 
 
@@ -170,7 +173,7 @@ def write_progress(folder: Path, records: Sequence[RunRecord], **more: Any) -> N
 
 def is_finished(run_folder: Path) -> bool:
     """Whether the run came to its end and was concluded."""
-    return (run_folder / RESULT_FILE).exists()
+    return (run_folder / RESULT).exists()
 
 
 def _record(item: PlannedRun) -> RunRecord:
@@ -242,9 +245,9 @@ def _conclude(record: RunRecord, config: RunConfig) -> None:
 def _interrupted_ratio(run_folder: Path) -> float | None:
     """None where no step tells it. A step that was lost and made again counts once."""
     ratios = {
-        step: ratio
-        for line in JsonLines(run_folder / "steps.jsonl").read()
-        if isinstance(step := line.get("step"), int) and isinstance(ratio := line.get("interrupted_ratio"), float)
+        record.step: record.interrupted_ratio
+        for record in RecordFile(run_folder / STEPS, StepRecord).read()
+        if record.interrupted_ratio is not None
     }
     return fmean(ratios.values()) if ratios else None
 

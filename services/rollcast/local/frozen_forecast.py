@@ -13,13 +13,13 @@ from statistics import fmean
 
 from rollcast.config.errors import UserError
 from rollcast.local.status import RunStatus
+from rollcast.runfolder.files import FROZEN_FORECAST, RESULT
 
 FREEZE_AT = 0.5
 FREEZE_WITHOUT = 0.56
 """Share of the budget at which the evaluation at its half is waited for no longer."""
 FREEZE_UNTIL = 0.6
 """A forecaster that was away at half of the budget is waited for until this share; later it would be too easy."""
-FROZEN_FILE, RESULT_FILE = "frozen_forecast.json", "result.json"
 END_EVALUATIONS = 3
 """The measured end is the mean of that many last evaluations."""
 
@@ -81,7 +81,7 @@ class Result:
 
 def load_frozen(folder: Path) -> FrozenForecast | None:
     try:
-        return FrozenForecast(**json.loads((folder / FROZEN_FILE).read_text()))
+        return FrozenForecast(**json.loads((folder / FROZEN_FORECAST).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -94,7 +94,7 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
     share, forecast = status.budget_share, status.forecast
     if share is None or not FREEZE_AT <= share <= FREEZE_UNTIL or not status.evaluations:
         return None
-    if forecast is None or forecast.end is None or (folder / FROZEN_FILE).exists():
+    if forecast is None or forecast.end is None or (folder / FROZEN_FORECAST).exists():
         return None
     knows_half = (status.evaluated_share or 0.0) >= FREEZE_AT and forecast.num_points >= len(status.evaluations)
     after_the_next_step = share + share / max(status.step, 1)
@@ -115,7 +115,7 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
         num_evaluations=min(forecast.num_points, len(status.evaluations)),
         at=time.time(),
     )
-    _write(folder / FROZEN_FILE, asdict(frozen))
+    _write(folder / FROZEN_FORECAST, asdict(frozen))
     return frozen
 
 
@@ -140,7 +140,7 @@ def conclude(folder: Path, status: RunStatus) -> Result | None:
         gain_share_at_freeze=(frozen.last_value - initial) / gain if frozen and gain else None,
         num_evaluations=len(rates),
     )
-    _write(folder / RESULT_FILE, asdict(result))
+    _write(folder / RESULT, asdict(result))
     return result
 
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
-from prometheus_client.parser import text_string_to_metric_families
 
 from rollcast.config.run import RunConfig
 from rollcast.connections import http
+from rollcast.runfolder import files
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import EvaluationRecord, StepRecord
+from rollcast.runfolder.survival import surviving
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
+from rollcast.telemetry.prometheus_reader import SourceAway, parse_page
 
 MAX_PAGE_BYTES = 4 << 20
-MAX_READ_BYTES = 4 << 20
-"""Of a file, held at once."""
 PAGE_TIMEOUT_SECONDS = 1.0
 RATE_SECONDS = 10.0
 """Tokens per second are counted over this time."""
@@ -29,15 +27,6 @@ STALENESS_STEPS = 50
 
 Page = dict[str, list[tuple[dict[str, str], float]]]
 """Metric name -> (labels, value) of each series."""
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationPoint:
-    incarnation: int
-    step: int
-    compute_device_hours: float
-    pass_rate: float
-    standard_error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +52,7 @@ class RunStatus:
     """Of the budget, at the newest evaluation."""
     reward_mean: float | None = None
     compute_device_hours: float = 0.0
-    evaluations: tuple[EvaluationPoint, ...] = ()
+    evaluations: tuple[EvaluationRecord, ...] = ()
     """Of the surviving history, by step."""
     staleness: dict[int, int] = field(default_factory=dict)
     """Tokens trained on in the last steps, by how many steps old they were."""
@@ -79,21 +68,20 @@ class StatusReader:
     def __init__(self, config: RunConfig) -> None:
         self._config = config
         self._folder = config.run_folder
-        self._steps = JsonLines(self._folder / "steps.jsonl")
-        self._lines = JsonLines(self._folder / "evaluations.jsonl")
-        self._evaluations: list[EvaluationPoint] = []
-        self._recent: deque[dict[str, object]] = deque(maxlen=STALENESS_STEPS)
+        self._step_file = RecordFile(self._folder / files.STEPS, StepRecord)
+        self._evaluation_file = RecordFile(self._folder / files.EVALUATIONS, EvaluationRecord)
+        self._num_beginnings = 1
+        self._evaluations: list[EvaluationRecord] = []
+        self._recent: deque[StepRecord] = deque(maxlen=STALENESS_STEPS)
         self._tokens: deque[tuple[float, float]] = deque()
         self._client = http.client(timeout_seconds=PAGE_TIMEOUT_SECONDS, token=config.http.token, tls=config.http.tls)
 
     def read(self) -> RunStatus:
-        points = [point for line in self._lines.read() if (point := _evaluation(line)) is not None]
-        if points:
-            self._evaluations = surviving([*self._evaluations, *points])
-        self._recent.extend(self._steps.read())
+        self._read_evaluations()
+        self._recent.extend(self._step_file.read())
         trainer = self._page("trainer")
-        newest: dict[str, object] = self._recent[-1] if self._recent else {}
-        step = int(_first(trainer, names.TRAINER_STEP) or _number(newest.get("step")) or 0)
+        newest = self._recent[-1] if self._recent else None
+        step = int(_first(trainer, names.TRAINER_STEP) or (newest.step if newest else 0))
         compute = sum(value for _, value in trainer.get(names.COMPUTE_STATE.name, []))
         compute = compute or (self._evaluations[-1].compute_device_hours if self._evaluations else 0.0)
         last = self._evaluations[-1] if self._evaluations else None
@@ -101,7 +89,7 @@ class StatusReader:
             step=step,
             budget_share=self._budget_share(step, compute),
             evaluated_share=self._budget_share(last.step, last.compute_device_hours) if last else None,
-            reward_mean=_number(newest.get("reward_mean")),
+            reward_mean=newest.reward_mean if newest else None,
             compute_device_hours=compute,
             evaluations=tuple(self._evaluations),
             staleness=self._staleness(),
@@ -112,8 +100,8 @@ class StatusReader:
 
     @property
     def num_skipped(self) -> int:
-        """Lines of the run's files that were no JSON objects, so far."""
-        return self._lines.num_skipped + self._steps.num_skipped
+        """Lines of the run's files that were no records, so far."""
+        return self._evaluation_file.num_skipped + self._step_file.num_skipped
 
     def url(self, service: str) -> str | None:
         """Where the service serves HTTP; None until it does."""
@@ -126,14 +114,22 @@ class StatusReader:
             settings = settings.model_copy(update={"bind": self._config.forecaster.bind})
         return http.local_url(settings, port)
 
+    def _read_evaluations(self) -> None:
+        new = [item for item in self._evaluation_file.read() if names.is_own_curve(item.dataset)]
+        if self._evaluation_file.num_beginnings != self._num_beginnings:
+            self._num_beginnings = self._evaluation_file.num_beginnings
+            self._evaluations = []
+        if new:
+            self._evaluations = surviving([*self._evaluations, *new])
+
     def _page(self, service: str) -> Page:
         url = self.url(service)
         if url is None:
             return {}
         try:
             text = self._client.get(f"{url}/metrics").raise_for_status().text
-            return parse_page(text, self._config.run) if len(text) <= MAX_PAGE_BYTES else {}
-        except (httpx.HTTPError, ValueError):
+            return _page_of(text, self._config.run) if len(text) <= MAX_PAGE_BYTES else {}
+        except (httpx.HTTPError, SourceAway):
             return {}
 
     def _budget_share(self, step: int, compute: float) -> float | None:
@@ -146,9 +142,8 @@ class StatusReader:
     def _staleness(self) -> dict[int, int]:
         counts: dict[int, int] = {}
         for record in self._recent:
-            tokens = record.get("staleness_tokens")
-            for steps, number in (tokens if isinstance(tokens, dict) else {}).items():
-                counts[int(steps)] = counts.get(int(steps), 0) + int(number)
+            for steps, number in record.staleness_tokens.items():
+                counts[steps] = counts.get(steps, 0) + number
         return dict(sorted(counts.items()))
 
     def _token_rate(self, total: float | None) -> float | None:
@@ -164,68 +159,11 @@ class StatusReader:
         return (last - first) / (end - start) if end > start else None
 
 
-class JsonLines:
-    """A growing file of JSON objects, read from where the last reading ended. A torn or foreign line is skipped.
-
-    Attributes:
-        num_skipped: such lines so far.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self.num_skipped = 0
-
-    def read(self) -> Iterator[dict[str, object]]:
-        """The complete lines up to the file's end."""
-        while lines := self._next_lines():
-            for line in filter(bytes.strip, lines):
-                try:
-                    record = json.loads(line)
-                except (ValueError, RecursionError):
-                    record = None
-                if isinstance(record, dict):
-                    yield record
-                else:
-                    self.num_skipped += 1
-
-    def _next_lines(self) -> list[bytes]:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read(MAX_READ_BYTES)
-        except OSError:
-            return []
-        complete = data[: data.rfind(b"\n") + 1]
-        self._offset += len(complete)
-        return complete.splitlines()
-
-
-def surviving(points: list[EvaluationPoint]) -> list[EvaluationPoint]:
-    """Points of the surviving history, by step: an incarnation's replace those of earlier ones from its first on.
-
-    `points` are in the order of writing, so incarnations rise; of two points of one step the later counts.
-    """
-    kept: dict[int, EvaluationPoint] = {}
-    incarnation, end = 0, math.inf
-    for point in reversed(points):
-        if point.incarnation != incarnation:
-            incarnation, end = point.incarnation, min(kept, default=math.inf)
-        if point.step < end:
-            kept.setdefault(point.step, point)
-    return [kept[step] for step in sorted(kept)]
-
-
-def parse_page(text: str, run: str) -> Page:
-    """The series of one run: a forecaster's page may hold several runs'.
-
-    Raises ValueError for a page that is not the text format of Prometheus.
-    """
+def _page_of(text: str, run: str) -> Page:
+    """The series of one run: a forecaster's page may hold several runs'. Raises SourceAway for what is no page."""
     page: Page = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.labels.get("run") != run:
-                continue
+    for sample in parse_page(text):
+        if sample.labels.get("run") == run:
             page.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
     return page
 
@@ -256,16 +194,3 @@ def _forecast(page: Page) -> ForecastReading | None:
         end_device_hours=_first(page, names.FORECAST_END_DEVICE_HOURS),
         num_points=int(_first(page, names.FORECAST_POINTS) or 0),
     )
-
-
-def _evaluation(line: dict[str, object]) -> EvaluationPoint | None:
-    fields = ("incarnation", "step", "compute_device_hours", "pass_rate", "standard_error")
-    values = [_number(line.get(name)) for name in fields]
-    if any(value is None for value in values) or not names.is_own_curve(str(line.get("dataset", ""))):
-        return None
-    incarnation, step, compute, rate, error = (value or 0.0 for value in values)
-    return EvaluationPoint(int(incarnation), int(step), compute, rate, error)
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

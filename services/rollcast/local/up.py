@@ -12,6 +12,7 @@ from rollcast.local.process import Service
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Ending, Supervisor
 from rollcast.runfolder import folder as run_folder
+from rollcast.runfolder.files import RUN_FILE, UP_FILE
 
 
 class View(Protocol):
@@ -35,9 +36,9 @@ def run_locally(config: RunConfig, *, resume: bool, view: View) -> Ending:
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     with run_folder.locked(config.run_folder):
         run_folder.prepare(config.run_folder, resume=resume)
-        write_resolved(config, config.run_folder / run_folder.UP_FILE)
+        write_resolved(config, config.run_folder / UP_FILE)
         config = preflight.resolve_ports(config)
-        run_file = config.run_folder / run_folder.RUN_FILE
+        run_file = config.run_folder / RUN_FILE
         write_resolved(config, run_file)
         view.begin(config)
         supervisor = Supervisor(

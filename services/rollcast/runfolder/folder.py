@@ -10,13 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.runfolder import files
+from rollcast.runfolder.format_version import check_format
 
-RUN_FILE = "run.json"
-"""The resolved run file that every process reads."""
-UP_FILE = "up.json"
-"""The settings as they were given, free ports still 0: what continues the run."""
-_HISTORY = ("checkpoints", "evaluations.jsonl", "steps.jsonl")
-_LEFT_BEHIND = ("tasks.jsonl", "compute.json", "forecasts.sqlite", "forecasts.sqlite-wal", "forecasts.sqlite-shm")
+_HISTORY = (files.CHECKPOINTS, files.EVALUATIONS, files.STEPS)
+_LEFT_BEHIND = (
+    files.TASKS,
+    files.COMPUTE,
+    files.FORMAT,
+    files.FORECASTS,
+    f"{files.FORECASTS}-wal",
+    f"{files.FORECASTS}-shm",
+)
 """By a start that was killed before it made any history."""
 
 
@@ -53,8 +58,9 @@ def has_history(folder: Path) -> bool:
 def prepare(folder: Path, *, resume: bool) -> None:
     """Remove what a former start left that no process may read: ports, and all that a run without history wrote.
 
-    Raises UserError where the folder holds a run and it is not resumed.
+    Raises UserError where the folder holds a run and it is not resumed, or one that this release cannot read.
     """
+    check_format(folder)
     if has_history(folder) and not resume:
         raise UserError(
             f"run folder {folder}: holds a run already; continue it with --resume, or choose another name for `run`"

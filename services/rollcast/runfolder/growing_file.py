@@ -16,6 +16,7 @@ class GrowingFile:
 
     Attributes:
         num_lines: handed out so far; counted anew where the file begins anew.
+        num_beginnings: how often it began: one more each time it was written anew.
     """
 
     def __init__(self, path: Path) -> None:
@@ -23,6 +24,7 @@ class GrowingFile:
         self._offset = 0
         self._beginning = b""
         self.num_lines = 0
+        self.num_beginnings = 1
 
     def next_lines(self) -> list[bytes]:
         """The next complete lines, 16 MiB at most, none where the file cannot be read.
@@ -33,6 +35,7 @@ class GrowingFile:
             with self._path.open("rb") as file:
                 if file.seek(0, 2) < self._offset or not self._begins_as_before(file):
                     self._offset = self.num_lines = 0
+                    self.num_beginnings += 1
                 file.seek(self._offset)
                 chunk = file.read(MAX_READ_BYTES)
         except OSError:

@@ -135,6 +135,18 @@ EVAL_LOST = Metric(
     "rollcast_eval_lost_total", "Evaluations that ended without a single verdict", "counter", ("dataset",)
 )
 EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", "gauge", _EVAL)
+EVAL_START_UP = Metric(
+    "rollcast_eval_start_up_device_hours",
+    "Of the evaluation's compute, what was spent before each incarnation's first training rollouts came",
+    "gauge",
+    _EVAL,
+)
+EVAL_DEVICES = Metric(
+    "rollcast_eval_devices", "Devices of generators and trainer when the evaluation was asked for", "gauge", _EVAL
+)
+EVAL_TRUNCATION = Metric(
+    "rollcast_eval_truncation_ratio", "Rollouts cut off by the token budget in the newest batch then", "gauge", _EVAL
+)
 
 # Queue and weights
 QUEUE_GROUPS = Metric("rollcast_queue_groups", "Finished groups on the queue", "gauge")

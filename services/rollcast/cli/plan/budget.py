@@ -12,7 +12,7 @@ from rollcast.cli import report
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.scaling.forecast import Forecast
+    from rollcast.curves.run_forecast import RunForecast
 
 LARGEST_BUDGET = 1e12
 
@@ -40,8 +40,8 @@ def budget(
     rollcast plan budget runs/demo/evaluations.jsonl --target 0.8 --json
     rollcast plan budget curve.csv --budget 5000 --target 0.7 --plot plan.svg
     """
-    from rollcast.cli.curve_source import Columns, fit_options, read_curve
-    from rollcast.scaling.posterior import fit
+    from rollcast.cli.curve_source import forecast_source
+    from rollcast.curves.table import Columns
 
     report.check_plot(plot)
     if budget is None and target is None:
@@ -50,18 +50,13 @@ def budget(
         )
     if target is not None and not 0 <= target <= 1:
         raise UserError(f"--target {target:g}: is no pass rate; give a value in [0, 1]")
-    curve = read_curve(
-        source, Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale), run
-    )
-    now = float(curve.compute[-1])
+    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale)
+    forecast = forecast_source(source, columns, run, initial, exclude_before)
+    now = forecast.newest.compute
     if budget is not None and not now <= budget <= LARGEST_BUDGET:
         raise UserError(
             f"--budget {budget:g}: the curve is at {now:g} device-hours; give those of the whole run, up to 1e12"
         )
-    try:
-        forecast = fit(curve, fit_options(initial, exclude_before))
-    except ValueError as error:
-        raise UserError(f"{source}: {error}") from None
     answer = expectations(forecast, budget, target)
     if as_json:
         typer.echo(json.dumps(answer, indent=1))
@@ -75,10 +70,9 @@ def budget(
         draw_forecast(forecast, until, plot, budget=budget, target=target)
 
 
-def expectations(forecast: Forecast, budget: float | None, target: float | None) -> dict[str, Any]:
+def expectations(run: RunForecast, budget: float | None, target: float | None) -> dict[str, Any]:
     """Everything that is said, as JSON. `budget` in device-hours of the whole run, `target` a pass rate."""
-    curve, draws = forecast.curve, forecast.draws
-    now = float(curve.compute[-1])
+    forecast, curve, draws = run.forecast, run.forecast.curve, run.forecast.draws
     answer: dict[str, Any] = {
         "curve": curve.name,
         "num_points": len(curve),
@@ -87,27 +81,30 @@ def expectations(forecast: Forecast, budget: float | None, target: float | None)
         "verdict": str(forecast.verdict.kind),
         "reason": forecast.verdict.reason,
         "for_decisions": str(forecast.verdict.kind) in report.FOR_DECISIONS,
-        "compute": now,
+        "compute": run.newest.compute,
+        "fitted_on": run.axis.quantity,
+        "start_up": run.axis.start_up,
         "pass_rate": float(curve.pass_rate[-1]),
         "asymptote": report.interval(forecast.asymptote(report.QUANTILES)),
         "headroom": report.interval(forecast.headroom(report.QUANTILES)),
     }
     if budget is not None:
-        mean, low, high = forecast.expected_gain(now, budget)
+        mean, low, high = run.expected_gain(budget)
         answer["budget"] = {
             "compute": budget,
-            "reading": report.interval(forecast.predictive([budget], report.QUANTILES)[:, 0]),
-            "law": report.interval(forecast.pass_rate([budget], report.QUANTILES)[:, 0]),
+            "reading": report.interval(run.reading([budget], report.QUANTILES)[:, 0]),
+            "law": report.interval(run.law([budget], report.QUANTILES)[:, 0]),
             "gain": {"mean": mean, "q05": low, "q95": high},
         }
     if target is not None:
         answer["target"] = {
             "pass_rate": target,
-            "compute": report.interval(forecast.compute_to_target(target, report.QUANTILES)),
+            "compute": report.interval(run.compute_to_target(target, report.QUANTILES)),
             "probability_ever": float((draws.asymptote > target).mean()),
         }
         if budget is not None:
-            answer["target"]["probability_within_budget"] = float((draws.law([budget])[0] >= target).mean())
+            at_budget = draws.law(run.to_fitted([budget]))[0]
+            answer["target"]["probability_within_budget"] = float((at_budget >= target).mean())
     return answer
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
-from rollcast.cli.curve_rows import tell_left_out
+from rollcast.cli.curve_source import tell
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.local.status import JsonLines
-from rollcast.runfolder.folder import RUN_FILE
+from rollcast.curves.left_out import left_out
+from rollcast.runfolder.files import COMPUTE, RUN_FILE, STEPS, TASKS
+from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import ComputeRecord, Record, StepRecord, TaskMark, parse
 
 LEAST_STEPS = 12
 MOST_STEPS = 200
@@ -57,11 +58,12 @@ class MeasuredRun:
 
 def read_run(folder: Path) -> MeasuredRun:
     """Raises UserError: what is missing and what would help."""
+    check_format(folder)
     config = load_run_config(folder / RUN_FILE)
-    lines = _lines(folder / "steps.jsonl")
-    records = [numbers for line in lines if (numbers := _step(line)) is not None]
-    if unmeasured := len(lines) - len(records):
-        tell_left_out(folder / "steps.jsonl", unmeasured, "step", "without its time, its update's or its tokens")
+    made = _records(folder / STEPS, StepRecord)
+    records = [step for record in made if (step := _step(record)) is not None]
+    if unmeasured := len(made) - len(records):
+        tell(left_out(folder / STEPS, unmeasured, "step", "without its time, its update's or its tokens"))
     recent = records[-min(MOST_STEPS, max(len(records) // 2, LEAST_STEPS)) :]
     intervals = [after.at - before.at for before, after in pairwise(recent) if after.step == before.step + 1]
     intervals = [seconds for seconds in intervals if seconds > 0]
@@ -72,7 +74,7 @@ def read_run(folder: Path) -> MeasuredRun:
             f"give the folder of a run of {2 * LEAST_STEPS} or more, or the rates themselves"
         )
     generator_devices, trainer_devices = _devices(folder)
-    longest = [value for line in _lines(folder / "tasks.jsonl") if (value := _number(line.get("longest"))) is not None]
+    longest = [mark.longest for mark in _records(folder / TASKS, TaskMark) if mark.longest is not None]
     longest = longest[-len(recent) * config.recipe.prompts_per_step :]
     ages = [pair for record in recent for pair in record.staleness.items()]
     return MeasuredRun(
@@ -91,33 +93,29 @@ def read_run(folder: Path) -> MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
+    """A step of which all is known that rates are measured by."""
+
     step: int
     at: float
     update_seconds: float
     mean_tokens: float
-    staleness: dict[int, float]
+    staleness: dict[int, int]
 
 
-def _step(line: dict[str, object]) -> _Step | None:
-    step, at = _number(line.get("step")), _number(line.get("at"))
-    update, tokens = _number(line.get("update_seconds")), _number(line.get("completion_tokens_mean"))
-    if step is None or at is None or update is None or tokens is None or update <= 0 or tokens <= 0:
+def _step(record: StepRecord) -> _Step | None:
+    at, update, tokens = record.at, record.update_seconds, record.completion_tokens_mean
+    if at is None or update is None or tokens is None or update <= 0 or tokens <= 0:
         return None
-    ages = line.get("staleness_tokens")
-    staleness = {}
-    for age, count in (ages if isinstance(ages, dict) else {}).items():
-        if str(age).isdigit() and (number := _number(count)) is not None:
-            staleness[int(age)] = number
-    return _Step(int(step), at, update, tokens, staleness)
+    return _Step(record.step, at, update, tokens, record.staleness_tokens)
 
 
 def _devices(folder: Path) -> tuple[int, int]:
     """Of generators and of the trainer, as last counted."""
-    path = folder / "compute.json"
+    path = folder / COMPUTE
     try:
-        devices = json.loads(path.read_text())["devices"]
-        generator, trainer = int(devices["generator"]), int(devices["trainer"])
-    except (OSError, ValueError, KeyError, TypeError):
+        devices = parse(path.read_bytes(), ComputeRecord).devices
+        generator, trainer = devices["generator"], devices["trainer"]
+    except (OSError, ValueError, KeyError):
         raise UserError(f"{path}: does not say how many devices the run had; give the rates themselves") from None
     if generator < 1 or trainer < 1:
         raise UserError(
@@ -127,16 +125,10 @@ def _devices(folder: Path) -> tuple[int, int]:
     return generator, trainer
 
 
-def _lines(path: Path) -> list[dict[str, object]]:
-    """Every whole line; those that are torn or no JSON object are counted on standard error."""
-    reader = JsonLines(path)
-    lines = list(reader.read())
-    if reader.num_skipped:
-        tell_left_out(path, reader.num_skipped, "line", "no JSON object")
-    return lines
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+def _records(path: Path, kind: type[Record]) -> list[Record]:
+    """Every whole line; those that are torn or no such record are counted on standard error."""
+    file = RecordFile(path, kind)
+    records = list(file.read())
+    if file.num_skipped:
+        tell(left_out(path, file.num_skipped, "line", "torn or no record of a run"))
+    return records

@@ -11,11 +11,11 @@ from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save
 from rollcast.cli.report import FINER_QUANTILES, amount
 
 if TYPE_CHECKING:
-    from rollcast.scaling.forecast import Forecast
+    from rollcast.curves.run_forecast import RunForecast
 
 
 def draw_forecast(
-    forecast: Forecast, until: float, path: Path, *, budget: float | None = None, target: float | None = None
+    run: RunForecast, until: float, path: Path, *, budget: float | None = None, target: float | None = None
 ) -> None:
     """Points, law, 50 and 90 % bands of readings and the power law, up to `until` device-hours.
 
@@ -25,15 +25,19 @@ def draw_forecast(
     """
     from rollcast.scaling.baselines import power_law
 
-    curve, blue = forecast.curve, COLOURS[0]
-    compute = np.geomspace(curve.compute[0] / 2, max(until, curve.compute[-1]) * 1.05, 200)
-    bands = forecast.predictive(compute, FINER_QUANTILES)
+    forecast, axis, blue = run.forecast, run.axis, COLOURS[0]
+    curve = forecast.curve
+    measured = axis.to_device_hours(curve.compute)
+    first = float(axis.to_device_hours(curve.compute[:1] / 2)[0])
+    compute = np.geomspace(first, max(until, measured[-1]) * 1.05, 200)
+    fitted = np.maximum(axis.to_fitted(compute), curve.compute[0] / 2)
+    bands = forecast.predictive(fitted, FINER_QUANTILES)
     figure = new_figure((8, 4.8))
     axes = figure.add_subplot()
     axes.fill_between(compute, bands[0], bands[4], color=blue, alpha=0.13, lw=0, label="90 % of readings")
     axes.fill_between(compute, bands[1], bands[3], color=blue, alpha=0.22, lw=0, label="50 % of readings")
-    axes.plot(compute, forecast.pass_rate(compute, (0.5,))[0], color=blue, label="the law")
-    axes.plot(compute, power_law(curve).pass_rate(compute), color=GREY, ls="--", lw=1, label="power law")
+    axes.plot(compute, forecast.pass_rate(fitted, (0.5,))[0], color=blue, label="the law")
+    axes.plot(compute, power_law(curve).pass_rate(fitted), color=GREY, ls="--", lw=1, label="power law")
     error = curve.standard_error
     for part, face, label in (
         (slice(forecast.excluded, None), INK, "evaluation"),
@@ -41,7 +45,7 @@ def draw_forecast(
     ):
         if curve.compute[part].size:
             spread = None if error is None else error[part]
-            x, y = curve.compute[part], curve.pass_rate[part]
+            x, y = measured[part], curve.pass_rate[part]
             axes.errorbar(x, y, yerr=spread, fmt="o", ms=3.5, lw=1, color=INK, mfc=face, label=label)
     low, median, high = forecast.asymptote((0.05, 0.5, 0.95))
     axes.axhline(median, color="#59626d", ls=":", lw=1)

@@ -9,7 +9,6 @@ time is told by a clock that nobody sets; the wall clock tells only how long the
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.runfolder.records import ComputeRecord, as_json, parse
 from rollcast.runfolder.writing import replace_json
 from rollcast.telemetry.logging import get_logger
 
@@ -47,30 +47,44 @@ class ComputeLedger:
     """Device-hours of the surviving history."""
     spent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROLES, 0.0))
     """Device-hours ever allocated."""
+    start_up: float | None = 0.0
+    """Of the surviving history's, what earlier incarnations spent on starting up; None = not known of all of them."""
+    _starts_at: float | None = None
+    """C when this incarnation began; None once its start-up is over."""
     _devices: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
     _last: float = 0.0
     _since: float = -math.inf
     """What a generator was allocated before is counted already, or not believed."""
 
-    def start(self, trainer_devices: int, state: dict[str, float] | None, allocated_seconds: float = 0.0) -> None:
+    def start(
+        self,
+        trainer_devices: int,
+        state: dict[str, float] | None,
+        allocated_seconds: float = 0.0,
+        *,
+        start_up: float | None = 0.0,
+    ) -> None:
         """Take up what was spent before; generators that stayed up while the trainer was away are counted as spent.
 
-        `allocated_seconds`: for how long the trainer's devices have been allocated by now.
+        `state`, `start_up`: of the checkpoint. `allocated_seconds`: for how long the trainer's devices have been
+        allocated by now.
         Raises UserError where the file of what was spent cannot be read.
         """
         start = self._last = self.clock() - allocated_seconds
         earlier = _read(self.path)
         unseen = RESTART_SECONDS
         if earlier is not None:
-            self.spent = earlier.spent
+            self.spent = {role: earlier.spent[role] for role in ROLES}
             away = max(0.0, self.wall_clock() - allocated_seconds - earlier.at)
             unseen = min(away, RESTART_SECONDS)
             if not earlier.stopped and away <= RESTART_SECONDS:
-                self.spent[GENERATOR] += away * earlier.generator_devices / SECONDS_PER_HOUR
+                self.spent[GENERATOR] += away * earlier.devices[GENERATOR] / SECONDS_PER_HOUR
                 unseen = 0.0
         self._since = start - unseen
         if state is not None:
             self.state = {role: float(state[role]) for role in ROLES}
+        self.start_up = start_up
+        self._starts_at = self.total_state
         self._devices[TRAINER] = trainer_devices
 
     def tick(self, generator_devices: int, new_devices: Sequence[float] = ()) -> None:
@@ -99,42 +113,43 @@ class ComputeLedger:
         """C: device-hours of generators and trainers together in the surviving history."""
         return sum(self.state.values())
 
+    @property
+    def total_start_up(self) -> float | None:
+        """Of C, what was spent before each incarnation's first training rollouts came; None = not known."""
+        if self.start_up is None or self._starts_at is None:
+            return self.start_up
+        return self.start_up + self.total_state - self._starts_at
+
+    def rollouts_came(self) -> None:
+        """Training rollouts are there: from now on what is spent is spent on learning."""
+        self.start_up, self._starts_at = self.total_start_up, None
+
+    @property
+    def num_devices(self) -> int:
+        """Allocated now, generators' and trainer's."""
+        return sum(self._devices.values())
+
     def save(self, *, stopped: bool = False) -> None:
         """Write what was spent. `stopped`: the whole run ends with this process, nothing stays allocated.
 
         Raises UserError where the disk refuses it.
         """
         at = self.wall_clock() - (self.clock() - self._last)
-        replace_json(self.path, {"spent": self.spent, "devices": self._devices, "at": at, "stopped": stopped})
+        replace_json(self.path, as_json(ComputeRecord(self.spent, self._devices, at, stopped)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Spent:
-    """What an earlier process wrote down last, at `at` (unix seconds)."""
-
-    spent: dict[str, float]
-    generator_devices: int
-    at: float
-    stopped: bool
-
-
-def _read(path: Path) -> _Spent | None:
+def _read(path: Path) -> ComputeRecord | None:
+    """What an earlier process wrote down last."""
     try:
-        record = json.loads(path.read_bytes())
-        earlier = _Spent(
-            spent={role: float(record["spent"][role]) for role in ROLES},
-            generator_devices=int(record["devices"][GENERATOR]),
-            at=float(record["at"]),
-            stopped=record.get("stopped") is True,
-        )
+        earlier = parse(path.read_bytes(), ComputeRecord)
     except FileNotFoundError:
         return None
     except OSError as error:
         sentence = f"folder: {path} cannot be read ({error.strerror}); mend the permissions"
         raise refused_by_the_world(error, sentence) from error
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except ValueError as error:
         raise _not_ours(path) from error
-    if not all(math.isfinite(value) and value >= 0 for value in (*earlier.spent.values(), earlier.at)):
+    if not (set(ROLES) <= earlier.spent.keys() and set(ROLES) <= earlier.devices.keys()):
         raise _not_ours(path)
     return earlier
 

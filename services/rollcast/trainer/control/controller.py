@@ -24,7 +24,8 @@ from rollcast.recipe.mixture import make_curriculum
 from rollcast.recipe.schedule import Batch, State, Wait, WaitReason, make_schedule
 from rollcast.rollouts.base import Delivery, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.records import RolloutGroup
+from rollcast.rollouts.records import Purpose, RolloutGroup
+from rollcast.runfolder import files
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -115,7 +116,7 @@ class Controller:
         )
         if self._progress.curriculum is not None:
             self._curriculum.restore(self._progress.curriculum)
-        self._compute = ComputeLedger(config.run_folder / "compute.json")
+        self._compute = ComputeLedger(config.run_folder / files.COMPUTE)
         self._pacing = Pacing(
             lag=self._schedule.lag,
             groups_per_step=recipe.prompts_per_step,
@@ -215,7 +216,12 @@ class Controller:
         """Serve generators and publish the current weights; returns the gRPC port."""
         port = self._publisher.start()
         self._is_serving = True
-        self._compute.start(self._num_devices, self._progress.compute_state, allocated_seconds=process_age_seconds())
+        self._compute.start(
+            self._num_devices,
+            self._progress.compute_state,
+            allocated_seconds=process_age_seconds(),
+            start_up=self._progress.start_up,
+        )
         self._publish()
         self._reporter.started(self._history, self._progress.step, self._schedule.lag)
         log.info("trainer ready", version=str(self.version), rpc_port=port)
@@ -274,6 +280,8 @@ class Controller:
     def _collect(self, block_seconds: float) -> None:
         """Read what came; where filtered groups do not count towards a batch, return their credit at once."""
         self._intake.collect(block_seconds)
+        if self._intake.generated_tokens[Purpose.TRAIN]:
+            self._compute.rollouts_came()
         filtered = self._intake.take_filtered()
         if filtered:
             groups = [delivery.group for delivery in filtered]
@@ -401,6 +409,7 @@ class Controller:
         self._progress.incarnation = self._history.incarnation
         self._progress.earlier = [list(pair) for pair in self._history.earlier]
         self._progress.compute_state = dict(self._compute.state)
+        self._progress.start_up = self._compute.total_start_up
         self._progress.ledger = self._ledger.state()
         self._progress.curriculum = self._curriculum.state()
         started = time.monotonic()

@@ -1,6 +1,6 @@
 """Evaluations on the generators: the held-out prompts (arXiv 2510.13786, section 2.1), and downstream sets.
 
-    plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close -> Evaluation(s)
+    plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close -> EvaluationRecord(s)
 
 An evaluation is closed when every group came back, or at its deadline with what came; the time without any generator or
 without Redis does not count. Several may be open at once. One of a mixture ends in a point of the whole, which is the
@@ -20,6 +20,7 @@ import numpy as np
 from rollcast.config.run import RunConfig
 from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
+from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX, PART_PREFIX
 from rollcast.trainer.control.pass_rate import verdicts
 
@@ -62,36 +63,16 @@ def evaluation_plans(config: RunConfig) -> tuple[EvaluationPlan, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    """One point of the curve."""
+class Moment:
+    """Where the run stood when an evaluation was asked for; fields as in `EvaluationRecord`."""
 
-    run: str
-    dataset: str
     incarnation: int
     step: int
-    """The trainer's step when it was asked for."""
-    pass_rate: float
-    standard_error: float
-    """Of the sampling, given these prompts: the prompts are the same every time."""
     compute_device_hours: float
+    start_up_device_hours: float | None
+    devices: int
     trained_tokens: int
-    samples: int
-    """Completions with a verdict: one right answer beside fifteen endless loops is one of sixteen."""
-    num_prompts: int
-    generated_tokens: int
-    timed_out: int
-    """Of the ungraded ones, those whose judge or parser hung."""
-    ungraded: int
-    """Completions without a verdict, because the grader itself failed: they are left out of the pass rate."""
-    missing_prompts: int
-    """Prompts that had not come back at the deadline."""
-    version_min: str
-    version_max: str
-    at: float
-    """Unix seconds when it was closed."""
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+    truncation_ratio: float | None
 
 
 @dataclass(slots=True)
@@ -99,10 +80,7 @@ class OpenEvaluation:
     """An evaluation that is being answered."""
 
     plan: EvaluationPlan
-    step: int
-    incarnation: int
-    compute_device_hours: float
-    trained_tokens: int
+    moment: Moment
     tasks: dict[int, PromptTask]
     """By sequence: every prompt asked and not dead-lettered."""
     seconds_left: float
@@ -117,9 +95,9 @@ class Closed:
     dataset: str
     """Label of the whole."""
     step: int
-    evaluation: Evaluation | None
+    evaluation: EvaluationRecord | None
     """Of the whole. None where not one completion with a verdict came back, of some part of a mixture."""
-    parts: tuple[Evaluation, ...]
+    parts: tuple[EvaluationRecord, ...]
     """Of the parts of a mixture that have verdicts."""
     unanswered: list[int]
     """Tasks that nobody waits for any more."""
@@ -153,29 +131,11 @@ class Evaluator:
     def pending(self) -> bool:
         return bool(self._open)
 
-    def ask(
-        self,
-        plan: EvaluationPlan,
-        *,
-        step: int,
-        incarnation: int,
-        compute: float,
-        trained_tokens: int,
-        tasks: Sequence[PromptTask],
-    ) -> None:
+    def ask(self, plan: EvaluationPlan, moment: Moment, tasks: Sequence[PromptTask]) -> None:
         """Open an evaluation whose tasks are about to be dispatched."""
-        self._asked[plan.dataset] = step
-        self._open.append(
-            OpenEvaluation(
-                plan,
-                step,
-                incarnation,
-                compute,
-                trained_tokens,
-                {task.sequence: task for task in tasks},
-                self._deadline_seconds,
-            )
-        )
+        self._asked[plan.dataset] = moment.step
+        by_sequence = {task.sequence: task for task in tasks}
+        self._open.append(OpenEvaluation(plan, moment, by_sequence, self._deadline_seconds))
 
     def wanted(self, sequence: int) -> PromptTask | None:
         """The task, where its answer is still wanted; None where it has one, or was asked by a lost incarnation."""
@@ -235,9 +195,9 @@ class Evaluator:
         if whole is not None and plan.weights:
             whole = _weighted_mean(whole, parts, plan.weights) if len(parts) == len(plan.weights) else None
         unanswered = sorted(item.tasks.keys() - item.groups.keys())
-        return Closed(plan.dataset, item.step, whole, tuple(parts.values()), unanswered)
+        return Closed(plan.dataset, item.moment.step, whole, tuple(parts.values()), unanswered)
 
-    def _point(self, item: OpenEvaluation, dataset: str, sequences: Collection[int]) -> Evaluation | None:
+    def _point(self, item: OpenEvaluation, dataset: str, sequences: Collection[int]) -> EvaluationRecord | None:
         """The reading of some of the evaluation's tasks; None without a verdict."""
         groups = [item.groups[sequence] for sequence in sequences if sequence in item.groups]
         rewards, statuses = [], Counter[GradingStatus]()
@@ -248,15 +208,12 @@ class Evaluator:
         if not rewards:
             return None
         versions = [version for group in groups for version in group.versions]
-        return Evaluation(
+        return EvaluationRecord(
             run=self._run,
             dataset=dataset,
-            incarnation=item.incarnation,
-            step=item.step,
+            **asdict(item.moment),
             pass_rate=float(np.mean([values.mean() for values in rewards])),
             standard_error=sampling_standard_error(rewards),
-            compute_device_hours=item.compute_device_hours,
-            trained_tokens=item.trained_tokens,
             samples=(samples := sum(len(values) for values in rewards)),
             num_prompts=len(rewards),
             generated_tokens=sum(group.num_tokens for group in groups),
@@ -269,14 +226,17 @@ class Evaluator:
         )
 
 
-def _weighted_mean(whole: Evaluation, parts: Mapping[str, Evaluation], weights: Mapping[str, float]) -> Evaluation:
+def _weighted_mean(
+    whole: EvaluationRecord, parts: Mapping[str, EvaluationRecord], weights: Mapping[str, float]
+) -> EvaluationRecord:
     """`whole` with the mean of the parts' pass rates and its standard error; the parts are sampled independently."""
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
+    errors = {name: part.standard_error or 0.0 for name, part in parts.items()}
     return replace(
         whole,
         pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
-        standard_error=sum((share * parts[name].standard_error) ** 2 for name, share in shares.items()) ** 0.5,
+        standard_error=sum((share * errors[name]) ** 2 for name, share in shares.items()) ** 0.5,
     )
 
 

@@ -9,7 +9,7 @@ from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask
 from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.early_stop import EarlyStop
-from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Evaluator, evaluation_plans
+from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Evaluator, Moment, evaluation_plans
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
@@ -97,14 +97,16 @@ class Examiner:
             self._maker.evaluation(self._ledger.take_sequence(), book[prompt_id], plan.rollouts_per_prompt, step)
             for prompt_id in book.ids
         ]
-        self.evaluator.ask(
-            plan,
-            step=step,
+        moment = Moment(
             incarnation=self._incarnation,
-            compute=self._compute.total_state,
+            step=step,
+            compute_device_hours=self._compute.total_state,
+            start_up_device_hours=self._compute.total_start_up,
+            devices=self._compute.num_devices,
             trained_tokens=self._progress.trained_tokens,
-            tasks=tasks,
+            truncation_ratio=self._reporter.truncation_ratio,
         )
+        self.evaluator.ask(plan, moment, tasks)
         self._send(tasks)
 
     def _take_down(self, closed: Closed) -> None:

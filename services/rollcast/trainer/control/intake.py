@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from rollcast.recipe.staleness import Group
 from rollcast.rollouts.base import MAX_FAILURES, Delivery, Outstanding, TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
+from rollcast.runfolder.records import TaskOutcome
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -40,7 +41,7 @@ class Intake:
         evaluator: Evaluator,
         exporter: Exporter,
         make_task: Callable[[int, str], PromptTask],
-        count_outcome: Callable[[str, int, str], None],
+        count_outcome: Callable[[TaskOutcome, int, str], None],
         find_defect: Callable[[RolloutGroup, PromptTask], str | None],
         is_filtered: Callable[[RolloutGroup], bool] | None = None,
     ) -> None:

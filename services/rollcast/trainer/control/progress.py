@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from rollcast.config.errors import UserError
 from rollcast.recipe.curriculum import CurriculumState
 from rollcast.recipe.mixture import MixtureState
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX
@@ -30,6 +31,8 @@ class Progress:
     curve: list[list[float]] = field(default_factory=list)
     """Step, pass rate, standard error and device-hours of each evaluation, where `stop_when` is set."""
     compute_state: dict[str, float] | None = None
+    start_up: float | None = 0.0
+    """Of it, device-hours spent on starting up; None = written by a release that did not measure them."""
     ledger: dict[str, Any] | None = None
     curriculum: CurriculumState | MixtureState | None = None
 
@@ -51,4 +54,10 @@ class Progress:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Progress:
-        return cls(**data)
+        """Raises UserError where another release wrote what this one does not know."""
+        if unknown := data.keys() - {item.name for item in fields(cls)}:
+            raise UserError(
+                f"checkpoint: holds {', '.join(sorted(unknown))}, which this Rollcast does not know; "
+                "resume with the release that wrote it, or a newer one"
+            )
+        return cls(**{"start_up": None} | data)

@@ -1,11 +1,4 @@
-"""The trainer's reports: metrics, and three JSONL files in the run folder.
-
-evaluations.jsonl   one line per evaluation
-steps.jsonl         one line per optimizer step
-tasks.jsonl         what became of every task, in order: dispatched, used, filtered, dead, stale; with the marks
-                    `checkpoint` and `resumed`, so that the surviving history can be read off: cut back to the mark
-                    that was resumed, read on
-"""
+"""The trainer's reports: metrics, and the records of the run folder (`rollcast.runfolder.records`)."""
 
 from __future__ import annotations
 
@@ -21,13 +14,15 @@ from rollcast.recipe.mixture import Mixture
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
+from rollcast.runfolder import files
+from rollcast.runfolder.format_version import mark_format
+from rollcast.runfolder.records import EvaluationRecord, StepRecord, TaskEvent, TaskMark, TaskOutcome, as_json
 from rollcast.runfolder.writing import append_line
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import Metric
 from rollcast.trainer.control.compute import ComputeLedger
-from rollcast.trainer.control.evaluation import Evaluation
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
@@ -68,11 +63,14 @@ class Reporter:
         self._raised: dict[tuple[str, ...], int] = {}
         self._away = 0.0
         self._served_at = 0.0
+        self._incarnation = 0
         self._warned_at: dict[str, float] = {}
         self._staleness: dict[int, int] = {}
         self._batch: dict[str, float] = {}
 
     def started(self, history: SurvivingHistory, step: int, lag: int) -> None:
+        mark_format(self._config.run_folder)
+        self._incarnation = history.incarnation
         set_gauge = self._exporter.set
         set_gauge(names.INCARNATION, history.incarnation)
         set_gauge(names.TRAINER_STEP, step)
@@ -99,17 +97,17 @@ class Reporter:
             self._count_by_bias("dispatched", task.prompt_id)
         self.mark("dispatched", tasks=[task.sequence for task in tasks])
 
-    def mark(self, what: str, **details: Any) -> None:
-        """Append to tasks.jsonl."""
-        append_line(self._config.run_folder / "tasks.jsonl", {"what": what, "at": time.time(), **details})
+    def mark(self, what: TaskEvent, **details: Any) -> None:
+        """Append a `TaskMark` with these details."""
+        append_line(self._config.run_folder / files.TASKS, as_json(TaskMark(what, time.time(), **details)))
 
-    def settled(self, outcome: str, group: RolloutGroup) -> None:
+    def settled(self, outcome: TaskOutcome, group: RolloutGroup) -> None:
         """One group used or filtered, with the tokens of its longest rollout: what a bias by length would show in."""
         longest = max(rollout.num_tokens for rollout in group.rollouts)
         self._exporter.add(names.CONSUMED_TOKENS, group.num_tokens)
         self.count_group(outcome, group.sequence, group.prompt_id, longest=longest)
 
-    def count_group(self, outcome: str, sequence: int, prompt_id: str, **details: Any) -> None:
+    def count_group(self, outcome: TaskOutcome, sequence: int, prompt_id: str, **details: Any) -> None:
         """One group settled or redone; by length and past pass rate too, so that a bias could be seen."""
         self._exporter.add(names.GROUPS, outcome=outcome)
         self.mark(outcome, tasks=[sequence], **details)
@@ -138,6 +136,11 @@ class Reporter:
                 ratio=round(self._batch["truncation_ratio"], 3),
             )
 
+    @property
+    def truncation_ratio(self) -> float | None:
+        """Of the newest batch; None before the first."""
+        return self._batch.get("truncation_ratio")
+
     def refilled(self, count: int) -> None:
         """`count` groups were filtered and replaced since the last batch."""
         if count > REFILL_WARNING * self._config.recipe.prompts_per_step and self._may_warn("refill"):
@@ -164,25 +167,26 @@ class Reporter:
         self._exporter.observe(names.STEP_SECONDS, stats.seconds)
         if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
             log.warning("the longest groups nearly outlast the staleness window", ratio=round(longest_ratio, 2))
-        record = {
-            "step": progress.step,
-            "at": time.time(),
-            "loss": stats.loss,
-            "grad_norm": stats.grad_norm,
-            "learning_rate": stats.learning_rate,
-            "entropy": stats.entropy,
-            "reference_kl": stats.kl,
-            "unique_prompts": len(progress.uses),
-            "prompt_uses_mean": uses_mean,
-            "logprob_gap_mean": stats.logprob_gap_mean,
-            "logprob_gap_max": stats.logprob_gap_max,
-            "clamped_ratios": stats.clamped_ratios,
-            "trained_tokens": stats.tokens,
-            "update_seconds": stats.seconds,
-            "staleness_tokens": {str(steps): tokens for steps, tokens in sorted(self._staleness.items())},
+        record = StepRecord(
+            step=progress.step,
+            incarnation=self._incarnation,
+            at=time.time(),
+            loss=stats.loss,
+            grad_norm=stats.grad_norm,
+            learning_rate=stats.learning_rate,
+            entropy=stats.entropy,
+            reference_kl=stats.kl,
+            unique_prompts=len(progress.uses),
+            prompt_uses_mean=uses_mean,
+            logprob_gap_mean=stats.logprob_gap_mean,
+            logprob_gap_max=stats.logprob_gap_max,
+            clamped_ratios=stats.clamped_ratios,
+            trained_tokens=stats.tokens,
+            update_seconds=stats.seconds,
+            staleness_tokens=dict(sorted(self._staleness.items())),
             **self._batch,
-        }
-        append_line(self._config.run_folder / "steps.jsonl", record)
+        )
+        append_line(self._config.run_folder / files.STEPS, as_json(record))
         self.mark("step", step=progress.step)
         log.info("step", step=progress.step, reward=round(self._batch.get("reward_mean", 0.0), 3))
 
@@ -212,15 +216,15 @@ class Reporter:
         if self._may_warn("back-pressure"):
             log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=limit)
 
-    def evaluation(self, evaluation: Evaluation) -> None:
+    def evaluation(self, evaluation: EvaluationRecord) -> None:
         self._series.show(evaluation)
-        append_line(self._config.run_folder / "evaluations.jsonl", evaluation.as_json())
+        append_line(self._config.run_folder / files.EVALUATIONS, as_json(evaluation))
         log.info(
             "evaluation",
             dataset=evaluation.dataset,
             step=evaluation.step,
             pass_rate=round(evaluation.pass_rate, 4),
-            standard_error=round(evaluation.standard_error, 4),
+            standard_error=round(evaluation.standard_error or 0.0, 4),
             device_hours=round(evaluation.compute_device_hours, 5),
         )
 

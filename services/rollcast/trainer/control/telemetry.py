@@ -6,11 +6,11 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 
 from rollcast.rollouts.records import RolloutGroup
+from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric
 from rollcast.trainer.control.compute import ComputeLedger
-from rollcast.trainer.control.evaluation import Evaluation
 from rollcast.trainer.control.pass_rate import verdicts
 
 KEPT_EVALUATIONS = 16
@@ -20,6 +20,9 @@ _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
     (names.EVAL_COMPUTE, "compute_device_hours"),
     (names.EVAL_TRAINED_TOKENS, "trained_tokens"),
     (names.EVAL_SAMPLES, "samples"),
+    (names.EVAL_START_UP, "start_up_device_hours"),
+    (names.EVAL_DEVICES, "devices"),
+    (names.EVAL_TRUNCATION, "truncation_ratio"),
 )
 
 
@@ -72,7 +75,8 @@ class EvaluationSeries:
         self._exporter = exporter
         self._shown: defaultdict[str, deque[dict[str, str]]] = defaultdict(deque)
 
-    def show(self, evaluation: Evaluation) -> None:
+    def show(self, evaluation: EvaluationRecord) -> None:
+        """What is not known has no series."""
         labels = {
             "dataset": evaluation.dataset,
             "incarnation": str(evaluation.incarnation),
@@ -83,7 +87,8 @@ class EvaluationSeries:
             shown.remove(labels)
         shown.append(labels)
         for metric, field in _EVALUATION_METRICS:
-            self._exporter.set(metric, float(getattr(evaluation, field)), **labels)
+            if (value := getattr(evaluation, field)) is not None:
+                self._exporter.set(metric, float(value), **labels)
         while len(shown) > KEPT_EVALUATIONS:
             oldest = shown.popleft()
             for metric, _ in _EVALUATION_METRICS:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.curves.axis import _fleet_changed, choose_axis, compute_per_step
+from rollcast.curves.axis import choose_axis, compute_per_step
 from rollcast.curves.evaluations import Evaluation, EvaluationLog, checked
 from rollcast.curves.run_forecast import Budget, forecast_run, metric_grid
 from rollcast.scaling.curve import Curve
@@ -109,12 +110,18 @@ def test_an_impossible_evaluation_is_refused(change: dict[str, object]) -> None:
 
 
 def curve_of_law(rates: np.ndarray) -> tuple[Evaluation, ...]:
-    """Tokens grow evenly; each interval costs `rates` device-hours per unit of tokens."""
+    """Tokens grow evenly; each interval costs `rates` device-hours per unit of tokens, and has as many devices."""
     tokens = np.arange(rates.size + 1) / rates.size
     compute = np.append(0.0, np.cumsum(rates / rates.size))
     pass_rate = 0.2 + 0.6 / (1 + (0.3 / np.maximum(tokens, 1e-9)) ** 1.5)
     return tuple(
-        evaluation(i, compute=float(compute[i]), trained_tokens=float(tokens[i]), pass_rate=float(pass_rate[i]))
+        evaluation(
+            i,
+            compute=float(compute[i]),
+            trained_tokens=float(tokens[i]),
+            pass_rate=float(pass_rate[i]),
+            devices=8 * round(rates[max(0, i - 1)]),
+        )
         for i in range(rates.size + 1)
     )
 
@@ -146,22 +153,30 @@ def test_a_doubled_fleet_is_fitted_on_tokens_and_answers_in_device_hours() -> No
     assert abs(float(naive.pass_rate(far, (0.5,))[0, 0]) - expected) > abs(float(run.law(far, (0.5,))[0, 0]) - expected)
 
 
-@given(st.lists(st.tuples(st.floats(0.5, 2.0), st.floats(0.5, 2.0)), min_size=6, max_size=14))
-def test_the_fleet_changed_where_a_slow_reading_of_the_rule_says_so(rates: list[tuple[float, float]]) -> None:
-    def spread(values: np.ndarray) -> float:
-        return 1.4826 * float(np.median(np.abs(values - np.median(values)))) / float(np.sqrt(values.size))
+@given(st.lists(st.tuples(st.floats(0.2, 5.0), st.floats(0.2, 5.0)), min_size=1, max_size=14))
+def test_a_slow_or_fast_stretch_is_no_change_of_the_fleet(rates: list[tuple[float, float]]) -> None:
+    """However the cost of steps and tokens scatters on a shared machine, the axis stays what it is."""
+    compute, tokens = (np.cumsum(values) for values in np.array(rates).T)
+    points = tuple(
+        evaluation(10 * i + 10, compute=compute[i], trained_tokens=tokens[i], start_up=0.0, devices=8)
+        for i in range(len(rates))
+    )
+    for known in range(1, len(points) + 1):
+        assert choose_axis(points[:known]).quantity == "device_hours"
 
-    def clear_jump(logarithm: np.ndarray, split: int) -> float:
-        before, after = logarithm[:split], logarithm[split:]
-        jump = float(np.median(after) - np.median(before))
-        return jump if abs(jump) > 5 * max(spread(before), spread(after)) else 0.0
 
-    per_step, per_token = np.array(rates).T
-    expected = False
-    for split in range(3, len(rates) - 2):
-        first, second = (clear_jump(np.log(rate), split) for rate in (per_step, per_token))
-        expected |= min(first, second) > np.log(1.1) or max(first, second) < -np.log(1.1)
-    assert _fleet_changed(per_step, per_token) == expected
+@given(st.lists(st.integers(1, 16), min_size=2, max_size=12))
+def test_the_axis_changes_with_the_devices_once_and_stays(devices: list[int]) -> None:
+    points = tuple(
+        evaluation(10 * i + 10, compute=i + 1.0, start_up=0.0, devices=number) for i, number in enumerate(devices)
+    )
+    said = [choose_axis(points[:known]).quantity for known in range(1, len(points) + 1)]
+    expected = [
+        "trained_tokens" if max(devices[:known]) > 1.1 * min(devices[:known]) else "device_hours"
+        for known in range(1, len(points) + 1)
+    ]
+    assert said == expected
+    assert said == sorted(said)
 
 
 def test_longer_answers_are_no_change_of_the_fleet() -> None:
@@ -189,6 +204,46 @@ def test_the_start_up_of_engines_is_no_part_of_the_law() -> None:
     assert delayed is not None
     np.testing.assert_allclose(delayed.law([3.4]), prompt.law([3.0]), atol=1e-4)
     np.testing.assert_allclose(delayed.compute_to_target(0.7), prompt.compute_to_target(0.7) + 0.4, rtol=1e-3)
+
+
+def restarted(*, told: bool) -> tuple[Evaluation, ...]:
+    """Steps of 0.01 device-hours each; 0.4 for the first start-up, 0.5 for that after a kill between 50 and 60."""
+    return tuple(
+        evaluation(
+            step,
+            incarnation=1 + (step > 50),
+            compute=0.0 if step == 0 else 0.4 + 0.01 * step + 0.5 * (step > 50),
+            start_up=(0.0 if step == 0 else 0.4 + 0.5 * (step > 50)) if told else None,
+        )
+        for step in range(0, 101, 10)
+    )
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_start_up_after_a_restart_is_no_part_of_the_law_either(told: bool) -> None:
+    points = restarted(told=told)
+    axis = choose_axis(points)
+    compute = np.array([item.compute for item in points])
+    np.testing.assert_allclose(axis.to_fitted(compute), [0.01 * item.step for item in points], atol=1e-12)
+    np.testing.assert_allclose(axis.to_device_hours(axis.to_fitted(compute))[1:], compute[1:])
+    assert axis.start_up == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_cost_of_a_step_spans_no_start_up(told: bool) -> None:
+    """The end of a budget in steps was put at three times its place where two evaluations were known."""
+    points = restarted(told=told)
+    assert Budget(steps=200).end(points) == pytest.approx(0.9 + 2.0)
+    assert compute_per_step(points[:7]) == pytest.approx(0.01)
+    if told:
+        assert compute_per_step(points[:2]) == pytest.approx(0.01)
+        assert Budget(steps=100).end(points[:2]) == pytest.approx(1.4)
+
+
+def test_a_start_up_that_one_evaluation_does_not_tell_is_inferred_for_all() -> None:
+    points = restarted(told=True)
+    partly = (*points[:3], *(replace(item, start_up=None) for item in points[3:]))
+    np.testing.assert_allclose(choose_axis(partly).fitted, choose_axis(restarted(told=False)).fitted)
 
 
 def test_the_budget_in_steps_ends_at_the_measured_compute_per_step() -> None:

@@ -111,7 +111,7 @@ def test_a_history_written_before_truncation_was_read_is_taken_over(tmp_path: Pa
 
 @NEEDS_PROMETHEUS
 @pytest.mark.skipif(PROMTOOL is None, reason="needs promtool to write samples of the past (Debian package prometheus)")
-def test_prometheus_is_asked_when_each_evaluation_came_and_what_was_cut_off_then(tmp_path: Path) -> None:
+def test_prometheus_is_asked_when_each_evaluation_came_and_knows_what_was_cut_off_then(tmp_path: Path) -> None:
     """A run of 200 minutes that ended an hour ago: nothing of it is on any metrics page."""
     points, begun = record(20), time.time() // 60 * 60 - 260 * 60
     labels = [f'{{run="past",dataset="d",incarnation="1",step="{r.step}"}}' for r in points]
@@ -119,10 +119,13 @@ def test_prometheus_is_asked_when_each_evaluation_came_and_what_was_cut_off_then
     pages: dict[str, list[str]] = {}
     for minute, at in enumerate(scrapes):
         newest = minute // 10
-        # The ratio changes every minute: only that of the minute in which an evaluation came is its own.
-        pages.setdefault("rollcast_truncation_ratio", []).append(f'{{run="past"}} {minute / 1000} {at:.0f}')
         for place in range(max(0, newest - 15), newest + 1):
-            values = {"pass_rate": points[place].pass_rate, "compute_device_hours": points[place].compute}
+            point = points[place]
+            values = {
+                "pass_rate": point.pass_rate,
+                "compute_device_hours": point.compute,
+                "truncation_ratio": 0.01 * place,
+            }
             for name, value in values.items():
                 pages.setdefault(f"rollcast_eval_{name}", []).append(f"{labels[place]} {value!r} {at:.0f}")
     lines = []
@@ -141,4 +144,4 @@ def test_prometheus_is_asked_when_each_evaluation_came_and_what_was_cut_off_then
     found = sorted(reading.evaluations, key=lambda e: e.step)
     assert [e.step for e in found] == [r.step for r in points]
     assert [e.at for e in found] == [begun + 600 * i for i in range(20)]
-    assert [e.truncation_ratio for e in found] == pytest.approx([10 * i / 1000 for i in range(20)])
+    assert [e.truncation_ratio for e in found] == [0.01 * i for i in range(20)]

@@ -1,0 +1,19 @@
+"""What was left out, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+Tell = Callable[[str], None]
+"""Takes a sentence on what was left out, or was read otherwise than it stands."""
+
+
+def counted(number: int, what: str) -> str:
+    """1 line, 2 lines."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def left_out(source: Path | str, count: int, what: str, why: str) -> str:
+    """`what`: one of those that are left out."""
+    return f"{source}: {counted(count, what)} left out, {why}"

@@ -1,0 +1,171 @@
+"""What is written down in a run's folder: one type for each file, and the one parser of them.
+
+Format 1. Format 0 lacks what stands as None below: the start-up, the devices and the truncation of an evaluation, and
+the incarnation of a step. A field that a newer release added is passed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+Record = TypeVar("Record")
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0)]
+Measured = Annotated[float, Field(allow_inf_nan=True)]
+"""A diagnostic that may overflow; it is written down as it came."""
+STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRecord:
+    """A line of evaluations.jsonl: one reading of the pass rate."""
+
+    __pydantic_config__ = STRICT
+
+    incarnation: Count
+    step: Count
+    """The trainer's step when it was asked for."""
+    pass_rate: Share
+    compute_device_hours: Amount
+    """Of the surviving history, when it was asked for."""
+    run: str = ""
+    """Empty: the folder's run."""
+    dataset: str = ""
+    standard_error: Amount | None = None
+    """Of the sampling, given these prompts: the prompts are the same every time."""
+    trained_tokens: Amount | None = None
+    samples: Amount | None = None
+    """Completions with a verdict: one right answer beside fifteen endless loops is one of sixteen."""
+    start_up_device_hours: Amount | None = None
+    """Of `compute_device_hours`, what was spent before each incarnation's first training rollouts came."""
+    devices: Count | None = None
+    """Allocated when it was asked for, generators' and trainer's."""
+    truncation_ratio: Share | None = None
+    """Rollouts cut off by the token budget, over all of the newest batch then."""
+    num_prompts: Count = 0
+    generated_tokens: Count = 0
+    timed_out: Count = 0
+    """Of the ungraded ones, those whose judge or parser hung."""
+    ungraded: Count = 0
+    """Completions without a verdict, because the grader itself failed: they are left out of the pass rate."""
+    missing_prompts: Count = 0
+    """Prompts that had not come back at the deadline."""
+    version_min: str = ""
+    version_max: str = ""
+    at: float | None = None
+    """Unix seconds when it was closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """A line of steps.jsonl: one optimizer step. Means are over the batch as it came."""
+
+    __pydantic_config__ = STRICT
+
+    step: Count
+    incarnation: Count | None = None
+    at: float | None = None
+    """Unix seconds when the step was made."""
+    loss: Measured | None = None
+    grad_norm: Measured | None = None
+    learning_rate: float | None = None
+    entropy: Measured | None = None
+    reference_kl: Measured | None = None
+    """None without a reference model."""
+    unique_prompts: Count | None = None
+    prompt_uses_mean: Amount | None = None
+    logprob_gap_mean: Measured | None = None
+    logprob_gap_max: Measured | None = None
+    clamped_ratios: Count | None = None
+    trained_tokens: Count | None = None
+    """Of this step alone."""
+    update_seconds: Amount | None = None
+    staleness_tokens: dict[int, int] = field(default_factory=dict)
+    """Steps old -> trained tokens of that age."""
+    reward_mean: float | None = None
+    truncation_ratio: Share | None = None
+    interrupted_ratio: Share | None = None
+    completion_tokens_mean: Amount | None = None
+    ungraded_ratio: Share | None = None
+
+
+TaskOutcome = Literal["used", "filtered", "dead", "stale", "redone"]
+TaskEvent = Literal["dispatched", "handed_over", "step", "checkpoint", "resumed", "stopped_early"] | TaskOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMark:
+    """A line of tasks.jsonl: what became of tasks, or a mark in the run's history between them.
+
+    With `checkpoint` and `resumed` the surviving history can be read off: cut back to the mark that was resumed, read
+    on.
+    """
+
+    __pydantic_config__ = STRICT
+
+    what: TaskEvent
+    at: float | None = None
+    """Unix seconds."""
+    tasks: list[int] = field(default_factory=list)
+    """Sequences."""
+    longest: Count | None = None
+    """Tokens of the longest rollout of a group that was used or filtered."""
+    step: Count | None = None
+    version: str | None = None
+    """Of a checkpoint, or of the one that was resumed; None there: nothing survived."""
+    incarnation: Count | None = None
+    """That resumed."""
+    generator: str | None = None
+    """That handed tasks over."""
+    reason: str | None = None
+    """Of an early stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeRecord:
+    """compute.json: the device-hours ever allocated, by role, and the devices at that moment."""
+
+    __pydantic_config__ = STRICT
+
+    spent: dict[str, Amount]
+    devices: dict[str, Count]
+    at: Amount
+    """Unix seconds."""
+    stopped: bool = False
+    """The whole run ended with the process that wrote this: nothing stays allocated."""
+
+
+def as_json(record: EvaluationRecord | StepRecord | TaskMark | ComputeRecord) -> dict[str, Any]:
+    """Plain JSON values; of a mark only what it has."""
+    values = asdict(record)
+    if isinstance(record, TaskMark):
+        return {name: value for name, value in values.items() if value not in (None, [])}
+    if isinstance(record, StepRecord):
+        values["staleness_tokens"] = {str(steps): tokens for steps, tokens in record.staleness_tokens.items()}
+    return values
+
+
+def parse(line: bytes, kind: type[Record]) -> Record:
+    """The record in a line, or in a whole file.
+
+    Raises ValueError, in a few words: no JSON object, a field is missing, of another type, or out of bounds.
+    """
+    try:
+        found: Record = _adapter(kind).validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place}: {first['msg']}" if place else str(first["msg"])) from None
+    return found
+
+
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Made once for each kind: that takes a thousand times as long as to parse a line."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]

@@ -1,0 +1,237 @@
+"""One run, told by every source there is: one forecast, to the last digit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rollcast.cli.curve_source import forecast_source
+from rollcast.config.services import CurveFile, Http
+from rollcast.connections.http import HttpServer, listen, service_routes
+from rollcast.curves.curve_file import CurveFileReader
+from rollcast.curves.evaluations import EvaluationLog
+from rollcast.curves.reading import Reading
+from rollcast.curves.run_folder import RunFolder
+from rollcast.curves.run_forecast import Budget, RunForecast, forecast_run
+from rollcast.curves.sources import MetricsPages, PrometheusQueries
+from rollcast.curves.table import Columns
+from rollcast.local.ports import free_port
+from rollcast.runfolder.records import EvaluationRecord, as_json
+from rollcast.telemetry import names
+from rollcast.telemetry.exporter import Exporter
+from rollcast.trainer.control.telemetry import KEPT_EVALUATIONS, EvaluationSeries
+from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
+
+RUN = "twice-started"
+
+
+def history(*, elastic: bool) -> list[EvaluationRecord]:
+    """Two start-ups, a killed incarnation whose last evaluation is lost; with `elastic` two devices become four."""
+    rng = np.random.default_rng(5)
+    records = []
+    made = [(1, step) for step in (0, 10, 20, 30, 40, 50)] + [(2, step) for step in (50, 60, 70, 80, 90, 100)]
+    for incarnation, step in made:
+        start_up = 0.0 if step == 0 else 0.11 + 0.07 * (incarnation == 2)
+        learned = step / 300 * (1 + elastic * 0.3 * (step > 60))
+        law = 0.2 + 0.6 / (1 + (0.12 / max(learned, 1e-9)) ** 1.7)
+        records.append(
+            EvaluationRecord(
+                run=RUN,
+                dataset="arithmetic",
+                incarnation=incarnation,
+                step=step,
+                pass_rate=float(np.clip(law + 0.01 * rng.standard_normal(), 0, 1)),
+                standard_error=float(rng.uniform(0.008, 0.012)),
+                compute_device_hours=start_up + learned,
+                start_up_device_hours=start_up,
+                devices=4 if elastic and step > 60 else 2,
+                trained_tokens=1013.0 * step,
+                samples=640,
+                truncation_ratio=None if step == 0 else float(rng.uniform(0, 0.05)),
+                at=1.7e9 + step,
+            )
+        )
+    return records
+
+
+def from_log(reading: Reading) -> RunForecast:
+    """As the service makes it of what a source told."""
+    log = EvaluationLog(starts=reading.starts.get(RUN, {}))
+    for item in reading.evaluations:
+        if names.is_own_curve(item.dataset):
+            log.add(item)
+    forecast = forecast_run(RUN, log.surviving(), Budget(), sequence=1, updated_at=0.0)
+    assert forecast is not None
+    return forecast
+
+
+def page_of(records: list[EvaluationRecord]) -> Exporter:
+    """The trainer's own page."""
+    assert len(records) <= KEPT_EVALUATIONS
+    exporter = Exporter(RUN)
+    series = EvaluationSeries(exporter)
+    for record in records:
+        series.show(record)
+    exporter.set(names.INCARNATION, 2)
+    exporter.set(names.INCARNATION_START, 45, incarnation="2")
+    return exporter
+
+
+class Served:
+    """A metrics page, as a trainer serves it."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        listener = listen("127.0.0.1", 0, setting="port")
+        self._server = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener, Http())
+        self.port = self._server.port
+
+    def __enter__(self) -> Served:
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+
+
+def of_run_folder(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    write_jsonl(records, folder / "evaluations.jsonl")
+    return from_log(RunFolder(folder, RUN).read())
+
+
+def of_fit_on_the_folder(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    write_jsonl(records, folder / "evaluations.jsonl")
+    return forecast_source(str(folder), Columns(), RUN, None, None)
+
+
+def of_fit_on_evaluations_jsonl(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    return forecast_source(str(write_jsonl(records, folder / "evaluations.jsonl")), Columns(), RUN, None, None)
+
+
+def of_fit_on_a_csv(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    return forecast_source(str(write_csv(records, folder / "run.csv")), Columns(), RUN, None, None)
+
+
+def of_a_live_jsonl(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    path = write_jsonl(records, folder / "evaluations.jsonl")
+    return from_log(CurveFileReader(CurveFile(run=RUN, path=path)).read())
+
+
+def of_a_live_csv(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    path = write_csv(records, folder / "run.csv")
+    return from_log(CurveFileReader(CurveFile(run=RUN, path=path)).read())
+
+
+def of_a_scraped_page(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    with Served(page_of(records)) as page:
+        pages = MetricsPages((f"http://127.0.0.1:{page.port}/metrics",), Http(), folder / "unused")
+        reading = pages.read()
+        pages.close()
+    return from_log(reading)
+
+
+def of_a_prometheus(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    with through_prometheus(records, folder) as url:
+        queries = PrometheusQueries(url)
+        reading = until_all_are_there(queries.read, len(records))
+        queries.close()
+    return from_log(reading)
+
+
+def of_fit_on_a_prometheus(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    with through_prometheus(records, folder) as url:
+        queries = PrometheusQueries(url)
+        until_all_are_there(queries.read, len(records))
+        queries.close()
+        return forecast_source(url, Columns(), RUN, None, None)
+
+
+class through_prometheus:  # noqa: N801  # a context manager
+    """A Prometheus server that scrapes the page."""
+
+    def __init__(self, records: list[EvaluationRecord], folder: Path) -> None:
+        self._page = Served(page_of(records))
+        self._port = free_port("127.0.0.1")
+        self._server = prometheus(folder, self._port, [self._page.port])
+
+    def __enter__(self) -> str:
+        self._page.__enter__()
+        self._server.__enter__()
+        return f"http://127.0.0.1:{self._port}"
+
+    def __exit__(self, *_: object) -> None:
+        self._server.__exit__(None, None, None)
+        self._page.__exit__()
+
+
+def until_all_are_there(read: Callable[[], Reading], count: int) -> Reading:
+    deadline, found = time.monotonic() + 60, Reading()
+    while len(found.evaluations) < count:
+        assert time.monotonic() < deadline, "Prometheus did not scrape the page"
+        time.sleep(0.3)
+        part = read()
+        known = {item.key for item in found.evaluations}
+        found.evaluations += [item for item in part.evaluations if item.key not in known]
+        found.starts |= part.starts
+    return found
+
+
+def write_jsonl(records: list[EvaluationRecord], path: Path) -> Path:
+    path.write_text("".join(json.dumps(as_json(record)) + "\n" for record in records))
+    return path
+
+
+def write_csv(records: list[EvaluationRecord], path: Path) -> Path:
+    rows = [as_json(record) for record in records]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+SOURCES = [
+    of_fit_on_the_folder,
+    of_fit_on_evaluations_jsonl,
+    of_fit_on_a_csv,
+    of_a_live_jsonl,
+    of_a_live_csv,
+    of_a_scraped_page,
+    pytest.param(of_a_prometheus, marks=NEEDS_PROMETHEUS),
+    pytest.param(of_fit_on_a_prometheus, marks=NEEDS_PROMETHEUS),
+]
+
+
+def said(forecast: RunForecast) -> dict[str, object]:
+    """All that can be asked of it, as bytes."""
+    far = [2 * forecast.newest.compute, 4 * forecast.newest.compute]
+    law = forecast.forecast
+    return {
+        "axis": (forecast.axis.quantity, forecast.axis.start_up, forecast.axis.fitted.tobytes()),
+        "evaluations": [(e.incarnation, e.step, e.compute, e.pass_rate) for e in forecast.evaluations],
+        "verdict": (law.verdict.kind, law.verdict.reason),
+        "asymptote": law.asymptote().tobytes(),
+        "exponent": law.exponent().tobytes(),
+        "midpoint": forecast.midpoint().tobytes(),
+        "readings": forecast.reading(far).tobytes(),
+        "target": forecast.compute_to_target(0.6).tobytes(),
+    }
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+@pytest.mark.parametrize("source", SOURCES)
+def test_sources_that_tell_the_same_give_the_same_forecast_to_the_last_digit(
+    source: Callable[[list[EvaluationRecord], Path], RunForecast], elastic: bool, tmp_path: Path
+) -> None:
+    records = history(elastic=elastic)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    expected = said(of_run_folder(records, tmp_path / "a"))
+    assert expected["axis"][0] == ("trained_tokens" if elastic else "device_hours")  # type: ignore[index]
+    assert len(expected["evaluations"]) == 11  # type: ignore[arg-type]
+    assert said(source(records, tmp_path / "b")) == expected
