@@ -17,6 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rollcast.runfolder.files import EVALUATIONS, STEPS
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import EvaluationRecord, StepRecord
+from rollcast.runfolder.survival import surviving
 from testkit.record import write_result
 
 CONFIG = Path("configs/ablation.yaml")
@@ -41,15 +45,12 @@ def run_set(folder: Path) -> tuple[dict[str, Any], int, float]:
 def end_state(record: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a run: how it ended, and its curve."""
     folder = Path(record["folder"])
-    file = folder / "evaluations.jsonl"
-    points = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    steps = folder / "steps.jsonl"
+    points = surviving(RecordFile(folder / EVALUATIONS, EvaluationRecord).read())
+    steps = RecordFile(folder / STEPS, StepRecord)
     kept = {name: record[name] for name in ("run", "what", "seed", "state", "error", "seconds", "initial", "measured")}
     return kept | {
-        "steps": len(steps.read_text().splitlines()) if steps.exists() else 0,
-        "curve": [
-            [point["step"], round(point["compute_device_hours"], 5), round(point["pass_rate"], 4)] for point in points
-        ],
+        "steps": len({record.step for record in steps.read()}),
+        "curve": [[point.step, round(point.compute_device_hours, 5), round(point.pass_rate, 4)] for point in points],
     }
 
 

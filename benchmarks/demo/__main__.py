@@ -17,10 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rollcast.runfolder.files import EVALUATIONS, RESULT, STEPS
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import EvaluationRecord, StepRecord
+from rollcast.runfolder.survival import surviving
 from testkit.record import write_result
 
 LIMIT_SECONDS = 1_200.0
@@ -44,17 +49,16 @@ def run_seed(seed: int, folder: Path) -> dict[str, Any]:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     seconds = time.monotonic() - started
     run = folder / "demo"
-    result = json.loads((run / "result.json").read_text()) if ended.returncode == 0 else {}
+    result = json.loads((run / RESULT).read_text()) if ended.returncode == 0 else {}
     if result.get("frozen") is None:
         return {"seed": seed, "failed": f"exit status {ended.returncode}: {ended.stdout[-500:]}{ended.stderr[-500:]}"}
-    points = [json.loads(line) for line in (run / "evaluations.jsonl").read_text().splitlines()]
-    steps = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
+    points = surviving(RecordFile(run / EVALUATIONS, EvaluationRecord).read())
+    steps = list(RecordFile(run / STEPS, StepRecord).read())
     frozen = result["frozen"]
     gain = result["measured"] - result["initial"]
-    ages = {int(age): 0 for line in steps for age in line["staleness_tokens"]}
-    for line in steps:
-        for age, tokens in line["staleness_tokens"].items():
-            ages[int(age)] += tokens
+    ages: Counter[int] = Counter()
+    for record in steps:
+        ages.update(record.staleness_tokens)
     return {
         "seed": seed,
         "seconds": round(seconds, 1),
@@ -71,7 +75,7 @@ def run_seed(seed: int, folder: Path) -> dict[str, Any]:
         "gain_share_at_freeze": (frozen["last_value"] - result["initial"]) / gain,
         "max_staleness": max(ages),
         "mean_staleness": sum(age * tokens for age, tokens in ages.items()) / sum(ages.values()),
-        "curve": [[point["step"], round(point["pass_rate"], 4)] for point in points],
+        "curve": [[point.step, round(point.pass_rate, 4)] for point in points],
     }
 
 
