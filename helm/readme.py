@@ -34,8 +34,8 @@ wanted, an autoscaler and graders. The walkthrough, upgrades, sizes and networki
     helm package helm/rollcast && helm push rollcast-0.1.0.tgz oci://registry.example.com/charts
 
 `values.schema.json` refuses unknown names and wrong kinds, `templates/validate.yaml` values that do not fit each other.
-`config`, the run file (`rollcast config schema` describes it), is checked by `rollcast config check` itself, in a Job that
-runs before an install or an upgrade creates or changes anything. Where the run file is wrong, Helm stops with "job
+`config`, the run file (`rollcast config schema` describes it), is checked by `rollcast config check` itself, in a Job
+that runs before an install or an upgrade creates or changes anything. Where the run file is wrong, Helm stops with "job
 RELEASE-rollcast-check failed" and, from Helm 4 on, prints why. The sentences are also here, until the next try:
 
     kubectl -n NAMESPACE logs job/RELEASE-rollcast-check

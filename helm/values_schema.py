@@ -1,5 +1,5 @@
-"""Writes rollcast/values.schema.json: what values.yaml may hold; and the run file's defaults that templates/validate.yaml
-compares the chart's values with.
+"""Writes rollcast/values.schema.json: what values.yaml may hold; and the run file's defaults that
+templates/validate.yaml compares the chart's values with.
 
     python helm/values_schema.py [--check]
 

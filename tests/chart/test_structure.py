@@ -250,7 +250,9 @@ def test_an_upgrade_changes_nothing_that_cannot_change(controller: str, change: 
 
     def trainer(values: Object) -> tuple[str, Object]:
         (item,) = [
-            item for item in of_kind(render(values), kind) if "helm.sh/hook" not in item["metadata"].get("annotations", {})
+            item
+            for item in of_kind(render(values), kind)
+            if "helm.sh/hook" not in item["metadata"].get("annotations", "")
         ]
         return item["metadata"]["name"], {key: part for key, part in item["spec"].items() if key not in mutable}
 
@@ -502,7 +504,7 @@ def test_what_fetches_the_model_asks_for_no_more_than_the_service(name: str) -> 
 
 
 def test_the_cpu_profile_fits_the_node_that_the_walkthrough_names() -> None:
-    """With what kind's own pods ask for; while an upgrade has two trainers, and while Helm's largest test or check runs."""
+    """With what kind's own pods ask for; while an upgrade has two trainers, and while the largest test or check runs."""
     text = (ROOT / "k8s" / "prerequisites" / "kind.yaml").read_text()
     cores, memory, taken_cores, taken_memory = (float(number) for number in re.findall(r"([\d.]+) (?:cores|GiB)", text))
     assert taken_cores >= 0.95

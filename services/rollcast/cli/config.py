@@ -29,11 +29,11 @@ def check(
     from rollcast.config.run import load_run_config
     from rollcast.local import preflight
 
-    config = load_run_config(file)
     if elsewhere:
-        preflight.check_settings(config)
+        config = load_run_config(file, to_start=True)
         left = ["model, data, verifiers, certificates, disk and devices"]
     else:
+        config = preflight.load_to_start(file)
         preflight.check_files(config)
         left = preflight.not_checked(config)
     typer.echo(f"{file}: right (run {config.run!r}, results in {config.run_folder})")

@@ -27,9 +27,9 @@ def up(
     rollcast up --config my-run.yaml --generators 2
     rollcast up --config my-run.yaml --resume
     """
-    from rollcast.config.run import load_run_config
+    from rollcast.local.preflight import load_to_start
 
-    settings = load_run_config(config)
+    settings = load_to_start(config)
     if generators is not None:
         settings = settings.model_copy(update={"local": settings.local.model_copy(update={"generators": generators})})
     sys.exit(run_and_conclude(settings, resume=resume))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from rollcast.config.base import Settings
+from rollcast.config.base import CONDITION, CURVE_NAME, Settings
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Secret = Annotated[SecretStr, Field(min_length=1)]
@@ -174,7 +174,7 @@ class DirectScrape(Settings):
 class CurveQueries(Settings):
     """A run of any framework, as PromQL: each expression selects one series that keeps its value between evaluations."""
 
-    run: Annotated[str, Field(pattern=r"^[^/]{1,200}$")]
+    run: Annotated[str, Field(pattern=CURVE_NAME)]
     """Name under which the forecast is served."""
     pass_rate: str
     """Mean reward or accuracy on held-out prompts, in [0, 1]."""
@@ -207,7 +207,7 @@ class PrometheusSource(Settings):
 class CurveFile(Settings):
     """A run of any framework as a CSV or JSONL file that grows; each row with a pass rate is an evaluation."""
 
-    run: Annotated[str, Field(pattern=r"^[^/]{1,200}$")]
+    run: Annotated[str, Field(pattern=CURVE_NAME)]
     """Name under which the forecast is served."""
     path: Path
     """CSV with a header (commas, semicolons or tabs), or one JSON object a line. Rows are appended; what was read once is
@@ -229,7 +229,7 @@ class CurveFile(Settings):
     the number of the line."""
     time: str | None = None
     """Unix seconds of the evaluation. None = when its row was first seen."""
-    where: tuple[Annotated[str, Field(pattern=r"^[^=]+=")], ...] = ()
+    where: tuple[Annotated[str, Field(pattern=CONDITION)], ...] = ()
     """COLUMN=VALUE that rows must meet, where the file holds several runs or measures."""
 
 
