@@ -504,7 +504,7 @@ def test_what_fetches_the_model_asks_for_no_more_than_the_service(name: str) -> 
 
 
 def test_the_cpu_profile_fits_the_node_that_the_walkthrough_names() -> None:
-    """With what kind's own pods ask for; while an upgrade has two trainers, and while the largest test or check runs."""
+    """With what kind's own pods ask for, with two trainers as in an upgrade, or the largest test or check."""
     text = (ROOT / "k8s" / "prerequisites" / "kind.yaml").read_text()
     cores, memory, taken_cores, taken_memory = (float(number) for number in re.findall(r"([\d.]+) (?:cores|GiB)", text))
     assert taken_cores >= 0.95
