@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,11 @@ class BrokenRulesError(UserError):
         self.config = config
 
 
-def load_run_config(path: Path, *, to_start: bool = False) -> RunConfig:
+def load_run_config(
+    path: Path, *, to_start: bool = False, filled_in: Callable[[RunConfig], RunConfig] | None = None
+) -> RunConfig:
     """Read a run file (YAML or JSON). `to_start`: the whole run will be started from it, so that it must also end.
+    `filled_in`: gives what the file leaves out, before rules across settings are asked.
 
     Raises UserError: one sentence for each wrong field, with its value and what is allowed.
     """
@@ -45,15 +49,21 @@ def load_run_config(path: Path, *, to_start: bool = False) -> RunConfig:
     data = load_yaml(text, f"run file {path}")
     if not isinstance(data, dict):
         raise UserError(f"run file {path}: holds {type(data).__name__}, needs a mapping such as `run: demo`")
-    return parse_run_config(data, source=str(path), to_start=to_start)
+    return parse_run_config(data, source=str(path), to_start=to_start, filled_in=filled_in)
 
 
-def parse_run_config(data: dict[str, Any], *, source: str, to_start: bool = False) -> RunConfig:
+def parse_run_config(
+    data: dict[str, Any],
+    *,
+    source: str,
+    to_start: bool = False,
+    filled_in: Callable[[RunConfig], RunConfig] | None = None,
+) -> RunConfig:
     """Check settings that were already read; secrets in the environment win over the file's.
 
     Raises UserError: one sentence for each mistake, all of them at once.
     """
-    config, alone, broken = _checked(data, START_RULES if to_start else RULES)
+    config, alone, broken = _checked(data, START_RULES if to_start else RULES, filled_in)
     if alone or broken:
         sentences = "\n".join(f"{source}: {mistake.sentence}" for mistake in (*alone, *broken))
         unreadable = any(mistake.field.startswith(("tasks.dataset", "tasks.downstream")) for mistake in broken)
@@ -73,7 +83,9 @@ def parse_run_config(data: dict[str, Any], *, source: str, to_start: bool = Fals
     return config.model_copy(update=updates)
 
 
-def _checked(data: dict[str, Any], rules: tuple[Rule, ...]) -> tuple[RunConfig | None, list[Wrong], list[Wrong]]:
+def _checked(
+    data: dict[str, Any], rules: tuple[Rule, ...], filled_in: Callable[[RunConfig], RunConfig] | None
+) -> tuple[RunConfig | None, list[Wrong], list[Wrong]]:
     """The settings, what is wrong with each alone, and the broken rules. Rules are asked with the default where a setting is wrong by itself."""
     mistakes: list[Wrong] = []
     mended = data
@@ -87,6 +99,8 @@ def _checked(data: dict[str, Any], rules: tuple[Rule, ...]) -> tuple[RunConfig |
                     mistakes.append(wrong)
             mended = without(mended, found)
             continue
+        if filled_in is not None and not mistakes:
+            config = filled_in(config)
         broken = [wrong for wrong in broken_rules(config, rules) if not any(wrong.touches(m) for m in mistakes)]
         return config, mistakes, [wrong.told_of(data) for wrong in broken]
     return None, mistakes, []

@@ -31,7 +31,7 @@ class Redis(Settings):
     host: str = "127.0.0.1"
     """Name or address of the server."""
     port: Port = 6379
-    """TCP port. In local mode 0 = start an embedded server on a free port."""
+    """TCP port. In local mode 0 = start an embedded server on a free port, also where host and port are left out."""
     username: str | None = None
     """Of Redis ACLs. None = the default user."""
     password: Secret | None = None
@@ -50,7 +50,7 @@ class Rpc(Settings):
     host: str = "127.0.0.1"
     """Name or address of trainer rank 0."""
     port: Port = 7431
-    """gRPC port. In local mode 0 = a free one."""
+    """gRPC port. In local mode 0 = a free one, also where it is left out."""
     bind: str = "127.0.0.1"
     """Address the trainer listens on; 0.0.0.0 in a pod."""
     token: Secret | None = None
@@ -65,7 +65,7 @@ class Grader(Settings):
     host: str = "127.0.0.1"
     """Name or address of the grader, as generators reach it."""
     port: Port = 7432
-    """gRPC port. In local mode 0 = start a grader on a free one."""
+    """gRPC port. In local mode 0 = start a grader on a free one, also where host and port are left out."""
     bind: str = "127.0.0.1"
     """Address the grader listens on; 0.0.0.0 in a pod."""
     token: Secret | None = None
@@ -248,7 +248,8 @@ class Forecaster(Settings):
     bind: str = "127.0.0.1"
     """Address of the page and the API; token and TLS are those of http (page, HTTP API) and rpc (gRPC API)."""
     http_port: Port = 8400
-    """Of the live page, the HTTP API and /metrics. 0 = a free one."""
+    """Of the live page, the HTTP API and /metrics. 0 = a free one. Left out, `rollcast up` takes a free one where 8400 is
+    taken."""
     grpc_port: Port = 0
     """Of the gRPC API. 0 = a free one."""
     history: Path | None = None

@@ -12,12 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from rollcast.config.differences import Difference, differences
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.rules import START_RULES, broken_rules
 from rollcast.config.run import BrokenRulesError, RunConfig, load_run_config
 from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import listen
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
+from rollcast.local.left_out import filled_in
 from rollcast.local.ports import free_port
 from rollcast.tasks.prompts import check_prompts, load, verifier_names
 from rollcast.tasks.verifiers import find_verifier
@@ -29,16 +31,28 @@ _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
-def load_to_start(file: Path) -> RunConfig:
-    """The run file that a whole run is to be started from.
+def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
+    """The run file that a whole run is to be started from here, with what it leaves out filled in; and what that was.
 
     Raises UserError: where rules across its settings are broken, with what is wrong with its files as well.
     """
+    found: list[Difference] = []
+
+    def fill_in(config: RunConfig) -> RunConfig:
+        whole = filled_in(config)
+        found.extend(differences(config, whole))
+        return whole
+
     try:
-        return load_run_config(file, to_start=True)
+        return load_run_config(file, to_start=True, filled_in=fill_in), found
     except BrokenRulesError as error:
         _raise_all([partial(_refuse, error), *_files(error.config)])
         raise
+
+
+def in_words(found: list[Difference]) -> str:
+    """What was filled in, as the run file would have it."""
+    return ", ".join(f"{one.field} {one.after}" for one in found)
 
 
 def check(config: RunConfig) -> None:
