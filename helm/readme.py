@@ -33,8 +33,17 @@ wanted, an autoscaler and graders. The walkthrough, upgrades, sizes and networki
     helm test demo
     helm package helm/rollcast && helm push rollcast-0.1.0.tgz oci://registry.example.com/charts
 
-`values.schema.json` refuses unknown names and wrong kinds; `config` is checked by the schema of the run file itself, so
-that `rollcast config schema` describes it. Rules across values are in `templates/validate.yaml`. Both name the value.
+`values.schema.json` refuses unknown names and wrong kinds, `templates/validate.yaml` values that do not fit each other.
+`config`, the run file (`rollcast config schema` describes it), is checked by `rollcast config check` itself, in a Job
+that runs before an install or an upgrade creates or changes anything. Where the run file is wrong, Helm stops with "job
+RELEASE-rollcast-check failed" and, from Helm 4 on, prints why. The sentences are also here, until the next try:
+
+    kubectl -n NAMESPACE logs job/RELEASE-rollcast-check
+
+Mend the values, then `helm upgrade --install`. Before a cluster is asked, the same is said by
+
+    helm template RELEASE helm/rollcast -f VALUES -s templates/configmap.yaml | yq '.data."run.yaml"' > run.yaml
+    rollcast config check run.yaml --elsewhere
 
 `generator`, `trainer`, `forecaster`, `autoscaler`, `grader` and `redis` all know `image`, `resources`, `extraArgs`,
 `extraEnv`, `extraVolumes`, `extraVolumeMounts`, `podAnnotations`, `podLabels`, `nodeSelector`, `tolerations`,

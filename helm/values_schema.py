@@ -1,25 +1,21 @@
-"""Writes rollcast/values.schema.json: what values.yaml may hold, `config` by the run file's own schema; and the run
-file's defaults that templates/validate.yaml compares with.
+"""Writes rollcast/values.schema.json: what values.yaml may hold; and the run file's defaults that
+templates/validate.yaml compares the chart's values with.
 
     python helm/values_schema.py [--check]
 
-Keywords of draft 07 only, so that Helm 3 and 4 enforce the same. Fields that the chart itself sets in the run file are
-refused by templates/validate.yaml, which can name the remedy.
+Keywords of draft 07 only, so that Helm 3 and 4 enforce the same. `config`, the run file, is open here: `rollcast config
+check` looks at it before an install (templates/check.yaml), with the sentences that every user of a run file reads.
+Fields that the chart itself sets in it are refused by templates/validate.yaml, which can name the remedy.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from rollcast.config.model import Model
-from rollcast.config.recipe import Recipe
-from rollcast.config.run import RunConfig
-from rollcast.config.services import Generator, Grader, Redis
-from rollcast.config.tasks import Grading
+from rollcast.config.services import Redis
 
 CHART_FOLDER = Path(__file__).parent / "rollcast"
 SCHEMA = CHART_FOLDER / "values.schema.json"
@@ -87,6 +83,7 @@ PEERS = {"type": "array", "items": mapping(namespaceSelector=MAP, podSelector=MA
 
 CHART = mapping(
     **{"global": {"type": "object", "properties": {"imageRegistry": STRING}}},
+    config={**MAP, "description": "the run file, as `rollcast config schema` describes it"},
     enabled=BOOLEAN,
     nameOverride=NAME,
     fullnameOverride=NAME,
@@ -205,50 +202,16 @@ CHART = mapping(
 
 
 def values_schema() -> Node:
-    """The whole schema; the run file's part comes from its pydantic models."""
-    run = RunConfig.model_json_schema(ref_template="#/definitions/{model}")
-    definitions = {name: _draft_07(node) for name, node in run.pop("$defs").items()}
-    schema = copy.deepcopy(CHART)
-    schema["properties"]["config"] = _draft_07(run)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the chart rollcast",
-        **schema,
-        "definitions": definitions,
+        **CHART,
     }
-
-
-def _draft_07(node: Any) -> Any:
-    """Without what only later drafts or other tools know."""
-    if isinstance(node, list):
-        return [_draft_07(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    kept = {key: value for key, value in node.items() if key not in ("discriminator", "title", "default", "writeOnly")}
-    if "prefixItems" in kept:
-        kept["items"] = kept.pop("prefixItems")
-    if "properties" in kept:
-        return {
-            key: {name: _draft_07(child) for name, child in value.items()} if key == "properties" else _draft_07(value)
-            for key, value in kept.items()
-        }
-    return {key: _draft_07(value) for key, value in kept.items()}
 
 
 def run_defaults() -> Node:
-    """Those settings of the run file that the chart's rules across fields need."""
-    recipe, generator = Recipe(), Generator()
-    return {
-        "model": {"max_length": Model.model_fields["max_length"].default},
-        "recipe": {
-            field: getattr(recipe, field)
-            for field in ("max_prompt_tokens", "max_completion_tokens", "rollouts_per_prompt")
-        },
-        "generator": {"slots": generator.slots},
-        "redis": {"max_bytes": Redis.model_fields["max_bytes"].default},
-        "grader": {"patience_seconds": Grader().patience_seconds},
-        "tasks": {"grading": {"deadline_seconds": Grading().longest_seconds}},
-    }
+    """Those settings of the run file that the chart's rules across values need."""
+    return {"redis": {"max_bytes": Redis.model_fields["max_bytes"].default}}
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rollcast.runfolder.files import EVALUATIONS, STEPS
+from rollcast.runfolder import files
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, StepRecord
 from rollcast.runfolder.survival import surviving
@@ -45,8 +45,8 @@ def run_set(folder: Path) -> tuple[dict[str, Any], int, float]:
 def end_state(record: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a run: how it ended, and its curve."""
     folder = Path(record["folder"])
-    points = surviving(RecordFile(folder / EVALUATIONS, EvaluationRecord).read())
-    steps = RecordFile(folder / STEPS, StepRecord)
+    points = surviving(RecordFile(folder / files.EVALUATIONS, EvaluationRecord).read())
+    steps = RecordFile(folder / files.STEPS, StepRecord)
     kept = {name: record[name] for name in ("run", "what", "seed", "state", "error", "seconds", "initial", "measured")}
     return kept | {
         "steps": len({record.step for record in steps.read()}),

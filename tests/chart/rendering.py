@@ -120,5 +120,5 @@ def pod_of(objects: list[Object], role: str) -> PodOf:
 
 def run_file(objects: list[Object]) -> Object:
     """The run file as pods read it."""
-    (text,) = [item["data"]["run.yaml"] for item in of_kind(objects, "ConfigMap") if "run.yaml" in item.get("data", {})]
+    (text,) = [item["data"]["run.yaml"] for item in of_kind(objects, "ConfigMap", "-run") if "run.yaml" in item["data"]]
     return yaml.safe_load(text)

@@ -88,6 +88,9 @@ def test_policies_open_what_is_needed(name: str) -> None:
         assert "networkPolicy.enabled is false" in notes(VALUE_SETS[name])
         return
     assert set(policies) == {pod.role for pod in pods(objects)}
+    check = policies.pop("check")
+    assert check["policyTypes"] == ["Ingress", "Egress"]
+    assert not {"ingress", "egress"} & set(check), "the run file is checked without a word to anybody"
     roles = set(policies) - {"test", "test-ranks"}
     grader = policies.pop("grader", None)
     if grader is not None:
@@ -159,7 +162,7 @@ def test_prometheus_and_keda_come_in_and_whoever_asks_prometheus_gets_out(name: 
         (port,) = [port["name"] for port in container["ports"] if port["containerPort"] == asked]
         assert _let_in(policies["autoscaler"], "keda") == ({port} if keda else set())
     prometheus = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
-    asking = {role for role in policies if {"to": [prometheus]} in policies[role]["egress"]}
+    asking = {role for role, spec in policies.items() if {"to": [prometheus]} in spec.get("egress", [])}
     settings = run_file(objects)
     sources = {role for role in set(policies) & {"forecaster", "autoscaler"}
                if settings[role]["source"]["kind"] == "prometheus"}  # fmt: skip
@@ -247,7 +250,9 @@ def test_an_upgrade_changes_nothing_that_cannot_change(controller: str, change: 
 
     def trainer(values: Object) -> tuple[str, Object]:
         (item,) = [
-            item for item in of_kind(render(values), kind) if not item["metadata"]["name"].endswith("-test-ranks")
+            item
+            for item in of_kind(render(values), kind)
+            if "helm.sh/hook" not in item["metadata"].get("annotations", "")
         ]
         return item["metadata"]["name"], {key: part for key, part in item["spec"].items() if key not in mutable}
 
@@ -499,14 +504,14 @@ def test_what_fetches_the_model_asks_for_no_more_than_the_service(name: str) -> 
 
 
 def test_the_cpu_profile_fits_the_node_that_the_walkthrough_names() -> None:
-    """With what kind's own pods ask for; while an upgrade has two trainers, and while Helm's largest test runs."""
+    """With what kind's own pods ask for, with two trainers as in an upgrade, or the largest test or check."""
     text = (ROOT / "k8s" / "prerequisites" / "kind.yaml").read_text()
     cores, memory, taken_cores, taken_memory = (float(number) for number in re.findall(r"([\d.]+) (?:cores|GiB)", text))
     assert taken_cores >= 0.95
     for resource, measure, size in (("cpu", _cores, cores - taken_cores), ("memory", _gib, memory - taken_memory)):
         asked = {pod.role: _asked(pod, resource, measure) for pod in pods(render(CPU))}
-        tests = max(asked.pop("test"), 2 * asked.pop("test-ranks"))
-        assert sum(asked.values()) + max(tests, asked["trainer"]) <= size, resource
+        passing = max(asked.pop("test"), 2 * asked.pop("test-ranks"), asked.pop("check"))
+        assert sum(asked.values()) + max(passing, asked["trainer"]) <= size, resource
     assert f"{cores:g} cores" in (ROOT / "docs" / "kubernetes.md").read_text()
 
 

@@ -83,7 +83,7 @@ def test_config_check_finds_all_that_can_be_known_without_a_start(tmp_path: Path
     checked = rollcast("config", "check", str(file))
     assert checked.returncode == 2
     for sentence in (
-        "budget: neither steps nor device_hours is set",
+        "budget sets neither steps nor device_hours",
         f"model.path = {tmp_path}/none: config.json cannot be read",
         "tasks.dataset.verifier = 'mathh': neither built in nor installed here",
         "recipe.prompts_per_step = 21: there are only 20 training prompts",

@@ -10,12 +10,13 @@ import grpc
 import grpc.aio
 import pytest
 
+from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.member import EngineHeartbeat, Surviving, WeightMember, first_of, within
 from rollcast.weights.receive_state import FAILED, JOINED, ReceiveState
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import PolicyVersion
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 from rollcast.wire.weights_pb2_grpc import WeightSyncServicer, add_WeightSyncServicer_to_server
 
 MANY = 1000
@@ -89,7 +90,8 @@ class NoEngine:
 class CommandingTrainer(WeightSyncServicer):
     """Sends these commands, each after the answer to the one before; notes what the member then says of itself."""
 
-    def __init__(self, commands: Sequence[weights_pb2.FromTrainer]) -> None:
+    def __init__(self, commands: Sequence[weights_pb2.FromTrainer], wire: int = WIRE_VERSION) -> None:
+        self.wire = wire
         self.member: WeightMember
         self.answers: list[tuple[str, bool]] = []
         self.done = asyncio.Event()
@@ -99,7 +101,7 @@ class CommandingTrainer(WeightSyncServicer):
         self, requests: AsyncIterator[weights_pb2.FromGenerator], context: Any
     ) -> AsyncIterator[weights_pb2.FromTrainer]:
         await anext(requests)
-        yield weights_pb2.FromTrainer(welcome=weights_pb2.Welcome(incarnation=1))
+        yield weights_pb2.FromTrainer(welcome=weights_pb2.Welcome(incarnation=1, wire=self.wire))
         for command in self._commands:
             yield command
             while (kind := (await anext(requests)).WhichOneof("kind")) == "heartbeat":
@@ -110,6 +112,40 @@ class CommandingTrainer(WeightSyncServicer):
 
 def join_of(epoch: int, outcome: str) -> weights_pb2.FromTrainer:
     return weights_pb2.FromTrainer(join=weights_pb2.Join(epoch=epoch, store_prefix=outcome, timeout_seconds=5.0))
+
+
+async def commanded(trainer: CommandingTrainer) -> list[tuple[str, bool]]:
+    """What a member answers to the trainer's commands, over gRPC."""
+    server = grpc.aio.server()
+    add_WeightSyncServicer_to_server(trainer, server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    trainer.member = WeightMember(
+        engine=NoEngine(),
+        name="g",
+        num_workers=1,
+        slots=8,
+        lm_head="fp32",
+        rpc=Rpc(host="127.0.0.1", port=port),
+        weights=Weights(),
+        exporter=Exporter("test"),
+    )
+    try:
+        await within(20.0, first_of(trainer.member.run(), trainer.done.wait()))
+    finally:
+        await server.stop(None)
+    return trainer.answers
+
+
+@pytest.mark.parametrize("wire", [0, WIRE_VERSION + 1])
+def test_a_trainer_of_another_wire_version_is_left_alone(wire: int) -> None:
+    """An old trainer admits whoever comes: then the generator refuses, before it claims anything."""
+    trainer = CommandingTrainer([join_of(1, WORKS)], wire)
+    with pytest.raises(UserError) as refused:
+        asyncio.run(commanded(trainer))
+    assert f"the generator speaks wire version {WIRE_VERSION} and the trainer {wire}; " in str(refused.value)
+    assert "images (or installations) of one release" in str(refused.value)
+    assert trainer.answers == []
 
 
 def test_whoever_fails_to_join_or_to_receive_is_in_no_group_until_the_next_join() -> None:
@@ -123,27 +159,7 @@ def test_whoever_fails_to_join_or_to_receive_is_in_no_group_until_the_next_join(
         join_of(4, WORKS),
     ]
 
-    async def answers() -> list[tuple[str, bool]]:
-        trainer = CommandingTrainer(commands)
-        server = grpc.aio.server()
-        add_WeightSyncServicer_to_server(trainer, server)  # type: ignore[no-untyped-call]
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        trainer.member = WeightMember(
-            engine=NoEngine(),
-            name="g",
-            num_workers=1,
-            slots=8,
-            lm_head="fp32",
-            rpc=Rpc(host="127.0.0.1", port=port),
-            weights=Weights(),
-            exporter=Exporter("test"),
-        )
-        await within(20.0, first_of(trainer.member.run(), trainer.done.wait()))
-        await server.stop(None)
-        return trainer.answers
-
-    assert asyncio.run(answers()) == [
+    assert asyncio.run(commanded(CommandingTrainer(commands))) == [
         ("joined", True),
         ("failed", False),
         ("joined", True),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import grpc
 import pytest
 
 from rollcast.config.errors import UserError
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import WIRE_VERSION
+from rollcast.wire.weights_pb2_grpc import WeightSyncStub
 
 
 @pytest.mark.parametrize("token", [None, "wrong"])
@@ -28,6 +32,21 @@ def test_a_head_of_other_precision_is_refused(start_trainer, start_generator):
     reason = generator.wait("refused")["reason"]
     assert "lm_head = 'model'" in reason
     assert "'fp32'" in reason
+    assert trainer.publisher.members() == []
+
+
+@pytest.mark.parametrize("theirs", [0, WIRE_VERSION + 1])
+def test_a_generator_of_another_wire_version_is_refused(start_trainer, theirs):
+    """As a process of another release announces itself, over the real stream."""
+    trainer = start_trainer()
+    announce = weights_pb2.Announce(generator="other", num_workers=1, lm_head="fp32", slots=4, wire=theirs)
+    with grpc.insecure_channel(f"127.0.0.1:{trainer.rpc['port']}") as channel:
+        stream = WeightSyncStub(channel).Sync(iter([weights_pb2.FromGenerator(announce=announce)]), timeout=20)
+        with pytest.raises(grpc.RpcError) as refused:
+            next(stream)
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert f"the generator speaks wire version {theirs} and the trainer {WIRE_VERSION}; " in refused.value.details()
+    assert "\n" not in refused.value.details()
     assert trainer.publisher.members() == []
 
 

@@ -9,13 +9,15 @@ import pytest
 from rollcast.weights.roster import MAX_FAILURES, Answer, Refusal, Roster, Seat
 from rollcast.weights.weight_engine import Surviving
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import PolicyVersion
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 
 PATIENCE, SUSPICION = 8.0, 3.0
 
 
 def announce(name: str = "g", **fields) -> weights_pb2.Announce:
-    return weights_pb2.Announce(**{"generator": name, "num_workers": 1, "lm_head": "fp32", "slots": 4, **fields})
+    return weights_pb2.Announce(
+        **{"generator": name, "num_workers": 1, "lm_head": "fp32", "slots": 4, "wire": WIRE_VERSION, **fields}
+    )
 
 
 def take_place(roster: Roster, now: float = 100.0, **fields) -> Seat:

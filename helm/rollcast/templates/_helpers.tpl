@@ -143,12 +143,7 @@ capabilities:
 
 {{/* Whether the trainer reads a data set from the hub. */}}
 {{- define "rollcast.hubDatasets" -}}
-{{- $tasks := .Values.config.tasks | default dict -}}
-{{- $datasets := list ($tasks.dataset | default dict) -}}
-{{- range concat (dig "dataset" "parts" list $tasks) ($tasks.downstream | default list) -}}
-{{- $datasets = append $datasets (.dataset | default dict) -}}
-{{- end -}}
-{{- range $datasets -}}{{- if eq (default "" .kind) "huggingface" -}}true{{- end -}}{{- end -}}
+{{- if contains `"kind":"huggingface"` (toJson .Values.config.tasks) -}}true{{- end -}}
 {{- end -}}
 
 {{/* What trainer and generator add: caches, hub, interfaces. */}}
@@ -206,11 +201,11 @@ capabilities:
 {{/* The model's folder in every pod. */}}
 {{- define "rollcast.modelFolder" -}}
 {{- if eq .Values.model.source "hub" -}}
-/models/{{ .Values.config.model.path | replace "/" "--" }}@{{ .Values.model.revision | replace "/" "--" }}
+/models/{{ include "rollcast.setting" (list . "model.path") | replace "/" "--" }}@{{ .Values.model.revision | replace "/" "--" }}
 {{- else if eq .Values.model.source "arithmetic" -}}
 /models/arithmetic
 {{- else -}}
-{{ .Values.config.model.path }}
+{{ include "rollcast.setting" (list . "model.path") }}
 {{- end -}}
 {{- end -}}
 
@@ -226,7 +221,7 @@ capabilities:
   args:
     {{- if eq $root.Values.model.source "hub" }}
     - fetch
-    - {{ $root.Values.config.model.path | quote }}
+    - {{ include "rollcast.setting" (list $root "model.path") | quote }}
     - --revision={{ $root.Values.model.revision }}
     - --folder={{ include "rollcast.modelFolder" $root }}
     {{- else }}
@@ -368,5 +363,5 @@ prometheus.io/path: /metrics
 {{- end -}}
 
 {{- define "rollcast.probeScheme" -}}
-{{- if dig "http" "tls" "" .Values.config -}}HTTPS{{- else -}}HTTP{{- end -}}
+{{- if include "rollcast.setting" (list . "http.tls") -}}HTTPS{{- else -}}HTTP{{- end -}}
 {{- end -}}

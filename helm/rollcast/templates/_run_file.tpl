@@ -1,4 +1,16 @@
-{{/* The run file: values.config with what the chart knows. */}}
+{{/* A setting of values.config as text, "" where it is absent; (list . "rpc.tls"). What values.config holds is checked by the
+run file's own rules (check.yaml), later: here it may be anything. */}}
+{{- define "rollcast.setting" -}}
+{{- $found := (index . 0).Values.config -}}
+{{- range $part := splitList "." (index . 1) -}}
+{{- $found = get (kindIs "map" $found | ternary $found dict) $part -}}
+{{- end -}}
+{{- if not (or (kindIs "invalid" $found) (and (kindIs "map" $found) (empty $found))) -}}
+{{- kindIs "string" $found | ternary $found (toJson $found) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The run file: values.config with what the chart knows. A group that is none stays, to be refused with its name. */}}
 {{- define "rollcast.runFile" -}}
 {{- $name := include "rollcast.fullname" . -}}
 {{- $redis := dict "host" (printf "%s-redis" $name) "port" 6379 -}}
@@ -17,7 +29,7 @@
     "history" "/var/lib/rollcast/forecaster/forecasts.sqlite")
 -}}
 {{- $_ := set $chart "model" (dict "path" (include "rollcast.modelFolder" .)) -}}
-{{- if not (dig "forecaster" "source" "" .Values.config) -}}
+{{- if not (include "rollcast.setting" (list . "forecaster.source")) -}}
 {{- $scheme := include "rollcast.probeScheme" . | lower -}}
 {{- $_ := set $chart.forecaster "source" (dict "kind" "scrape" "urls"
     (list (printf "%s://%s:8080/metrics" $scheme (include "rollcast.trainerHost" .)))) -}}
@@ -38,7 +50,7 @@
 {{- if .Values.autoscaler.letGoAtEnd -}}
 {{- $_ := set $scaler "trainer_jobs" (include "rollcast.selector" (list . "trainer") | replace ": " "=" | replace "\n" ",") -}}
 {{- end -}}
-{{- if not (dig "autoscaler" "source" "" .Values.config) -}}
+{{- if not (include "rollcast.setting" (list . "autoscaler.source")) -}}
 {{- $_ := set $scaler "source" (dict "kind" "scrape"
     "trainer" (printf "%s://%s:8080/metrics" (include "rollcast.probeScheme" . | lower) (include "rollcast.trainerHost" .))
     "generators" (printf "%s-generator:8080" $name)) -}}
@@ -48,6 +60,9 @@
 {{- if include "rollcast.gradesRemotely" . -}}
 {{- $_ := set $chart "tasks" (dict "grading" (dict "sandbox" "remote")) -}}
 {{- $_ := set $chart "grader" (include "rollcast.graderSettings" . | fromYaml) -}}
+{{- end -}}
+{{- range $group, $given := .Values.config -}}
+{{- if not (or (kindIs "map" $given) (kindIs "invalid" $given)) -}}{{- $_ := unset $chart $group -}}{{- end -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite (deepCopy .Values.config) $chart) -}}
 {{- end -}}

@@ -29,14 +29,16 @@ def check(
     from rollcast.config.run import load_run_config
     from rollcast.local import preflight
 
-    config = load_run_config(file)
     if elsewhere:
-        preflight.check_settings(config)
+        config, found = load_run_config(file, to_start=True), []
         left = ["model, data, verifiers, certificates, disk and devices"]
     else:
+        config, found = preflight.load_to_start(file)
         preflight.check_files(config)
         left = preflight.not_checked(config)
     typer.echo(f"{file}: right (run {config.run!r}, results in {config.run_folder})")
+    if found:
+        typer.echo(f"filled in: {preflight.in_words(found)}")
     typer.echo(f"not checked: {'; '.join(left)}")
 
 

@@ -27,9 +27,11 @@ def up(
     rollcast up --config my-run.yaml --generators 2
     rollcast up --config my-run.yaml --resume
     """
-    from rollcast.config.run import load_run_config
+    from rollcast.local.preflight import in_words, load_to_start
 
-    settings = load_run_config(config)
+    settings, found = load_to_start(config)
+    if found:
+        typer.echo(f"filled in: {in_words(found)}")
     if generators is not None:
         settings = settings.model_copy(update={"local": settings.local.model_copy(update={"generators": generators})})
     sys.exit(run_and_conclude(settings, resume=resume))

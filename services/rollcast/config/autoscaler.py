@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rollcast.config.base import Settings
+from rollcast.config.base import OBJECT_NAME, Settings
 from rollcast.config.services import Port, Secret
 
-_Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+_Name = Annotated[str, Field(pattern=OBJECT_NAME)]
 
 
 class FleetScrape(Settings):

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rollcast.config.base import Settings
+from rollcast.config.base import DATASET_NAME, Settings
 
-DatasetName = Annotated[str, Field(pattern=r"^[^:/\x00-\x1f\x7f]{1,100}$")]
+DatasetName = Annotated[str, Field(pattern=DATASET_NAME)]
 """Label of the data set in metrics, evaluations.jsonl and the forecaster's names; so it holds neither `:` nor `/`."""
 
 MappingName = Literal[

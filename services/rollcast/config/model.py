@@ -15,6 +15,6 @@ class Model(Settings):
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Of the generators' weights and the trainer's forward pass; master weights are float32 always."""
     max_length: Annotated[int, Field(ge=8)] = 16_384
-    """Prompt and completion together, in tokens (A.3)."""
+    """Prompt and completion together, in tokens (A.3). Left out, `rollcast up` takes the model's own where that is less."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model. Off: it is somebody else's code."""

@@ -201,11 +201,12 @@ class Recipe(Settings):
     is contained in a larger one. Fewer prompts make more epochs of the same compute: the axis of data reuse. None = all,
     as in the paper."""
     length_control: LengthControl = Interruption()
-    """What keeps completions within the budget."""
+    """What keeps completions within the budget. Left out, `rollcast up` takes none where the tokenizer lacks the marker or
+    completions have less than 2,048 tokens, and else moves the position with the budget."""
     exclude_truncated: bool = True
     """Truncated rollouts are left out of the effective batch (A.15)."""
     prompts_per_step: Annotated[int, Field(ge=1)] = 48
-    """P, groups per optimizer step (A.3)."""
+    """P, groups per optimizer step (A.3). Left out, `rollcast up` takes no more than there are training prompts."""
     rollouts_per_prompt: Annotated[int, Field(ge=2)] = 16
     """G, completions per prompt (A.3)."""
     rollout_allocation: RolloutAllocation = FixedAllocation()
@@ -213,9 +214,11 @@ class Recipe(Settings):
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Of sampling. NOT FOUND in the paper; 1 makes the sampled distribution the trained one. Other values divide the trainer's logits too."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] = 2_048
-    """Longer prompts are skipped and counted (A.3)."""
+    """Longer prompts are skipped and counted (A.3). Left out, `rollcast up` takes what the longest prompt needs, at most half
+    of model.max_length, where this and max_completion_tokens together exceed that."""
     max_completion_tokens: Annotated[int, Field(ge=1)] = 14_336
-    """Whole budget of a completion: 12,288 of thinking and 2,048 of solution (A.3)."""
+    """Whole budget of a completion: 12,288 of thinking and 2,048 of solution (A.3). Left out, `rollcast up` takes no more
+    than model.max_length leaves."""
     optimizer: Optimizer = Optimizer()
     """AdamW with the paper's values."""
 

@@ -23,9 +23,15 @@ from rollcast.config.sentences import Wrong, wrong_value
 Rule = Callable[[RunConfig], Iterator[Wrong]]
 
 
-def broken_rules(config: RunConfig) -> list[Wrong]:
+def broken_rules(config: RunConfig, rules: tuple[Rule, ...]) -> list[Wrong]:
     """What is wrong with settings that are right one by one."""
-    return [wrong for rule in RULES for wrong in rule(config)]
+    return [wrong for rule in rules for wrong in rule(config)]
+
+
+def the_run_ends(config: RunConfig) -> Iterator[Wrong]:
+    if config.budget.steps is None and config.budget.device_hours is None and config.stop_when is None:
+        reason = "sets neither steps nor device_hours, so the run would never end; set one of them, or stop_when"
+        yield Wrong("budget", reason)
 
 
 def _lengths_fit_the_model(config: RunConfig) -> Iterator[Wrong]:
@@ -211,8 +217,7 @@ def _data_sets_have_a_place(config: RunConfig) -> Iterator[Wrong]:
                     f"{field}.{name}", value, f"mapping {dataset.mapping} knows its fields itself; remove it"
                 )
         if isinstance(dataset, HuggingfaceDataset) and dataset.path is None and dataset.mapping == "plain":
-            sentence = f"{field}.path is missing: give the data set's name on the hub, such as openai/gsm8k"
-            yield Wrong(f"{field}.path", sentence)
+            yield Wrong(f"{field}.path", "is missing: give the data set's name on the hub, such as openai/gsm8k")
 
 
 def _autoscaler_knows_its_fleet(config: RunConfig) -> Iterator[Wrong]:
@@ -262,3 +267,6 @@ RULES: tuple[Rule, ...] = (
     _data_sets_have_a_place,
     _autoscaler_knows_its_fleet,
 )
+"""What every reader of a run file asks for."""
+START_RULES: tuple[Rule, ...] = (*RULES, the_run_ends)
+"""What a run is started by."""

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
 from rollcast.config.errors import UserError
-from rollcast.config.rules import broken_rules
+from rollcast.config.rules import RULES, START_RULES, Rule, broken_rules
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, described, without
 from rollcast.config.yaml_loader import load_yaml
 
 MAX_FILE_BYTES = 1 << 20
-__all__ = ["RunConfig", "load_run_config", "parse_run_config"]
+__all__ = ["BrokenRulesError", "RunConfig", "load_run_config", "parse_run_config"]
 
 MOST_MENDS = 4
 """A mistake may hide others below it, which show once it is out of the way."""
 
 
-def load_run_config(path: Path) -> RunConfig:
-    """Read a run file (YAML or JSON).
+class BrokenRulesError(UserError):
+    """Each setting is right by itself, so that `config` tells which files the run would read, and how."""
+
+    def __init__(self, sentences: str, config: RunConfig) -> None:
+        super().__init__(sentences)
+        self.config = config
+
+
+def load_run_config(
+    path: Path, *, to_start: bool = False, filled_in: Callable[[RunConfig], RunConfig] | None = None
+) -> RunConfig:
+    """Read a run file (YAML or JSON). `to_start`: the whole run will be started from it, so that it must also end.
+    `filled_in`: gives what the file leaves out, before rules across settings are asked.
 
     Raises UserError: one sentence for each wrong field, with its value and what is allowed.
     """
@@ -37,17 +49,27 @@ def load_run_config(path: Path) -> RunConfig:
     data = load_yaml(text, f"run file {path}")
     if not isinstance(data, dict):
         raise UserError(f"run file {path}: holds {type(data).__name__}, needs a mapping such as `run: demo`")
-    return parse_run_config(data, source=str(path))
+    return parse_run_config(data, source=str(path), to_start=to_start, filled_in=filled_in)
 
 
-def parse_run_config(data: dict[str, Any], *, source: str) -> RunConfig:
+def parse_run_config(
+    data: dict[str, Any],
+    *,
+    source: str,
+    to_start: bool = False,
+    filled_in: Callable[[RunConfig], RunConfig] | None = None,
+) -> RunConfig:
     """Check settings that were already read; secrets in the environment win over the file's.
 
     Raises UserError: one sentence for each mistake, all of them at once.
     """
-    config, mistakes = _checked(data)
-    if mistakes:
-        raise UserError("\n".join(f"{source}: {mistake.sentence}" for mistake in mistakes))
+    config, alone, broken = _checked(data, START_RULES if to_start else RULES, filled_in)
+    if alone or broken:
+        sentences = "\n".join(f"{source}: {mistake.sentence}" for mistake in (*alone, *broken))
+        unreadable = any(mistake.field.startswith(("tasks.dataset", "tasks.downstream")) for mistake in broken)
+        if alone or config is None or unreadable:
+            raise UserError(sentences)
+        raise BrokenRulesError(sentences, config)
     assert config is not None
     updates: dict[str, Any] = {}
     if password := os.environ.get("ROLLCAST_REDIS_PASSWORD"):
@@ -61,8 +83,10 @@ def parse_run_config(data: dict[str, Any], *, source: str) -> RunConfig:
     return config.model_copy(update=updates)
 
 
-def _checked(data: dict[str, Any]) -> tuple[RunConfig | None, list[Wrong]]:
-    """The settings, and every mistake in them. Rules are asked with the default where a setting is wrong by itself."""
+def _checked(
+    data: dict[str, Any], rules: tuple[Rule, ...], filled_in: Callable[[RunConfig], RunConfig] | None
+) -> tuple[RunConfig | None, list[Wrong], list[Wrong]]:
+    """The settings, what is wrong with each alone, and the broken rules. Rules are asked with the default where a setting is wrong by itself."""
     mistakes: list[Wrong] = []
     mended = data
     for _ in range(MOST_MENDS):
@@ -71,10 +95,12 @@ def _checked(data: dict[str, Any]) -> tuple[RunConfig | None, list[Wrong]]:
         except ValidationError as error:
             found = error.errors(include_url=False)
             for wrong in (described(item, mended, RunConfig) for item in found):
-                if not any(wrong.touches(earlier.field) for earlier in mistakes):
+                if not any(wrong.touches(earlier) for earlier in mistakes):
                     mistakes.append(wrong)
             mended = without(mended, found)
             continue
-        broken = [wrong for wrong in broken_rules(config) if not any(wrong.touches(m.field) for m in mistakes)]
-        return config, mistakes + broken
-    return None, mistakes
+        if filled_in is not None and not mistakes:
+            config = filled_in(config)
+        broken = [wrong for wrong in broken_rules(config, rules) if not any(wrong.touches(m) for m in mistakes)]
+        return config, mistakes, [wrong.told_of(data) for wrong in broken]
+    return None, mistakes, []

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from rollcast.config.autoscaler import Autoscaler
-from rollcast.config.base import Settings
+from rollcast.config.base import RUN_NAME, Settings
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
 from rollcast.config.services import (
@@ -28,7 +28,7 @@ from rollcast.config.tasks import Tasks
 
 
 class RunConfig(Settings):
-    run: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+    run: Annotated[str, Field(pattern=RUN_NAME)]
     """Name of the run: label `run` of every metric and part of every Redis key. Lower case, digits, hyphens."""
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
     """Of prompt order, sampling and initialisation. Wire 1 carries 32 bits."""

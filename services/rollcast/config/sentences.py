@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import json
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from rollcast.config.spelling import did_you_mean
+from rollcast.config.base import IN_WORDS
+from rollcast.config.spelling import did_you_mean, groups_at
 
 _SECRETS = ("password", "token")
 _SHORT = reprlib.Repr()
@@ -24,6 +26,7 @@ _WANTED = {
     "int_type": "needs a whole number",
     "int_parsing": "needs a whole number",
     "int_from_float": "needs a whole number",
+    "int_parsing_size": "needs a smaller whole number",
     "float_type": "needs a number",
     "float_parsing": "needs a number",
     "finite_number": "needs a finite number",
@@ -43,7 +46,8 @@ _WANTED = {
     "too_short": "needs {min_length} entries at least, and has {actual_length}",
     "too_long": "takes {max_length} entries at most, and has {actual_length}",
 }
-"""By pydantic's name of the mistake. One that is not here is told in pydantic's words."""
+"""By pydantic's name of the mistake: every one that a setting can be refused with."""
+_TYPES = {"str": "a text", "int": "a number", "float": "a number", "bool": "true or false", "list": "a list"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,49 +56,79 @@ class Wrong:
 
     field: str
     """The setting to be mended, as the user writes it: `recipe.loss.clip_low`."""
-    sentence: str
+    reason: str
+    """What follows the setting and its value in the sentence."""
+    value: str = ""
+    """As the sentence shows it."""
     others: tuple[str, ...] = ()
-    """Settings that it was held against."""
+    """Settings that it was held against, or that were meant."""
 
-    def touches(self, field: str) -> bool:
-        """Whether it speaks of `field`, of what is in it, or of what holds it."""
-        return any(_overlap(field, name) for name in (self.field, *self.others))
+    @property
+    def sentence(self) -> str:
+        return f"{self.field}{self.value} {self.reason}"
+
+    def touches(self, other: Wrong) -> bool:
+        """Whether both speak of one setting, or one of them of what is in the other's."""
+        return any(_overlap(mine, its) for mine in (self.field, *self.others) for its in (other.field, *other.others))
+
+    def told_of(self, data: Mapping[str, Any]) -> Wrong:
+        """The same mistake, saying so where its value is a default that `data`, the settings as they were read, lacks."""
+        is_default = self.value and not is_written(self.field, data)
+        return replace(self, value=f"{self.value}, the default,") if is_default else self
 
 
 def wrong_value(field: str, value: object, sentence: str, *others: str) -> Wrong:
     """`sentence` follows the setting and its value. `others`: settings that it was held against."""
-    return Wrong(field, f"{field}{shown(field, value)} is wrong: {sentence}", others)
+    return Wrong(field, f"is wrong: {sentence}", shown(field, value), others)
 
 
 def shown(field: str, value: object) -> str:
     """The value as a sentence shows it; a secret is not."""
     if any(part in _SECRETS for part in field.split(".")):
         return " (not shown)"
+    if isinstance(value, bool | None):
+        return f" = {json.dumps(value)}"
     return "" if isinstance(value, dict) else f" = {_SHORT.repr(value)}"
+
+
+def is_written(field: str, data: Mapping[str, Any]) -> bool:
+    """Whether the user gave the setting."""
+    *path, name = field.split(".")
+    holder = _holder(data, [*path, name])
+    return name in holder if isinstance(holder, dict) else isinstance(holder, list)
 
 
 def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Wrong:
     """One of pydantic's errors on `data`, the settings as they were read, held against `schema`."""
     field, kind, context = written(item["loc"], data), item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
-        return Wrong(field, f"{field} is not a setting; {did_you_mean(field, schema)}")
+        remedy, meant = did_you_mean(field, groups_at(item["loc"][:-1], schema), schema)
+        return Wrong(field, f"is not a setting; {remedy}", others=meant)
     if kind == "missing":
-        return Wrong(field, f"{field} is missing; add it")
+        return Wrong(field, "is missing; add it")
     if kind == "union_tag_not_found":
-        return Wrong(f"{field}.{_KIND}", f"{field}.{_KIND} is missing; add it")
+        kinds = ", ".join(str(group.model_fields[_KIND].default) for group in groups_at(item["loc"], schema))
+        return Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}", others=(field,))
     if kind == "union_tag_invalid":
         expected = str(context["expected_tags"]).replace("'", "")
-        return wrong_value(f"{field}.{_KIND}", context["tag"], f"choose one of {expected}")
+        return wrong_value(f"{field}.{_KIND}", item["input"][_KIND], f"choose one of {expected}", field)
     if kind in _WANTS_A_MAPPING:
-        return Wrong(field, f"{field} holds {type(item['input']).__name__}, needs a mapping of settings")
+        return Wrong(field, f"holds {_TYPES.get(type(item['input']).__name__, 'nothing')}, needs a mapping of settings")
     if kind == "string_pattern_mismatch":
-        return wrong_value(field, item["input"], f"must match {context['pattern']}")
+        return wrong_value(field, item["input"], IN_WORDS[context["pattern"]])
     if kind == "too_short" and context["min_length"] == 1:
         return wrong_value(field, item["input"], "must not be empty")
     if kind in _WANTED:
-        return wrong_value(field, item["input"], _WANTED[kind].format(**context))
-    message = item["msg"].removeprefix("Value error, ")
-    return wrong_value(field, item["input"], f"{message[:1].lower()}{message[1:]}")
+        plain = {name: _plain(value) for name, value in context.items()}
+        return wrong_value(field, item["input"], _WANTED[kind].format(**plain))
+    return wrong_value(field, item["input"], "cannot be used; `rollcast config schema` says what can")
+
+
+def _plain(value: object) -> object:
+    """A bound or a choice without Python's marks: 0 for 0.0, no quotes."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value.replace("'", "") if isinstance(value, str) else value
 
 
 def written(location: Sequence[int | str], data: Mapping[str, Any]) -> str:

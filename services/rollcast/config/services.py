@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from rollcast.config.base import Settings
+from rollcast.config.base import CONDITION, CURVE_NAME, Settings
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Secret = Annotated[SecretStr, Field(min_length=1)]
@@ -31,7 +31,7 @@ class Redis(Settings):
     host: str = "127.0.0.1"
     """Name or address of the server."""
     port: Port = 6379
-    """TCP port. In local mode 0 = start an embedded server on a free port."""
+    """TCP port. In local mode 0 = start an embedded server on a free port, also where host and port are left out."""
     username: str | None = None
     """Of Redis ACLs. None = the default user."""
     password: Secret | None = None
@@ -50,7 +50,7 @@ class Rpc(Settings):
     host: str = "127.0.0.1"
     """Name or address of trainer rank 0."""
     port: Port = 7431
-    """gRPC port. In local mode 0 = a free one."""
+    """gRPC port. In local mode 0 = a free one, also where it is left out."""
     bind: str = "127.0.0.1"
     """Address the trainer listens on; 0.0.0.0 in a pod."""
     token: Secret | None = None
@@ -65,7 +65,7 @@ class Grader(Settings):
     host: str = "127.0.0.1"
     """Name or address of the grader, as generators reach it."""
     port: Port = 7432
-    """gRPC port. In local mode 0 = start a grader on a free one."""
+    """gRPC port. In local mode 0 = start a grader on a free one, also where host and port are left out."""
     bind: str = "127.0.0.1"
     """Address the grader listens on; 0.0.0.0 in a pod."""
     token: Secret | None = None
@@ -174,7 +174,7 @@ class DirectScrape(Settings):
 class CurveQueries(Settings):
     """A run of any framework, as PromQL: each expression selects one series that keeps its value between evaluations."""
 
-    run: Annotated[str, Field(pattern=r"^[^/]{1,200}$")]
+    run: Annotated[str, Field(pattern=CURVE_NAME)]
     """Name under which the forecast is served."""
     pass_rate: str
     """Mean reward or accuracy on held-out prompts, in [0, 1]."""
@@ -207,7 +207,7 @@ class PrometheusSource(Settings):
 class CurveFile(Settings):
     """A run of any framework as a CSV or JSONL file that grows; each row with a pass rate is an evaluation."""
 
-    run: Annotated[str, Field(pattern=r"^[^/]{1,200}$")]
+    run: Annotated[str, Field(pattern=CURVE_NAME)]
     """Name under which the forecast is served."""
     path: Path
     """CSV with a header (commas, semicolons or tabs), or one JSON object a line. Rows are appended; what was read once is
@@ -229,7 +229,7 @@ class CurveFile(Settings):
     the number of the line."""
     time: str | None = None
     """Unix seconds of the evaluation. None = when its row was first seen."""
-    where: tuple[Annotated[str, Field(pattern=r"^[^=]+=")], ...] = ()
+    where: tuple[Annotated[str, Field(pattern=CONDITION)], ...] = ()
     """COLUMN=VALUE that rows must meet, where the file holds several runs or measures."""
 
 
@@ -248,7 +248,8 @@ class Forecaster(Settings):
     bind: str = "127.0.0.1"
     """Address of the page and the API; token and TLS are those of http (page, HTTP API) and rpc (gRPC API)."""
     http_port: Port = 8400
-    """Of the live page, the HTTP API and /metrics. 0 = a free one."""
+    """Of the live page, the HTTP API and /metrics. 0 = a free one. Left out, `rollcast up` takes a free one where 8400 is
+    taken."""
     grpc_port: Port = 0
     """Of the gRPC API. 0 = a free one."""
     history: Path | None = None

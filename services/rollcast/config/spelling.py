@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -14,21 +14,47 @@ ALIKE = 0.75
 MOST_OFFERED = 3
 
 
-def did_you_mean(field: str, schema: type[BaseModel]) -> str:
-    """The remedy for a setting that does not exist: one with its name elsewhere, or one spelt nearly like it."""
-    if offered := alike(field, _settings(schema)):
-        return f"did you mean {' or '.join(offered)}?"
-    return "remove it or mend its spelling"
+def did_you_mean(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> tuple[str, tuple[str, ...]]:
+    """The remedy for a setting that does not exist, and the settings that it offers: one of the same group (`groups`, as
+    they are left by its `kind`) spelt nearly like it, or one elsewhere."""
+    beside = [name for group in groups for name in group.model_fields]
+    offered = _beside(field, beside) or _elsewhere(field, settings_of(schema))
+    if not offered:
+        return "remove it or mend its spelling", ()
+    if _without_numbers(field) in offered:
+        return "another kind has it; remove it or change kind", (field,)
+    return f"did you mean {' or '.join(offered)}?", tuple(offered)
 
 
-def alike(field: str, settings: tuple[str, ...]) -> list[str]:
-    """At most three of `settings` that `field` may have meant: beside it and misspelt, or elsewhere by the same name."""
+def groups_at(location: Sequence[int | str], schema: type[BaseModel]) -> list[type[BaseModel]]:
+    """The groups of settings that may stand at pydantic's `location`; one alone where it says of which `kind`."""
+    groups = [schema]
+    for part in location:
+        if isinstance(part, int):
+            continue
+        inner = [
+            group
+            for model in groups
+            if part in model.model_fields
+            for group in _models(model.model_fields[part].annotation)
+        ]
+        groups = inner or [
+            group for group in groups if "kind" in group.model_fields and group.model_fields["kind"].default == part
+        ]
+    return groups
+
+
+def _beside(field: str, names: list[str]) -> list[str]:
+    """Those of `names` that `field`, which stands among them, may have meant: misspelt, or a part of the name alone."""
     parent, _, name = field.rpartition(".")
-    parent = ".".join(part for part in parent.split(".") if not part.isdigit())
-    beside = {path.rpartition(".")[2]: path for path in settings if path.rpartition(".")[0] == parent}
-    near = difflib.get_close_matches(name, beside, MOST_OFFERED, ALIKE)
-    if near:
-        return [f"{field.rpartition('.')[0]}.{found}".lstrip(".") for found in near]
+    words = set(name.split("_"))
+    near = difflib.get_close_matches(name, names, MOST_OFFERED, ALIKE)
+    near = near or [found for found in names if words <= set(found.split("_")) or found.startswith(name)]
+    return [f"{parent}.{found}".lstrip(".") for found in near[:MOST_OFFERED]]
+
+
+def _elsewhere(field: str, settings: tuple[str, ...]) -> list[str]:
+    name = field.rpartition(".")[2]
     elsewhere = [path for path in settings if path.rpartition(".")[2] == name]
     if not elsewhere:
         names = dict.fromkeys(path.rpartition(".")[2] for path in settings)
@@ -38,8 +64,13 @@ def alike(field: str, settings: tuple[str, ...]) -> list[str]:
     return elsewhere[:MOST_OFFERED]
 
 
+def _without_numbers(field: str) -> str:
+    return ".".join(part for part in field.split(".") if not part.isdigit())
+
+
 @functools.cache
-def _settings(schema: type[BaseModel]) -> tuple[str, ...]:
+def settings_of(schema: type[BaseModel]) -> tuple[str, ...]:
+    """The dotted name of every setting and group, of every kind."""
     return tuple(dict.fromkeys(_paths(schema, "")))
 
 

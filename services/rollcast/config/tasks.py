@@ -35,7 +35,8 @@ class Evaluation(Settings):
     """Held-out evaluation, mean@`rollouts_per_prompt` (paper section 2.1)."""
 
     num_prompts: Annotated[int, Field(ge=1)] = 1_000
-    """Held-out prompts, taken out of the data set (of each part of a mixture) before training; 1,000 in the paper."""
+    """Held-out prompts, taken out of the data set (of each part of a mixture) before training; 1,000 in the paper. Left out,
+    `rollcast up` takes at most a fifth of a data set of rows."""
     rollouts_per_prompt: Annotated[int, Field(ge=1)] = 16
     """Completions per held-out prompt."""
     every_steps: Annotated[int, Field(ge=1)] = 100

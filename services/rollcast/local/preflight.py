@@ -10,12 +10,16 @@ import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
+from rollcast.config.differences import Difference, differences
 from rollcast.config.errors import PassingError, UserError
-from rollcast.config.run import RunConfig
+from rollcast.config.rules import START_RULES, broken_rules
+from rollcast.config.run import BrokenRulesError, RunConfig, load_run_config
 from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import listen
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
+from rollcast.local.left_out import filled_in
 from rollcast.local.ports import free_port
 from rollcast.tasks.prompts import check_prompts, load, verifier_names
 from rollcast.tasks.verifiers import find_verifier
@@ -27,6 +31,30 @@ _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
+def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
+    """The run file that a whole run is to be started from here, with what it leaves out filled in; and what that was.
+
+    Raises UserError: where rules across its settings are broken, with what is wrong with its files as well.
+    """
+    found: list[Difference] = []
+
+    def fill_in(config: RunConfig) -> RunConfig:
+        whole = filled_in(config)
+        found.extend(differences(config, whole))
+        return whole
+
+    try:
+        return load_run_config(file, to_start=True, filled_in=fill_in), found
+    except BrokenRulesError as error:
+        _raise_all([partial(_refuse, error), *_files(error.config)])
+        raise
+
+
+def in_words(found: list[Difference]) -> str:
+    """What was filled in, as the run file would have it."""
+    return ", ".join(f"{one.field} {one.after}" for one in found)
+
+
 def check(config: RunConfig) -> None:
     """Raise UserError for all that would stop the run on this machine: one sentence for each, none of them twice."""
     _raise_all([*_settings_and_files(config), lambda: _check_ports(config), lambda: _check_redis(config)])
@@ -35,11 +63,6 @@ def check(config: RunConfig) -> None:
 def check_files(config: RunConfig) -> None:
     """The same as far as it can be known while nothing is asked of ports or of Redis. Raises UserError."""
     _raise_all(_settings_and_files(config))
-
-
-def check_settings(config: RunConfig) -> None:
-    """What is wrong with the settings on whatever machine the run will be. Raises UserError."""
-    _raise_all([lambda: _check_budget(config)])
 
 
 def not_checked(config: RunConfig) -> list[str]:
@@ -53,9 +76,16 @@ def not_checked(config: RunConfig) -> list[str]:
     return left
 
 
+def _refuse(error: UserError) -> NoReturn:
+    raise error
+
+
 def _settings_and_files(config: RunConfig) -> list[Callable[[], object]]:
+    return [lambda: _check_rules(config), *_files(config)]
+
+
+def _files(config: RunConfig) -> list[Callable[[], object]]:
     return [
-        lambda: _check_budget(config),
         lambda: check_certificates(config),
         lambda: _check_disk(config, _weight_bytes(config)),
         lambda: _check_cores(config),
@@ -137,11 +167,10 @@ def _check_disk(config: RunConfig, weight_bytes: int) -> None:
         )
 
 
-def _check_budget(config: RunConfig) -> None:
-    if config.budget.steps is None and config.budget.device_hours is None and config.stop_when is None:
-        raise UserError(
-            "budget: neither steps nor device_hours is set, so the run would never end; set one of them, or stop_when"
-        )
+def _check_rules(config: RunConfig) -> None:
+    """Also for settings that no file gave: those of `--generators`, of `ablate`, of the demo."""
+    if broken := broken_rules(config, START_RULES):
+        raise UserError("\n".join(wrong.sentence for wrong in broken))
 
 
 def _check_redis(config: RunConfig) -> None:

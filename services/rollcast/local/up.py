@@ -9,6 +9,7 @@ from rollcast.config.run import RunConfig
 from rollcast.local import preflight
 from rollcast.local.embedded_redis import wait_for_embedded
 from rollcast.local.process import Service
+from rollcast.local.resumed import changed_settings
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Ending, Supervisor
 from rollcast.runfolder import folder as run_folder
@@ -35,12 +36,16 @@ def run_locally(config: RunConfig, *, resume: bool, view: View) -> Ending:
     embed_redis = config.redis.port == 0
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     with run_folder.locked(config.run_folder):
+        up_file = config.run_folder / UP_FILE
+        changes = changed_settings(up_file, config) if resume else []
         run_folder.prepare(config.run_folder, resume=resume)
-        write_resolved(config, config.run_folder / UP_FILE)
+        write_resolved(config, up_file)
         config = preflight.resolve_ports(config)
         run_file = config.run_folder / RUN_FILE
         write_resolved(config, run_file)
         view.begin(config)
+        for line in changes:
+            view.report(line)
         supervisor = Supervisor(
             service_specs(config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader),
             restart_limit=config.local.restart_limit,

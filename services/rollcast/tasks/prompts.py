@@ -59,7 +59,7 @@ def load(tasks: Tasks) -> Split:
     train: list[Prompt] = []
     held_out: list[Prompt] = []
     seen: set[str] = set()
-    for part in tasks.parts:
+    for number, part in enumerate(tasks.parts):
         wanted = tasks.held_out_prompts(part)
         by_key: dict[str, Prompt] = {}
         for key, prompt in _read(part.dataset, wanted, skipped):
@@ -70,7 +70,7 @@ def load(tasks: Tasks) -> Split:
             else:
                 seen.add(key)
                 by_key[key] = prompt
-        chosen = _chosen(by_key, wanted, part, seed)
+        chosen = _chosen(by_key, wanted, f"tasks.dataset.parts.{number}", part, seed)
         train += [prompt for key, prompt in by_key.items() if key not in chosen]
         held_out += [prompt for key, prompt in by_key.items() if key in chosen]
     return Split(train, held_out, dict(skipped), {name: list(found.values()) for name, found in downstream.items()})
@@ -85,9 +85,9 @@ def check_prompts(split: Split, prompts_per_step: int) -> None:
         )
 
 
-def _chosen(by_key: dict[str, Prompt], wanted: int, part: Part, seed: int) -> set[str]:
+def _chosen(by_key: dict[str, Prompt], wanted: int, field: str, part: Part, seed: int) -> set[str]:
     if len(by_key) <= wanted:
-        setting = "tasks.evaluation.num_prompts" if part.held_out is None else "held_out"
+        setting = "tasks.evaluation.num_prompts" if part.held_out is None else f"{field}.held_out"
         raise UserError(
             f"{setting} = {wanted}: data set {part.dataset.name!r} has only {len(by_key)} different prompts and some "
             "must be left for training; lower it or add rows"

@@ -37,7 +37,7 @@ from rollcast.weights.manifest import num_pieces
 from rollcast.weights.receive_state import FAILED, JOINED, STAGED, ReceiveState
 from rollcast.weights.weight_engine import EngineHeartbeat, Surviving, WeightEngine
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import PolicyVersion
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion, wire_mismatch
 from rollcast.wire.weights_pb2_grpc import WeightSyncStub
 
 __all__ = ["EngineHeartbeat", "EngineStuckError", "Surviving", "WeightEngine", "WeightMember"]
@@ -185,9 +185,8 @@ class WeightMember:
     async def _session(self) -> None:
         await self._finish_applying()
         async with open_channel_async(self._rpc) as channel:
-            call = WeightSyncStub(channel).Sync(  # type: ignore[no-untyped-call]
-                metadata=call_metadata(self._rpc)
-            )
+            stub = WeightSyncStub(channel)  # type: ignore[no-untyped-call]
+            call = stub.Sync(metadata=call_metadata(self._rpc))
             writing = asyncio.Lock()
 
             async def send(message: weights_pb2.FromGenerator) -> None:
@@ -208,6 +207,8 @@ class WeightMember:
 
     async def _greet(self, message: Any) -> None:
         welcome = self._checked(message).welcome
+        if mismatch := wire_mismatch(generator=WIRE_VERSION, trainer=welcome.wire):
+            raise UserError(f"this generator refuses the trainer at {self._rpc.host}:{self._rpc.port}: {mismatch}")
         known, self._incarnation = self._incarnation, welcome.incarnation
         log.info("weight sync is connected", generator=self.name, incarnation=welcome.incarnation)
         if known != welcome.incarnation:
@@ -361,6 +362,7 @@ class WeightMember:
             lm_head=self._lm_head,
             slots=self._slots,
             uncounted_seconds=time.monotonic() - self._uncounted_since,
+            wire=WIRE_VERSION,
         )
         return weights_pb2.FromGenerator(announce=announce)
 

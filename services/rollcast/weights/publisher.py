@@ -41,7 +41,7 @@ from rollcast.weights.staging import Staging
 from rollcast.weights.sync_server import WeightSyncService
 from rollcast.weights.weight_engine import Surviving
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import PolicyVersion
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 from rollcast.wire.weights_pb2_grpc import add_WeightSyncServicer_to_server
 
 TICK_SECONDS = 0.1
@@ -77,6 +77,7 @@ class Publisher:
         self._incarnation = incarnation
         self._welcome = weights_pb2.Welcome(
             incarnation=incarnation,
+            wire=WIRE_VERSION,
             history=[weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step) for i, last_step in history],
         )
         self._lm_head = lm_head

@@ -16,7 +16,7 @@ from typing import Literal
 
 from rollcast.weights.weight_engine import Surviving, survives
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import PolicyVersion
+from rollcast.wire.version import WIRE_VERSION, PolicyVersion, wire_mismatch
 
 Fault = Literal["silent", "disconnected", "hung", "unacknowledged", "failed"]
 MAX_FAILURES = 3
@@ -173,6 +173,8 @@ class Roster:
 
     def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | Refusal | None:
         """Give a place. None = fenced before: it was told to come back as a new one."""
+        if mismatch := wire_mismatch(generator=announce.wire, trainer=WIRE_VERSION):
+            return Refusal(mismatch)
         if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
             return Refusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
         if not 0 <= announce.uncounted_seconds < math.inf:

@@ -1,10 +1,24 @@
-"""Policy version: which weights sampled a token."""
+"""Versions: of the wires, and of a policy, which says what weights sampled a token."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from rollcast.wire import rollout_pb2
+
+WIRE_VERSION = 1
+"""Of both wires, the messages in `proto/` and the Redis keys and scripts together. It rises with every change that an
+older process would misread. 0 stands for processes from before it was said."""
+
+
+def wire_mismatch(*, generator: int, trainer: int) -> str | None:
+    """Why the two cannot work together, with the remedy; None where they can."""
+    if generator == trainer:
+        return None
+    return (
+        f"the generator speaks wire version {generator} and the trainer {trainer}; stop the run with its generators "
+        "drained, then start both from images (or installations) of one release"
+    )
 
 
 class PolicyVersion(NamedTuple):

@@ -38,20 +38,22 @@ class Manifest(_message.Message):
     def __init__(self, version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., buckets: _Optional[_Iterable[_Union[Bucket, _Mapping]]] = ..., checksum: _Optional[int] = ..., lm_head: _Optional[str] = ...) -> None: ...
 
 class Announce(_message.Message):
-    __slots__ = ("generator", "version", "num_workers", "lm_head", "slots", "uncounted_seconds")
+    __slots__ = ("generator", "version", "num_workers", "lm_head", "slots", "uncounted_seconds", "wire")
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUM_WORKERS_FIELD_NUMBER: _ClassVar[int]
     LM_HEAD_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     UNCOUNTED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WIRE_FIELD_NUMBER: _ClassVar[int]
     generator: str
     version: _rollout_pb2.PolicyVersion
     num_workers: int
     lm_head: str
     slots: int
     uncounted_seconds: float
-    def __init__(self, generator: _Optional[str] = ..., version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., num_workers: _Optional[int] = ..., lm_head: _Optional[str] = ..., slots: _Optional[int] = ..., uncounted_seconds: _Optional[float] = ...) -> None: ...
+    wire: int
+    def __init__(self, generator: _Optional[str] = ..., version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., num_workers: _Optional[int] = ..., lm_head: _Optional[str] = ..., slots: _Optional[int] = ..., uncounted_seconds: _Optional[float] = ..., wire: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("engine_steps", "running_rollouts", "decode_tokens_per_second", "draining")
@@ -156,12 +158,14 @@ class HandOver(_message.Message):
     def __init__(self, sequences: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("incarnation", "history")
+    __slots__ = ("incarnation", "history", "wire")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
+    WIRE_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     history: _containers.RepeatedCompositeFieldContainer[SurvivingIncarnation]
-    def __init__(self, incarnation: _Optional[int] = ..., history: _Optional[_Iterable[_Union[SurvivingIncarnation, _Mapping]]] = ...) -> None: ...
+    wire: int
+    def __init__(self, incarnation: _Optional[int] = ..., history: _Optional[_Iterable[_Union[SurvivingIncarnation, _Mapping]]] = ..., wire: _Optional[int] = ...) -> None: ...
 
 class SurvivingIncarnation(_message.Message):
     __slots__ = ("incarnation", "last_step")

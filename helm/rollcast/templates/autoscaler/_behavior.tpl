@@ -23,8 +23,8 @@ scaleDown:
 
 {{/* What the run file says that the HPA ignores; empty = its own default, or a cluster that does not know the field. */}}
 {{- define "rollcast.hpaTolerance" -}}
-{{- $tolerance := dig "autoscaler" "hpa_tolerance" nil .Values.config -}}
-{{- if and (not (kindIs "invalid" $tolerance)) (semverCompare ">=1.33-0" .Capabilities.KubeVersion.Version) -}}
+{{- $tolerance := include "rollcast.setting" (list . "autoscaler.hpa_tolerance") -}}
+{{- if and (ne $tolerance "") (semverCompare ">=1.33-0" .Capabilities.KubeVersion.Version) -}}
 {{- $tolerance -}}
 {{- end -}}
 {{- end -}}

@@ -23,7 +23,7 @@ host: {{ include "rollcast.fullname" . }}-grader
 port: 7432
 bind: {{ .Values.networking.bind | quote }}
 http_port: 8404
-{{- if not (dig "grader" "sandbox" "" .Values.config) }}
+{{- if not (include "rollcast.setting" (list . "grader.sandbox")) }}
 sandbox: {{ empty $grader.runtimeClassName | ternary "strict" "gvisor" }}
 {{- end }}
 {{- else -}}

@@ -1,0 +1,49 @@
+"""Where two run files differ, setting by setting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rollcast.config.schema import RunConfig
+from rollcast.config.sentences import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One setting: its dotted name, and what either file gives it."""
+
+    field: str
+    before: Any
+    after: Any
+
+    @property
+    def sentence(self) -> str:
+        """Without the values of a secret."""
+        before, after = (shown(self.field, value).removeprefix(" = ").strip() for value in (self.before, self.after))
+        return f"{self.field} {before} -> {after}" if before != "(not shown)" else f"{self.field} (not shown)"
+
+
+def differences(before: RunConfig, after: RunConfig) -> list[Difference]:
+    """In the order of the schema. Where a group is of another kind it differs as a whole."""
+    return list(_between(*(json.loads(_text(config)) for config in (before, after)), ""))
+
+
+def _text(config: RunConfig) -> str:
+    from rollcast.config.resolved import reveal
+
+    return json.dumps(reveal(config.model_dump()), default=str)
+
+
+def _between(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name), after.get(name)
+        groups = isinstance(old, dict) and isinstance(new, dict)
+        if groups and old.get("kind") == new.get("kind"):
+            yield from _between(old, new, f"{prefix}{name}.")
+        elif groups:
+            yield Difference(f"{prefix}{name}.kind", old.get("kind"), new.get("kind"))
+        elif old != new:
+            yield Difference(f"{prefix}{name}", old, new)

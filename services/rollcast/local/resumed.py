@@ -1,0 +1,50 @@
+"""What a resumed run goes on with that is other than what it was last started with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rollcast.config.differences import Difference, differences
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig, load_run_config
+
+FIXED = ("tasks.dataset.kind", "tasks.dataset.name", "tasks.evaluation.num_prompts", "tasks.evaluation.seed")
+"""They decide which prompts the curve is measured on: with others it would go on as another one, unnoticed."""
+MEANING = {
+    "recipe.optimizer.learning_rate": "the schedule goes on at its step with the new one",
+    "recipe.optimizer.warmup_steps": "the schedule goes on at its step with the new ones",
+    "recipe.schedule": "groups that do not fit the new window are given up, and their prompts asked again",
+    "model.path": "the weights go on from the checkpoint",
+    "tasks.dataset": "prompts that were not there before count as not yet seen",
+    "tasks.prompt_format": "the curve's points from here on are of prompts that read differently",
+    "seed": "prompts are drawn in another order from here on",
+}
+"""By the beginning of a setting's name: what its change does to a run under way."""
+CHOSEN_ANEW = ("redis.port", "rpc.port", "grader.port", "forecaster.http_port")
+"""Left out, they are free ones of each start."""
+
+
+def changed_settings(started_with: Path, config: RunConfig) -> list[str]:
+    """A line for each setting that is not as in `started_with`, the file of the last start.
+
+    Raises UserError where the curve would go on as another one.
+    """
+    if not started_with.exists():
+        return []
+    try:
+        before = load_run_config(started_with)
+    except UserError as error:
+        return [f"settings of the last start are not compared: {str(error).splitlines()[0]}"]
+    found = [one for one in differences(before, config) if one.field not in CHOSEN_ANEW]
+    if fixed := [one for one in found if one.field in FIXED]:
+        sentences = "; ".join(one.sentence for one in fixed)
+        raise UserError(
+            f"--resume: {sentences}: the curve is measured on other prompts then; set what the run was started "
+            "with, or choose another name for `run`"
+        )
+    return [f"resumed with another setting: {_told(one)}" for one in found]
+
+
+def _told(one: Difference) -> str:
+    meaning = next((words for start, words in MEANING.items() if f"{one.field}.".startswith(f"{start}.")), None)
+    return one.sentence if meaning is None else f"{one.sentence}: {meaning}"

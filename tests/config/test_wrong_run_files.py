@@ -1,0 +1,165 @@
+"""Wrong run files: `config check` and `up` say the same, in our words; tests/chart/test_check.py asks the chart."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from rollcast.cli import up
+from rollcast.cli.main import app
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig, load_run_config, parse_run_config
+from rollcast.config.spelling import settings_of
+
+ROOT = Path(__file__).parents[2]
+RIGHT: dict[str, Any] = yaml.safe_load((ROOT / "helm" / "rollcast" / "values-cpu.yaml").read_text())["config"]
+RIGHT["tasks"]["dataset"] = {"kind": "arithmetic"}
+WRONG: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("wrong_run_files.yaml").read_text())
+NAMES = [f"{number}-{'-'.join(entry['change'])}" for number, entry in enumerate(WRONG)]
+PYDANTIC = re.compile(r"Input should|Extra inputs|Field required|input tag|validation error|pydantic|discriminator")
+
+
+def changed(settings: Any, change: Any) -> Any:
+    """As Helm merges values: mappings deeply, everything else is replaced."""
+    if not (isinstance(settings, dict) and isinstance(change, dict)):
+        return change
+    return settings | {key: changed(settings.get(key), value) for key, value in change.items()}
+
+
+def written(folder: Path, change: dict[str, Any]) -> Path:
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(changed(RIGHT, change)))
+    return path
+
+
+def said(*arguments: str) -> list[str]:
+    """What the command, run in this process, refuses its run file with: one line a mistake, without the file's name."""
+    ended = CliRunner().invoke(app, arguments)
+    assert isinstance(ended.exception, UserError), ended.output
+    return [line.partition("run.yaml: ")[2] or line for line in str(ended.exception).splitlines()]
+
+
+def test_there_are_enough_and_no_two_alike() -> None:
+    assert len(WRONG) >= 60
+    assert len({str(entry["change"]) for entry in WRONG}) == len(WRONG)
+
+
+def test_what_they_change_is_right(tmp_path: Path) -> None:
+    assert load_run_config(written(tmp_path, {}), to_start=True).run == "demo"
+
+
+@pytest.mark.parametrize("entry", WRONG, ids=NAMES)
+def test_both_commands_say_it(entry: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("a wrong run file was started")
+
+    monkeypatch.setattr(up, "run_and_conclude", started)
+    file = str(written(tmp_path, entry["change"]))
+    assert said("config", "check", file, "--elsewhere") == entry["says"]
+    here = said("config", "check", file)  # files that are not there may be named as well
+    assert here[: len(entry["says"])] == entry["says"]
+    assert said("up", "--config", file) == here
+
+
+@pytest.mark.parametrize("entry", WRONG[::30], ids=NAMES[::30])
+@pytest.mark.parametrize("command", [("config", "check"), ("up", "--config")], ids=" ".join)
+def test_as_programs_they_end_with_2_and_those_words_alone(
+    entry: dict[str, Any], command: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = written(tmp_path, entry["change"])
+    done = subprocess.run(
+        [sys.executable, "-m", "rollcast.cli.main", *command, str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "error: " + "".join(f"{file}: {sentence}\n" for sentence in entry["says"])
+
+
+ANYTHING: list[Any] = [
+    None, True, "x", "", "1", -1, 0, 1.5, 1e300, 10**400, float("nan"), [], [1], ["x"] * 70, [None], [{}], [[1, 2]],
+    {}, {"a": 1}, {"kind": [1]}, {"kind": "x"}, "a" * 300, "\x00",
+]  # fmt: skip
+
+
+def refusal(settings: Any) -> str:
+    try:
+        parse_run_config(settings, source="test", to_start=True)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def test_no_setting_is_refused_in_anybody_elses_words() -> None:
+    """Every setting against every kind of value."""
+    told = 0
+    for path in settings_of(RunConfig):
+        for value in ANYTHING:
+            change: Any = value
+            for name in reversed(path.split(".")):
+                change = {name: change}
+            sentences = refusal(changed(RIGHT, change)).splitlines()
+            told += len(sentences)
+            for sentence in sentences:
+                assert sentence.startswith("test: ")
+                assert not PYDANTIC.search(sentence)
+                assert "cannot be used" not in sentence, "words of its own are missing"
+    assert told > 3_000
+
+
+def wrong_files(folder: Path) -> list[tuple[dict[str, Any], str]]:
+    rows = folder / "rows.jsonl"
+    rows.write_text("".join(f'{{"prompt": "{number}", "answer": "1"}}\n' for number in range(2_100)))
+    broken = folder / "broken.jsonl"
+    broken.write_text('{"prompt": "1", "answer": "1"}\n{"prompt": "2"\n')
+    dataset = {"kind": "jsonl", "name": "rows", "path": str(rows)}
+    return [
+        ({"model": {"path": str(folder / "none")}}, "model.path = "),
+        ({"tasks": {"dataset": dataset | {"path": str(folder / "none.jsonl")}}}, "tasks.dataset.path = "),
+        ({"tasks": {"dataset": dataset | {"path": str(broken)}}}, "broken.jsonl, line 2: "),
+        (
+            {"tasks": {"dataset": dataset, "evaluation": {"num_prompts": 100}}, "recipe": {"prompts_per_step": 5_000}},
+            "recipe.prompts_per_step = 5000: there are only 2000 training prompts",
+        ),
+        ({"tasks": {"dataset": dataset | {"verifier": "mathh"}}}, "tasks.dataset.verifier = 'mathh'"),
+        ({"generator": {"tensor_parallel": 2}}, "generator.tensor_parallel = 2"),
+        ({"generator": {"cpu": 100_000}}, "generator.cpu = 100000"),
+    ]
+
+
+@pytest.mark.parametrize("index", range(7))
+def test_of_wrong_files_both_say_the_same_and_a_check_for_elsewhere_what_it_left_out(
+    index: int, tmp_path: Path
+) -> None:
+    change, named = wrong_files(tmp_path)[index]
+    if "tensor_parallel" in str(change) and Path("/proc/driver/nvidia/gpus").is_dir():
+        pytest.skip("this machine has a GPU")
+    base = {"folder": str(tmp_path / "runs"), "redis": {"port": 0}, "rpc": {"port": 0}, "forecaster": {"http_port": 0}}
+    file = str(written(tmp_path, changed(base, change)))
+    sentences = said("config", "check", file)
+    assert len(sentences) == 1
+    assert named in sentences[0]
+    assert said("up", "--config", file) == sentences
+    assert not (tmp_path / "runs").exists(), "nothing was begun"
+    elsewhere = CliRunner().invoke(app, ["config", "check", file, "--elsewhere"])
+    assert elsewhere.exit_code == 0
+    assert "not checked: model, data, verifiers, certificates, disk and devices" in elsewhere.stdout
+
+
+def test_broken_rules_and_wrong_files_are_told_at_once(tmp_path: Path) -> None:
+    file = str(
+        written(tmp_path, {"model": {"path": str(tmp_path / "none"), "max_length": 64}, "budget": {"steps": None}})
+    )
+    sentences = said("config", "check", file)
+    assert [sentence.split()[0] for sentence in sentences] == ["model.max_length", "budget", "model.path"]
+    assert said("up", "--config", file) == sentences
