@@ -33,9 +33,10 @@ from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
-from rollcast.trainer.control.controller import Books, Controller
+from rollcast.trainer.control.build import build_controller
+from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.prompt_book import PromptBook
+from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import Ending
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.weights.manifest import TensorSpec
@@ -202,7 +203,7 @@ def make_controller(
         return PromptBook(prompts, CharTokenizer(), max_prompt_tokens=8)
 
     config.run_folder.mkdir(parents=True, exist_ok=True)
-    controller = Controller(
+    controller = build_controller(
         config,
         learners=learners,  # type: ignore[arg-type]
         ranks=SimpleNamespace(num_devices=1, device=torch.device("cpu")),  # type: ignore[arg-type]

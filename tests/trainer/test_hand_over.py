@@ -118,9 +118,9 @@ def test_each_owner_is_asked_once_for_each_task() -> None:
         asked.append((generator, list(sequences)))
         return generator != "gone"
 
-    hand_overs = HandOvers(ask)
-    assert hand_overs.request({"a": [1, 2], "gone": [3]}, {1, 2, 3}) == {"a": [1, 2]}
-    assert hand_overs.request({"a": [2, 4], "b": [1], "gone": [3]}, {1, 2, 3, 4}) == {"a": [4], "b": [1]}
+    hand_overs = HandOvers()
+    assert hand_overs.request({"a": [1, 2], "gone": [3]}, {1, 2, 3}, ask) == {"a": [1, 2]}
+    assert hand_overs.request({"a": [2, 4], "b": [1], "gone": [3]}, {1, 2, 3, 4}, ask) == {"a": [4], "b": [1]}
     assert asked[-1] == ("gone", [3]), "nobody was asked the first time"
-    hand_overs.request({}, {4})
-    assert hand_overs.request({"a": [1, 4]}, {1, 4}) == {"a": [1]}, "settled tasks are forgotten"
+    hand_overs.request({}, {4}, ask)
+    assert hand_overs.request({"a": [1, 4]}, {1, 4}, ask) == {"a": [1]}, "settled tasks are forgotten"

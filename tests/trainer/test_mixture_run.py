@@ -23,9 +23,10 @@ from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.local.status import StatusReader
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.control.controller import Books, Controller
+from rollcast.trainer.control.build import build_controller
+from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.prompt_book import PromptBook
+from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import Ending
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker
@@ -82,7 +83,7 @@ def make_controller(
     config: RunConfig, queue: AnsweringQueue, answers: Answers, learners: QuickLearners, progress: Progress | None
 ) -> Controller:
     config.run_folder.mkdir(parents=True, exist_ok=True)
-    controller = Controller(
+    controller = build_controller(
         config,
         learners=learners,  # type: ignore[arg-type]
         ranks=SimpleNamespace(num_devices=1, device=torch.device("cpu")),  # type: ignore[arg-type]

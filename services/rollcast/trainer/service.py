@@ -22,9 +22,10 @@ from rollcast.tasks.tokens import Tokenizer, load_tokenizer, render
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.control.controller import Books, Controller
+from rollcast.trainer.control.build import build_controller
+from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.prompt_book import PromptBook
+from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import Ending
 from rollcast.trainer.learner.checkpoint import latest_checkpoint
 from rollcast.trainer.learner.group import LearnerGroup
@@ -72,7 +73,7 @@ def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: Callabl
     http.start()
     publish_port(folder, "trainer", http.port)
     controller = _when_redis_is_there(
-        lambda: Controller(
+        lambda: build_controller(
             config,
             learners=learners,
             ranks=ranks,

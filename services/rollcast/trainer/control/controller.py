@@ -16,12 +16,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from rollcast.config.run import RunConfig
-from rollcast.recipe.data_reuse import reduced
-from rollcast.recipe.mixture import make_curriculum
-from rollcast.recipe.schedule import Batch, State, Wait, WaitReason, make_schedule
+from rollcast.recipe.curriculum import Curriculum
+from rollcast.recipe.mixture import Mixture
+from rollcast.recipe.schedule import Batch, Schedule, State, Wait, WaitReason
 from rollcast.rollouts.base import Delivery, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import RolloutGroup
@@ -31,17 +30,15 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.compute import ComputeLedger
-from rollcast.trainer.control.defects import defect
-from rollcast.trainer.control.dispatch import Dispatcher, stored_sequence
-from rollcast.trainer.control.evaluation import evaluation_plans
+from rollcast.trainer.control.defects import DefectFinder
+from rollcast.trainer.control.dispatch import Dispatcher
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import AWAY_RETRY_SECONDS, Fleet
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
-from rollcast.trainer.control.pacing import Pacing, grading_seconds
+from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker, shares
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.ending import Ending
 from rollcast.trainer.learner.group import LearnerGroup
@@ -54,21 +51,6 @@ FINAL_ACKNOWLEDGE_SECONDS = 60.0
 log = get_logger()
 
 
-@dataclass(slots=True)
-class Books:
-    """The prompts of the run, tokenised."""
-
-    train: PromptBook
-    held_out: PromptBook
-    downstream: dict[str, PromptBook] = field(default_factory=dict)
-    """By the label of their evaluations."""
-
-    @property
-    def skipped_too_long(self) -> int:
-        """Prompts left out of any of them because they are longer than the recipe allows, or empty."""
-        return sum(book.skipped_too_long for book in (self.train, self.held_out, *self.downstream.values()))
-
-
 class Controller:
     """One incarnation of the trainer."""
 
@@ -76,146 +58,67 @@ class Controller:
         self,
         config: RunConfig,
         *,
+        progress: Progress,
+        checkpoint: PolicyVersion,
+        history: SurvivingHistory,
+        schedule: Schedule,
+        curriculum: Curriculum | Mixture,
+        ledger: Ledger,
+        queue: TrainerQueue,
+        dispatcher: Dispatcher,
+        examiner: Examiner,
+        defects: DefectFinder,
+        intake: Intake,
+        pacing: Pacing,
+        fleet: Fleet,
+        compute: ComputeLedger,
+        reporter: Reporter,
+        exporter: Exporter,
+        publisher: Publisher,
         learners: LearnerGroup,
         ranks: Ranks,
-        queue: TrainerQueue,
-        books: Books,
-        encode: Callable[[str], list[int]],
-        exporter: Exporter,
-        progress: Progress | None,
         stop_requested: Callable[[], bool],
     ) -> None:
-        """`progress`: of the checkpoint that `learners` were restored from; None starts a new run."""
+        """`build_controller` makes the parts. `checkpoint`: version of the newest one; its step is -1 where none is."""
         self._config = config
-        self._learners = learners
-        self._num_devices = ranks.num_devices
-        self._on_gpu = ranks.device.type == "cuda"
-        self._turned_at = time.monotonic()
+        self._progress = progress
+        self._checkpoint_version = checkpoint
+        self._history = history
+        self._schedule = schedule
+        self._curriculum = curriculum
+        self._ledger = ledger
         self._queue = queue
+        self._dispatcher = dispatcher
+        self._examiner = examiner
+        self._defects = defects
+        self._intake = intake
+        self._pacing = pacing
+        self._fleet = fleet
+        self._compute = compute
+        self._reporter = reporter
         self._exporter = exporter
+        self._publisher = publisher
+        self._learners = learners
+        self._ranks = ranks
         self._stop_requested = stop_requested
-        recipe = config.recipe
-        self._schedule = make_schedule(recipe.schedule, groups_per_step=recipe.prompts_per_step)
-        self._progress = progress or Progress()
-        self._checkpoint_version = PolicyVersion(self._progress.incarnation, self._progress.step if progress else -1)
-        incarnation = queue.start_incarnation(self._progress.incarnation + 1)
-        earlier = tuple((number, last) for number, last in self._progress.earlier)
-        self._history = SurvivingHistory(earlier, incarnation)
-        if progress is not None:
-            before = SurvivingHistory(earlier, self._progress.incarnation)
-            self._history = before.continued_by(incarnation, self._progress.step)
         self._steps_since_start = 0
-        self._is_out_of_prompts = False
-        self._is_serving = False
-        parts = shares(books.train, evaluation_plans(config)[0].weights)
-        self._curriculum = make_curriculum(
-            reduced(parts, recipe.unique_prompts, seed=config.seed),
-            seed=config.seed,
-            remove_at=recipe.no_positive_resampling,
-        )
-        if self._progress.curriculum is not None:
-            self._curriculum.restore(self._progress.curriculum)
-        self._compute = ComputeLedger(config.run_folder / "compute.json")
-        self._pacing = Pacing(
-            lag=self._schedule.lag,
-            groups_per_step=recipe.prompts_per_step,
-            token_budget=recipe.max_completion_tokens,
-            drop_after_budgets=config.trainer.drop_after_budgets,
-            grading_seconds=grading_seconds(config),
-        )
-        self._reporter = Reporter(config, exporter, books.train, self._curriculum)
-        self._ledger = self._restore_ledger()
-        maker = TaskMaker(config, encode, incarnation)
-        self._dispatcher = Dispatcher(
-            config,
-            curriculum=self._curriculum,
-            prompts=books.train,
-            maker=maker,
-            ledger=self._ledger,
-            queue=queue,
-            reporter=self._reporter,
-        )
-        self._examiner = Examiner(
-            config,
-            incarnation=incarnation,
-            held_out=books.held_out,
-            downstream=books.downstream,
-            maker=maker,
-            ledger=self._ledger,
-            queue=queue,
-            compute=self._compute,
-            progress=self._progress,
-            reporter=self._reporter,
-            send=self._dispatcher.send,
-        )
-        self._intake = Intake(
-            queue,
-            self._ledger,
-            self._history,
-            self._examiner.evaluator,
-            exporter,
-            make_task=self._dispatcher.train_task,
-            count_outcome=self._reporter.count_group,
-            find_defect=lambda group, task: defect(
-                group,
-                task,
-                newest=PolicyVersion(incarnation, self._published_step),
-                history=self._history,
-                vocab_size=learners.vocab_size,
-                max_length=config.model.max_length,
-            ),
-            is_filtered=(lambda group: not assemble([group], recipe).sequences) if recipe.refill_filtered else None,
-        )
+        self._published_step = progress.step
         self._refilled: list[RolloutGroup] = []
         """Filtered on arrival since the last batch: others take their place."""
-        self._publisher = Publisher(
-            weights=config.weights,
-            rpc=config.rpc,
-            incarnation=incarnation,
-            history=self._history.earlier,
-            lm_head=recipe.lm_head,
-            specs=learners.specs,
-            device=ranks.device,
-            exporter=exporter,
-            on_removed=lambda generator, reason: self._fleet.fence(generator, reason),
-        )
-        self._fleet = Fleet(
-            config,
-            queue=queue,
-            ledger=self._ledger,
-            intake=self._intake,
-            pacing=self._pacing,
-            compute=self._compute,
-            reporter=self._reporter,
-            ask_hand_over=self._publisher.hand_over,
-            stop_requested=lambda: self._stop_requested(),
-        )
+        self._is_out_of_prompts = False
+        self._is_serving = False
         self._straggler_seconds = 0.0
-        self._published_step = self._progress.step
-        self._last_step_at = time.monotonic()
+        self._turned_at = self._last_step_at = time.monotonic()
 
     # Start
-
-    def _restore_ledger(self) -> Ledger:
-        """The checkpoint's ledger; what a lost history dispatched after it is taken off wire 1."""
-        highest = stored_sequence(self._queue, self._config.run)
-        if self._progress.ledger is None:
-            ledger = Ledger(next_sequence=highest)
-        else:
-            ledger = Ledger.restore(self._progress.ledger, at_least=highest)
-        self._queue.settle(list(ledger.held.values()))
-        ledger.held.clear()
-        lost = self._queue.outstanding().sequences - ledger.outstanding.keys()
-        if lost:
-            log.info("tasks dispatched after the checkpoint are taken back", tasks=len(lost))
-            self._queue.retire(sorted(lost))
-        return ledger
 
     def start(self) -> int:
         """Serve generators and publish the current weights; returns the gRPC port."""
         port = self._publisher.start()
         self._is_serving = True
-        self._compute.start(self._num_devices, self._progress.compute_state, allocated_seconds=process_age_seconds())
+        self._compute.start(
+            self._ranks.num_devices, self._progress.compute_state, allocated_seconds=process_age_seconds()
+        )
         self._publish()
         self._reporter.started(self._history, self._progress.step, self._schedule.lag)
         log.info("trainer ready", version=str(self.version), rpc_port=port)
@@ -250,7 +153,9 @@ class Controller:
         self._dispatcher.dispatch(self._schedule.dispatch(state), self._intake)
         decision = self._schedule.next_batch(state)
         waited_for = decision.groups if isinstance(decision, Wait) else ()
-        self._fleet.hand_over(self._publisher.members(), self._schedule, state, waited_for)
+        self._fleet.hand_over(
+            self._publisher.members(), self._schedule, state, waited_for, ask=self._publisher.hand_over
+        )
         match decision:
             case Wait(reason=reason):
                 if reason is WaitReason.BATCH:  # a wait for weights does not say that no batch lies ready
@@ -304,7 +209,7 @@ class Controller:
         self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": str(reason)})
 
     def _redis_away(self, error: QueueAway) -> None:
-        """The queue waited for half a minute already; a stop is looked for, then it is asked again."""
+        """The queue has waited for half a minute already. The loop asks it again, unless a stop was requested."""
         log.warning("Redis stays away; training waits for it", error=str(error))
         time.sleep(AWAY_RETRY_SECONDS)
 
@@ -340,7 +245,8 @@ class Controller:
 
     def _wait_for_broadcast(self) -> None:
         """Where a broadcast would share GPUs with the update's collectives it goes first, unless the run says else."""
-        if self._num_devices == 1 or not self._on_gpu or self._config.weights.overlap_training:
+        alone = self._ranks.num_devices == 1 or self._ranks.device.type != "cuda"
+        if alone or self._config.weights.overlap_training:
             return
         started = time.monotonic()
         self._publisher.wait_acknowledged(self._published_step, self._config.weights.acknowledge_timeout_seconds)
@@ -393,6 +299,7 @@ class Controller:
         self._learners.gather(snapshot)
         self._publisher.publish(snapshot, self.version)
         self._published_step = self._progress.step
+        self._defects.newest = self.version
 
     # Checkpoint and end
 
