@@ -74,7 +74,7 @@ def test_a_controller_tells_its_parts_of_removals_and_of_versions(tmp_path: Path
     controller = make_controller(make_config(tmp_path, steps=1), queue, answers, QuickLearners())
     controller._dispatcher.dispatch(2, controller._intake)
     assert len(claim_all(broker, "g")) == 2
-    controller._publisher._on_removed("g", "silent")
+    controller._publisher._removals._on_removed("g", "silent")
     assert sorted(queue.outstanding().waiting) == [0, 1]
     controller._progress.step = 5
     assert controller._defects.newest == PolicyVersion(1, 0)

@@ -22,7 +22,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
 
 import grpc
 import torch
@@ -35,6 +34,7 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.weights.epoch import Epoch
 from rollcast.weights.manifest import Manifest, TensorSpec, num_pieces, plan_buckets, total_bytes
 from rollcast.weights.process_group import RendezvousStore
+from rollcast.weights.removals import Removals
 from rollcast.weights.roster import Answer, Member, Outgoing, Roster, Seat
 from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.staging import Staging
@@ -82,7 +82,6 @@ class Publisher:
         self._lm_head = lm_head
         self._device = device
         self._exporter = exporter
-        self._on_removed = on_removed
         self._buckets = plan_buckets(specs, weights.bucket_bytes)
         pieces = num_pieces(bucket.num_bytes for bucket in self._buckets)
         self._transfer_seconds = pieces * weights.bucket_timeout_seconds
@@ -97,7 +96,7 @@ class Publisher:
         self._looked_at = time.monotonic()
         self._news = False  # something happened since the control thread began its turn
         self._stopping = False
-        self._removed: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
+        self._removals = Removals(on_removed)
 
     def start(self) -> int:
         """Serve; returns the gRPC port. Raises UserError where it is taken."""
@@ -108,12 +107,9 @@ class Publisher:
             add_WeightSyncServicer_to_server(service, server)  # type: ignore[no-untyped-call]
 
         self._server, port = start_server(self._rpc, register, setting="rpc.port")
-        self._threads = [
-            threading.Thread(target=self._control, name="weight-control", daemon=True),
-            threading.Thread(target=self._tell_removals, name="weight-removals", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._control, name="weight-control", daemon=True)
+        self._thread.start()
+        self._removals.start()
         log.info("weight sync listens", port=port, megabytes=round(total_bytes(self._buckets) / 1e6, 1))
         return port
 
@@ -122,10 +118,9 @@ class Publisher:
         with self._changed:
             self._stopping = True
             self._notify()
-        self._removed.put(None)
         self._server.stop(grace=0).wait(deadline_seconds)
-        for thread in self._threads:
-            thread.join(deadline_seconds)
+        self._thread.join(deadline_seconds)
+        self._removals.stop(deadline_seconds)
         self._drop_epoch()
         self._staging.wait_for_readers(deadline_seconds)
 
@@ -257,7 +252,7 @@ class Publisher:
         leavers = [seat for seat in self._roster if seat.leaving]
         for seat in leavers:
             self._roster.release(seat)
-            self._removed.put((seat.name, "left"))
+            self._removals.add(seat.name, "left")
             log.info("a generator left", generator=seat.name)
         return bool(leavers)
 
@@ -378,7 +373,7 @@ class Publisher:
 
     def _fence(self, seat: Seat, fault: str) -> None:
         self._roster.fence(seat, fault)
-        self._removed.put((seat.name, fault))
+        self._removals.add(seat.name, fault)
         self._exporter.add(names.GENERATORS_FENCED, reason=fault)
         log.warning("a generator was fenced", generator=seat.name, reason=fault)
         self._notify()
@@ -393,10 +388,3 @@ class Publisher:
         with self._changed:
             self._news = True
             self._changed.notify_all()
-
-    def _tell_removals(self) -> None:
-        while (removed := self._removed.get()) is not None:
-            try:
-                self._on_removed(*removed)
-            except Exception:
-                log.exception("on_removed failed; the sweep of idle claims will find its tasks", generator=removed[0])
