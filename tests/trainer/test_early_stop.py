@@ -7,11 +7,11 @@ import pytest
 
 from rollcast.config.services import Budget, StopWhen
 from rollcast.trainer.control.early_stop import EarlyStop
-from rollcast.trainer.control.evaluation import Evaluation
+from rollcast.trainer.control.evaluation import EvaluationResult
 
 
-def evaluation(step: int, pass_rate: float, device_hours: float) -> Evaluation:
-    return Evaluation(
+def evaluation(step: int, pass_rate: float, device_hours: float) -> EvaluationResult:
+    return EvaluationResult(
         run="r",
         dataset="d",
         incarnation=1,
@@ -74,7 +74,7 @@ def test_a_run_that_learns_nothing_is_ended_and_the_reason_says_so() -> None:
 def test_a_restart_decides_as_if_there_had_been_none() -> None:
     settings, budget = StopWhen(least_gain=0.05, on_saturated=False), Budget(steps=400)
 
-    def point(step: int) -> Evaluation:
+    def point(step: int) -> EvaluationResult:
         return evaluation(step, 0.2 + 0.6 / (1 + (40 / max(step, 1e-9)) ** 2), 0.01 * step)
 
     points: list[list[float]] = []

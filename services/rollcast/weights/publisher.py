@@ -35,7 +35,7 @@ from rollcast.weights.epoch import Epoch
 from rollcast.weights.manifest import Manifest, TensorSpec, num_pieces, plan_buckets, total_bytes
 from rollcast.weights.process_group import RendezvousStore
 from rollcast.weights.removals import Removals
-from rollcast.weights.roster import Answer, Member, Outgoing, Roster, Seat
+from rollcast.weights.roster import Member, Outgoing, Roster, Seat, SeatAnswer
 from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.staging import Staging
 from rollcast.weights.sync_server import WeightSyncService
@@ -193,13 +193,13 @@ class Publisher:
                     seat.beat(message.heartbeat, seat.heard_at)
                     return
                 case "joined":
-                    seat.respond(message.joined.epoch, Answer(good=True))
+                    seat.respond(message.joined.epoch, SeatAnswer(good=True))
                 case "acknowledge":
                     version = PolicyVersion.from_proto(message.acknowledge.version)
                     if self._current is not None and version == self._current.version:
                         seat.acknowledge(message.acknowledge.epoch, version)
                 case "failed":
-                    seat.respond(message.failed.epoch, Answer(good=False, reason=message.failed.reason[:500]))
+                    seat.respond(message.failed.epoch, SeatAnswer(good=False, reason=message.failed.reason[:500]))
                 case "leaving":
                     seat.leaving = True
             self._notify()
@@ -298,7 +298,7 @@ class Publisher:
                 )
                 epochs.append(epoch)
             self._exporter.set(names.WEIGHT_EPOCH, self._epochs_made)
-        self._settle(epochs, self._settings.bucket_timeout_seconds, "join")
+        self._wait_for_answers(epochs, self._settings.bucket_timeout_seconds, "join")
         whole: list[Epoch | None] = []
         for epoch in epochs:
             complete = not epoch.failed and all(seat in self._roster for seat in epoch.seats)
@@ -314,9 +314,9 @@ class Publisher:
         with self._changed:
             for epoch in epochs:
                 epoch.broadcast(snapshot, manifest)
-        self._settle(epochs, self._transfer_seconds, phase)
+        self._wait_for_answers(epochs, self._transfer_seconds, phase)
 
-    def _settle(self, epochs: list[Epoch], own_seconds: float, phase: str) -> None:
+    def _wait_for_answers(self, epochs: list[Epoch], own_seconds: float, phase: str) -> None:
         """Wait until rank 0's part is over and every seat has answered or was removed.
 
         own_seconds bounds rank 0's part; acknowledge_timeout_seconds runs from its end, and whoever has not answered by

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.data_reuse import reduced
-from rollcast.recipe.mixture import Mixture, make_curriculum
+from rollcast.recipe.mixture import MixtureCurriculum, make_curriculum
 from rollcast.recipe.schedule import make_schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.telemetry.exporter import Exporter
@@ -101,7 +101,7 @@ class _Shared:
     exporter: Exporter
     progress: Progress
     history: SurvivingHistory
-    curriculum: Curriculum | Mixture
+    curriculum: Curriculum | MixtureCurriculum
     compute: ComputeLedger
     reporter: Reporter
     ledger: Ledger
@@ -146,7 +146,7 @@ def _checkpoint_version(restored: Progress | None) -> PolicyVersion:
     return PolicyVersion(0, -1) if restored is None else PolicyVersion(restored.incarnation, restored.step)
 
 
-def _curriculum(config: RunConfig, prompts: PromptBook, progress: Progress) -> Curriculum | Mixture:
+def _curriculum(config: RunConfig, prompts: PromptBook, progress: Progress) -> Curriculum | MixtureCurriculum:
     parts = shares(prompts, evaluation_plans(config)[0].weights)
     curriculum = make_curriculum(
         reduced(parts, config.recipe.unique_prompts, seed=config.seed),
@@ -165,7 +165,7 @@ def restore_ledger(queue: TrainerQueue, run: str, progress: Progress) -> Ledger:
         ledger = Ledger(next_sequence=highest)
     else:
         ledger = Ledger.restore(progress.ledger, at_least=highest)
-    queue.settle(list(ledger.held.values()))
+    queue.remove(list(ledger.held.values()))
     ledger.held.clear()
     lost = queue.outstanding().sequences - ledger.outstanding.keys()
     if lost:
@@ -208,7 +208,7 @@ def _intake(shared: _Shared, dispatcher: Dispatcher, examiner: Examiner, defects
         shared.queue,
         shared.ledger,
         shared.history,
-        examiner.evaluator,
+        examiner.open_evaluations,
         shared.exporter,
         make_task=dispatcher.train_task,
         count_outcome=shared.reporter.count_group,

@@ -19,8 +19,8 @@ from contextlib import suppress
 
 from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import Curriculum
-from rollcast.recipe.mixture import Mixture
-from rollcast.recipe.schedule import Batch, Schedule, State, Wait, WaitReason
+from rollcast.recipe.mixture import MixtureCurriculum
+from rollcast.recipe.schedule import Batch, PipelineState, Schedule, Wait, WaitReason
 from rollcast.rollouts.base import Delivery, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import RolloutGroup
@@ -40,7 +40,7 @@ from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.ending import Ending
+from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.publisher import Publisher
@@ -62,7 +62,7 @@ class Controller:
         checkpoint: PolicyVersion,
         history: SurvivingHistory,
         schedule: Schedule,
-        curriculum: Curriculum | Mixture,
+        curriculum: Curriculum | MixtureCurriculum,
         ledger: Ledger,
         queue: TrainerQueue,
         dispatcher: Dispatcher,
@@ -130,7 +130,7 @@ class Controller:
     def version(self) -> PolicyVersion:
         return PolicyVersion(self._history.incarnation, self._progress.step)
 
-    def run(self) -> Ending:
+    def run(self) -> TrainerEnding:
         """Train until the budget ends or a stop is requested. Redis being away is waited for."""
         while not self._stop_requested():
             try:
@@ -164,11 +164,11 @@ class Controller:
             case Batch(sequences=sequences):
                 self._step(sequences)
 
-    def _state(self) -> State:
+    def _state(self) -> PipelineState:
         """Acknowledgements are read before the claims: a start that is not seen yet counts as the oldest possible."""
         acknowledged = self._publisher.lowest_step()
         self._intake.reconcile()
-        return State(
+        return PipelineState(
             step=self._progress.step,
             steps_since_start=self._steps_since_start,
             acknowledged=acknowledged,
@@ -326,7 +326,7 @@ class Controller:
             return True
         return self._is_out_of_prompts or self._examiner.stop_reason is not None
 
-    def _finish(self) -> Ending:
+    def _finish(self) -> TrainerEnding:
         """Evaluate the final weights, write them down, export them."""
         if self._examiner.stop_reason is not None:
             self._reporter.stopped_early(self._progress.step, self._examiner.stop_reason)
@@ -342,18 +342,18 @@ class Controller:
             self._intake.reconcile_evaluation()
             self._serve()
         self._checkpoint()
-        self._intake.acknowledge()
+        self._intake.remove_done()
         if self._stop_requested():
-            return Ending.INTERRUPTED
+            return TrainerEnding.INTERRUPTED
         self._learners.export(self._config.run_folder / "model")
         self._compute.save(stopped=True)
-        return Ending.FINISHED
+        return TrainerEnding.FINISHED
 
-    def _interrupted(self) -> Ending:
+    def _interrupted(self) -> TrainerEnding:
         with suppress(QueueAway):
             self._checkpoint()
-            self._intake.acknowledge()
-        return Ending.INTERRUPTED
+            self._intake.remove_done()
+        return TrainerEnding.INTERRUPTED
 
     def close(self) -> None:
         """Let go of generators and Redis."""

@@ -15,7 +15,7 @@ from rollcast.scaling.curve import Array, Curve
 from rollcast.scaling.posterior import fit
 from rollcast.scaling.stopping import REFITS_IN_A_ROW, Refit, StopRule, stop_reason
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.control.evaluation import Evaluation
+from rollcast.trainer.control.evaluation import EvaluationResult
 
 FOREVER = 1e6
 """Times the steps so far: the end of a run without a budget."""
@@ -38,7 +38,7 @@ class EarlyStop:
         for count in range(max(1, len(points) + 1 - REFITS_IN_A_ROW), len(points) + 1):
             self._judge(points[:count])
 
-    def observe(self, evaluation: Evaluation) -> None:
+    def observe(self, evaluation: EvaluationResult) -> None:
         """Take in one point, refit, judge."""
         self._points.append(
             [evaluation.step, evaluation.pass_rate, evaluation.standard_error, evaluation.compute_device_hours]

@@ -1,6 +1,6 @@
 """Evaluations on the generators: the held-out prompts (arXiv 2510.13786, section 2.1), and downstream sets.
 
-    plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close -> Evaluation(s)
+    plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close -> EvaluationResult(s)
 
 An evaluation is closed when every group came back, or at its deadline with what came; the time without any generator or
 without Redis does not count. Several may be open at once. One of a mixture ends in a point of the whole, which is the
@@ -62,7 +62,7 @@ def evaluation_plans(config: RunConfig) -> tuple[EvaluationPlan, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class EvaluationResult:
     """One point of the curve."""
 
     run: str
@@ -117,15 +117,15 @@ class Closed:
     dataset: str
     """Label of the whole."""
     step: int
-    evaluation: Evaluation | None
+    evaluation: EvaluationResult | None
     """Of the whole. None where not one completion with a verdict came back, of some part of a mixture."""
-    parts: tuple[Evaluation, ...]
+    parts: tuple[EvaluationResult, ...]
     """Of the parts of a mixture that have verdicts."""
     unanswered: list[int]
     """Tasks that nobody waits for any more."""
 
 
-class Evaluator:
+class OpenEvaluations:
     """Collects the answers to evaluation prompts."""
 
     def __init__(self, run: str, deadline_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -237,7 +237,7 @@ class Evaluator:
         unanswered = sorted(item.tasks.keys() - item.groups.keys())
         return Closed(plan.dataset, item.step, whole, tuple(parts.values()), unanswered)
 
-    def _point(self, item: OpenEvaluation, dataset: str, sequences: Collection[int]) -> Evaluation | None:
+    def _point(self, item: OpenEvaluation, dataset: str, sequences: Collection[int]) -> EvaluationResult | None:
         """The reading of some of the evaluation's tasks; None without a verdict."""
         groups = [item.groups[sequence] for sequence in sequences if sequence in item.groups]
         rewards, statuses = [], Counter[GradingStatus]()
@@ -248,7 +248,7 @@ class Evaluator:
         if not rewards:
             return None
         versions = [version for group in groups for version in group.versions]
-        return Evaluation(
+        return EvaluationResult(
             run=self._run,
             dataset=dataset,
             incarnation=item.incarnation,
@@ -269,7 +269,9 @@ class Evaluator:
         )
 
 
-def _weighted_mean(whole: Evaluation, parts: Mapping[str, Evaluation], weights: Mapping[str, float]) -> Evaluation:
+def _weighted_mean(
+    whole: EvaluationResult, parts: Mapping[str, EvaluationResult], weights: Mapping[str, float]
+) -> EvaluationResult:
     """`whole` with the mean of the parts' pass rates and its standard error; the parts are sampled independently."""
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from rollcast.config.run import RunConfig
-from rollcast.recipe.schedule import Schedule, State
+from rollcast.recipe.schedule import PipelineState, Schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose
@@ -92,7 +92,7 @@ class Fleet:
         self,
         members: Sequence[Member],
         schedule: Schedule,
-        state: State,
+        state: PipelineState,
         waited_for: Collection[int],
         ask: Callable[[str, Sequence[int]], bool],
     ) -> None:

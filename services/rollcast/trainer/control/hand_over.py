@@ -27,7 +27,7 @@ SAFETY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class GroupOutlook:
     """What recent steps and groups lead one to expect."""
 
     step_seconds: float
@@ -44,7 +44,7 @@ def groups_to_move(
     groups: Iterable[Group],
     claims: Mapping[int, Claim],
     rates: Mapping[str, float],
-    outlook: Outlook,
+    outlook: GroupOutlook,
     *,
     step: int,
     floor: int,
@@ -71,7 +71,7 @@ def groups_to_move(
     return moves
 
 
-def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float, outlook: Outlook) -> bool:
+def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float, outlook: GroupOutlook) -> bool:
     sampled = elapsed * rate
     expected = outlook.longest_tokens if sampled < outlook.longest_tokens else outlook.token_budget
     remaining = max(0.0, expected - sampled)

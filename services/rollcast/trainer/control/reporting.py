@@ -17,7 +17,7 @@ from typing import Any
 
 from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import Curriculum
-from rollcast.recipe.mixture import Mixture
+from rollcast.recipe.mixture import MixtureCurriculum
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
@@ -27,7 +27,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import Metric
 from rollcast.trainer.control.compute import ComputeLedger
-from rollcast.trainer.control.evaluation import Evaluation
+from rollcast.trainer.control.evaluation import EvaluationResult
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
@@ -57,7 +57,7 @@ class Reporter:
     """Knows how to tell; decides nothing."""
 
     def __init__(
-        self, config: RunConfig, exporter: Exporter, prompts: PromptBook, curriculum: Curriculum | Mixture
+        self, config: RunConfig, exporter: Exporter, prompts: PromptBook, curriculum: Curriculum | MixtureCurriculum
     ) -> None:
         self._config = config
         self._exporter = exporter
@@ -212,7 +212,7 @@ class Reporter:
         if self._may_warn("back-pressure"):
             log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=limit)
 
-    def evaluation(self, evaluation: Evaluation) -> None:
+    def evaluation(self, evaluation: EvaluationResult) -> None:
         self._series.show(evaluation)
         append_line(self._config.run_folder / "evaluations.jsonl", evaluation.as_json())
         log.info(

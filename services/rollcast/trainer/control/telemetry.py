@@ -10,7 +10,7 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric
 from rollcast.trainer.control.compute import ComputeLedger
-from rollcast.trainer.control.evaluation import Evaluation
+from rollcast.trainer.control.evaluation import EvaluationResult
 from rollcast.trainer.control.pass_rate import verdicts
 
 KEPT_EVALUATIONS = 16
@@ -72,7 +72,7 @@ class EvaluationSeries:
         self._exporter = exporter
         self._shown: defaultdict[str, deque[dict[str, str]]] = defaultdict(deque)
 
-    def show(self, evaluation: Evaluation) -> None:
+    def show(self, evaluation: EvaluationResult) -> None:
         labels = {
             "dataset": evaluation.dataset,
             "incarnation": str(evaluation.incarnation),
