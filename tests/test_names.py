@@ -85,3 +85,15 @@ grader judge verifier curve evaluation law forecast outlook horizon asymptote"""
 @pytest.mark.parametrize("word", WORDS.split())
 def test_the_glossary_has_the_words_that_the_code_is_made_of(word: str) -> None:
     assert word in {term.split(" (")[0].lower().replace(" ", "-") for term in entries()}
+
+
+def test_the_tree_in_the_readme_is_that_of_the_folders() -> None:
+    tree = (ROOT / "README.md").read_text().split("## Where things are")[1].split("##")[0]
+    named: list[Path] = []
+    for line in tree.splitlines():
+        if match := re.match(r"^( {4}| {6})(\S+/,? ?(?:\S+/)?)\s{2,}", line):
+            base = SERVICES if len(match[1]) == 6 else ROOT
+            named += [base / folder for folder in re.split(r",\s*", match[2].strip())]
+    assert [str(folder) for folder in named if not folder.is_dir()] == []
+    packages = {path.parent for path in SERVICES.glob("*/__init__.py")}
+    assert packages <= {folder if folder.parent == SERVICES else folder.parent for folder in named}

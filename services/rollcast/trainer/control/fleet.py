@@ -5,7 +5,7 @@
     far longer than needed   -> overdue    dispatched again
     much slower than a peer  -> hand over  partial rollouts go on elsewhere
 
-The time for which Redis was away accuses nobody.
+No generator is blamed for the time for which Redis was away.
 """
 
 from __future__ import annotations
