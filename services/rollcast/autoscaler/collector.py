@@ -25,6 +25,7 @@ READ = (
 )
 """What has to be read."""
 MAX_GENERATORS = 4_096
+"""Pages that one look takes in at most: who answers as a generator is not ours to say."""
 
 Place = str
 """The page a sample is from: an address, or Prometheus's labels of the target."""

@@ -39,6 +39,8 @@ REDIS_AWAY = 0.2
 """Share of the time without Redis from which nothing can be said of the generators."""
 PROBED = 0.05
 """Share of the fleet that may go within one window while capability is not known."""
+JUST_ENOUGH = 0.25
+"""Share of `most_batch_wait` from which the generators are just enough, and none is let go to try."""
 WINDOW_FULL = 0.95
 """Share of the staleness window that is as good as full."""
 
@@ -181,7 +183,7 @@ def _wanted(
 def _probe(measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> tuple[int, str]:
     """The fewest that could do, where generators have room; one of them is let go at a time."""
     target = memory.target
-    if measured.batch_wait > settings.most_batch_wait / 4:
+    if measured.batch_wait > JUST_ENOUGH * settings.most_batch_wait:
         return target, f"the trainer waits for batches {measured.batch_wait:.1%} of the time: just enough"
     if measured.straggler_wait > settings.most_batch_wait:
         return (

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rollcast.autoscaler.deployment import Deployment
 
 MOST_TOTALS = 20_000
+"""Looks that are kept, whatever the window and the interval: a bound of memory."""
 log = get_logger()
 
 

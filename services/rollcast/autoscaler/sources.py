@@ -16,6 +16,7 @@ from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
 
 READERS = 16
+"""Pages that are read at once."""
 _OTHER_SERVICES = ("trainer", "forecaster", "autoscaler")
 """What else writes its port to the run folder."""
 _GENERATOR_METRICS = {names.SAMPLED_TOKENS.name, names.RUNNING_ROLLOUTS.name, names.INFLIGHT_TOKENS.name}

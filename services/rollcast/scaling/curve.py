@@ -4,8 +4,8 @@ Eq (1) of arXiv 2510.13786, for a fixed model and fixed training data:
 
     R(C) = R_0 + (A - R_0) / (1 + (C_mid / C)^B)
 
-C is the training compute in device-hours (generators and trainers together), R the pass rate on held-out prompts, R_0
-the pass rate at zero compute, A the asymptote, B > 0 the scaling exponent and C_mid the compute at which half of the
+C is the training compute in device-hours, of generators and trainers together. R is the pass rate on held-out prompts,
+R_0 that at zero compute. A is the asymptote, B > 0 the scaling exponent, and C_mid the compute at which half of the
 gain A - R_0 is reached.
 """
 

@@ -28,6 +28,8 @@ NOISE_DEGREES = 3.0
 """The same of the ln of the whole noise: heavier tails still."""
 COARSE = (6, 8, 14)
 """Nodes of ln s, ln B and ln C_mid while the grid is being placed."""
+REACH = 3.0
+"""Scales of the prior, on either side of its centre, over which the first grid is laid."""
 NOISE_REACH = 1.8
 """The noise is looked for at least within this factor (ln) of its prior centre."""
 TOLD = 30.0
@@ -49,6 +51,7 @@ UNLIKELY = 0.01
 RESOLVED = 6.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
 MAX_REFINEMENTS = 4
+"""Times at most that the coarse grid is laid anew; it is in place before as a rule."""
 IMPOSSIBLE = 1e-9
 """Floor of the probability that a first phase ends in a cell, whose logarithm is taken."""
 CERTAIN = 5.0
@@ -157,9 +160,9 @@ def _placed(
     """Coarse axes over the posterior under these departures, with the likely ones of all noises."""
     reference = _log_reference(prior, observations)
     centre, scale = np.mean(noise_prior, axis=0)
-    noise = _around(centre, max(3.0 * scale, min(NOISE_REACH, TOLD * scale)), COARSE[0])
-    exponents = _around(prior.log_exponent[0], 3.0 * prior.log_exponent[1], COARSE[1], CELLS[0])
-    midpoints = _around(reference + prior.log_midpoint[0], 3.0 * prior.log_midpoint[1], COARSE[2], CELLS[1])
+    noise = _around(centre, max(REACH * scale, min(NOISE_REACH, TOLD * scale)), COARSE[0])
+    exponents = _around(prior.log_exponent[0], REACH * prior.log_exponent[1], COARSE[1], CELLS[0])
+    midpoints = _around(reference + prior.log_midpoint[0], REACH * prior.log_midpoint[1], COARSE[2], CELLS[1])
     axes = Axes(
         departures=tuple(departures),
         **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS),

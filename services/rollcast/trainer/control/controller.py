@@ -47,7 +47,11 @@ from rollcast.weights.publisher import Publisher
 from rollcast.wire.version import PolicyVersion
 
 POLL_SECONDS = 0.05
+"""Of one wait for groups: how soon acknowledgements and a request to stop are seen."""
 FINAL_ACKNOWLEDGE_SECONDS = 60.0
+"""For every generator to hold the final weights before they are evaluated."""
+CLOSE_SECONDS = 10.0
+"""For the publisher's threads and streams to end."""
 log = get_logger()
 
 
@@ -358,5 +362,5 @@ class Controller:
     def close(self) -> None:
         """Let go of generators and Redis."""
         if self._is_serving:
-            self._publisher.stop(deadline_seconds=10.0)
+            self._publisher.stop(deadline_seconds=CLOSE_SECONDS)
         self._queue.close()

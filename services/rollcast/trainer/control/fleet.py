@@ -28,7 +28,9 @@ from rollcast.trainer.control.reporting import Reporter
 from rollcast.weights.roster import Member
 
 AWAY_RETRY_SECONDS = 0.5
+"""Between two questions to a Redis that stays away."""
 SWEEP_SECONDS = 5.0
+"""Between two looks for claims that nobody renews."""
 SILENT_HEARTBEATS = 3.0
 """Claims not renewed for so many heartbeat timeouts have no owner any more."""
 log = get_logger()

@@ -26,6 +26,7 @@ from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.ledger import Ledger
 
 MAX_GROUPS_PER_READ = 64
+"""Of one call to the queue; more are read by the next call at once."""
 log = get_logger()
 
 

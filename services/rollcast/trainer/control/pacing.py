@@ -15,6 +15,7 @@ from rollcast.tasks.verifiers import is_sandboxed
 from rollcast.trainer.control.hand_over import GroupOutlook
 
 WINDOW = 16
+"""Recent steps that count."""
 LEAST_OVERDUE_SECONDS = 60.0
 """Small budgets are decoded in less than an engine's start or a grader's deadline takes on a busy machine."""
 

@@ -44,12 +44,15 @@ from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
 
 SERVE_SECONDS = 1.0
+"""Between two updates of the gauges that change between steps."""
 WARN_SECONDS = 60.0
+"""Between two warnings about the same thing."""
 TRUNCATION_WARNING = 0.10
 """Above this truncation typically destabilises a run (paper A.15)."""
 REFILL_WARNING = 10
 """Batches' worth of groups filtered and replaced before one could be trained on."""
 QUARTERS = 4
+"""Of the pass rate, by which groups are counted."""
 log = get_logger()
 
 
