@@ -103,7 +103,7 @@ class Service:
         import torch
 
         from rollcast.generator.claims import ClaimLoop, Slots
-        from rollcast.generator.grading import Grader
+        from rollcast.generator.grading import GradingThreads
         from rollcast.generator.weight_engine import GeneratorWeights
         from rollcast.telemetry.exporter import Exporter
         from rollcast.weights.manifest import TensorSpec
@@ -131,7 +131,7 @@ class Service:
         port = self.publisher.start()
         self.claims = ClaimLoop(
             engine=engine,
-            grader=Grader(engine.decode, Grading(), exporter),
+            grader=GradingThreads(engine.decode, Grading(), exporter),
             open_queue=lambda owner: MemoryGeneratorQueue(broker, owner),
             owner="benchmark",
             slots=Slots(config.generator.slots, ROLLOUTS_PER_PROMPT, ROLLOUTS_PER_PROMPT, 0.5),
@@ -186,7 +186,7 @@ class Service:
             for delivery in await asyncio.to_thread(self.trainer.read, 100, 0.05):
                 num_groups += 1
                 num_tokens += delivery.group.num_tokens
-                self.trainer.settle([delivery.stream_id])
+                self.trainer.remove([delivery.stream_id])
         seconds = time.perf_counter() - started
         if publishing is not None:
             publishing.cancel()

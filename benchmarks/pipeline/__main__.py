@@ -132,7 +132,7 @@ def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]
             if time.monotonic() > deadline:
                 raise RuntimeError(system.log("g0")[-3000:])
             deliveries = end.queue.read(batch, 0.2)
-            end.queue.settle([delivery.stream_id for delivery in deliveries])
+            end.queue.remove([delivery.stream_id for delivery in deliveries])
             end.queue.dispatch(tasks[sent : sent + len(deliveries)])
             sent += len(deliveries)
             groups += [delivery.group for delivery in deliveries]

@@ -19,10 +19,10 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from rollcast.recipe.schedule import PipelineSchedule, PpoOffPolicySchedule, Schedule
+from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy, Schedule
 from rollcast.simulation.fleet import Delays
-from rollcast.simulation.generator import Engine
-from rollcast.simulation.pipeline import DeadlockError, Pipeline, Trainer
+from rollcast.simulation.generator import EngineSpeed
+from rollcast.simulation.pipeline import DeadlockError, Pipeline, SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
 from testkit.record import write_result
 
@@ -43,7 +43,7 @@ def run(schedule: Schedule, tasks: Workload, *, slots: int = 10**9, publish: flo
     pipeline = Pipeline(
         schedule=schedule,
         workload=tasks,
-        engines=[Engine(slots=slots, seconds_per_token=1 / TOKENS_PER_SECOND)],
+        engines=[EngineSpeed(slots=slots, seconds_per_token=1 / TOKENS_PER_SECOND)],
         delays=Delays(publish=publish),
     )
     started = time.perf_counter()
@@ -63,7 +63,7 @@ def run(schedule: Schedule, tasks: Workload, *, slots: int = 10**9, publish: flo
 
 def idle_by_longest_group() -> list[dict[str, Any]]:
     """Return one row per length of the longest group."""
-    pipeline = PipelineSchedule(lag=8, groups_per_step=GROUPS_PER_STEP)
+    pipeline = PipelineRL(lag=8, groups_per_step=GROUPS_PER_STEP)
     return [
         {
             "longest_group_steps": longest,
@@ -77,9 +77,9 @@ def idle_by_longest_group() -> list[dict[str, Any]]:
 def schedules() -> list[dict[str, Any]]:
     """Return one row per schedule on the same tasks."""
     named: dict[str, Schedule] = {
-        f"pipeline-{lag}": PipelineSchedule(lag=lag, groups_per_step=GROUPS_PER_STEP) for lag in (0, 1, 2, 4, 8, 12)
+        f"pipeline-{lag}": PipelineRL(lag=lag, groups_per_step=GROUPS_PER_STEP) for lag in (0, 1, 2, 4, 8, 12)
     }
-    named["ppo-off-policy-8"] = PpoOffPolicySchedule(updates=8, groups_per_step=GROUPS_PER_STEP)
+    named["ppo-off-policy-8"] = PPOOffPolicy(updates=8, groups_per_step=GROUPS_PER_STEP)
     return [{"schedule": name, **run(schedule, workload(6), publish=0.1)} for name, schedule in named.items()]
 
 
@@ -87,7 +87,7 @@ def fleet_sizes() -> list[dict[str, Any]]:
     """Return one row per capacity of the fleet, relative to what the trainer uses."""
     tasks, rng = workload(6), random.Random(0)
     mean_seconds = sum(tasks.lengths(rng) for _ in range(20_000)) / 20_000 / TOKENS_PER_SECOND
-    pipeline = PipelineSchedule(lag=8, groups_per_step=GROUPS_PER_STEP)
+    pipeline = PipelineRL(lag=8, groups_per_step=GROUPS_PER_STEP)
     return [
         {
             "capacity": capacity,
@@ -100,15 +100,15 @@ def fleet_sizes() -> list[dict[str, Any]]:
 def disturbed(seed: int, lag: int) -> Pipeline:
     """Return a run with a slow generator, a kill, a drain, a join and a trainer restart at random times."""
     rng = random.Random(seed)
-    engine = Engine(slots=40, seconds_per_token=0.01)
-    slow = Engine(slots=40, seconds_per_token=0.01 * rng.choice([1, 3, 20]))
+    engine = EngineSpeed(slots=40, seconds_per_token=0.01)
+    slow = EngineSpeed(slots=40, seconds_per_token=0.01 * rng.choice([1, 3, 20]))
     pipeline = Pipeline(
-        schedule=PipelineSchedule(lag=lag, groups_per_step=rng.randint(1, 8)),
+        schedule=PipelineRL(lag=lag, groups_per_step=rng.randint(1, 8)),
         workload=Workload(
             lengths=lognormal(100, rng.choice([0.5, 1.5]), 3000), filtered=rng.choice([0, 0.5]), seed=seed
         ),
         engines=[engine, slow, slow],
-        trainer=Trainer(spread=0.5, checkpoint_every=rng.randint(1, 5)),
+        trainer=SimulatedTrainer(spread=0.5, checkpoint_every=rng.randint(1, 5)),
         delays=Delays(publish=rng.choice([0.05, 0.7, 2.5])),
         claims_seen_late=True,
         seed=seed,

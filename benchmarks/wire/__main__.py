@@ -1,6 +1,6 @@
 """Wire 1 on a real Redis, one process for both ends; writes results/wire.json.
 
-Groups of three sizes go the whole way: dispatch, claim, publish, read, settle.
+Groups of three sizes go the whole way: dispatch, claim, publish, read, remove.
 
     payload   protobuf bytes of a group / its completion tokens
     wire      bytes that Redis received for a group (task, renewals and commands included) / its completion tokens
@@ -151,7 +151,7 @@ async def measure(server: Server, name: str, size: Size) -> dict[str, Any]:
         num_read = 0
         while num_read < size.num_groups:
             deliveries = trainer.read(48, 1.0)
-            trainer.settle([delivery.stream_id for delivery in deliveries])
+            trainer.remove([delivery.stream_id for delivery in deliveries])
             num_read += len(deliveries)
         read = time.perf_counter()
     trainer.close()

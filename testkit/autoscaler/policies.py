@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rollcast.autoscaler.decision import Decision, Limits, Memory, decide
+from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide
 from rollcast.autoscaler.totals import TREND_SECONDS, Totals, rates
 from rollcast.config.autoscaler import Autoscaler
-from rollcast.simulation.generator import Engine
+from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.scaled import ScaledFleet
 from testkit.autoscaler.scenarios import GROUPS_PER_STEP, LAG, ROLLOUTS_PER_GROUP
 
@@ -21,7 +21,7 @@ class Rollcast:
 
     fleet: ScaledFleet
     settings: Autoscaler
-    engine: Engine
+    engine: EngineSpeed
     decisions: list[tuple[float, Decision]] = field(default_factory=list)
     apply: Callable[[int], None] | None = None
     """Told the number instead of the fleet, as an HPA is."""
@@ -29,7 +29,7 @@ class Rollcast:
     def __post_init__(self) -> None:
         self._history: deque[Totals] = deque()
         self._memory = Memory(target=self.fleet.pods)
-        self._limits = Limits(
+        self._limits = ReplicaLimits(
             slots=self.engine.slots,
             rollouts_per_group=ROLLOUTS_PER_GROUP,
             window_groups=LAG * GROUPS_PER_STEP,

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rollcast.recipe.schedule import PipelineSchedule
+from rollcast.recipe.schedule import PipelineRL
 from rollcast.simulation.fleet import Delays
-from rollcast.simulation.generator import Engine
-from rollcast.simulation.pipeline import Pipeline, Trainer
+from rollcast.simulation.generator import EngineSpeed
+from rollcast.simulation.pipeline import Pipeline, SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
 
 GROUPS_PER_STEP, ROLLOUTS_PER_GROUP, LAG = 48, 16, 8
 TRAINER_DEVICES = 16
-ENGINE = Engine(slots=48, seconds_per_token=0.008, seconds_per_context_token=48e-9)
-TRAINER = Trainer(step=12.0, per_token=5.44e-6, spread=0.05)
+ENGINE = EngineSpeed(slots=48, seconds_per_token=0.008, seconds_per_context_token=48e-9)
+TRAINER = SimulatedTrainer(step=12.0, per_token=5.44e-6, spread=0.05)
 DELAYS = Delays(publish=1.0, join=5.0)
 SPREAD, CUT = 0.3, 1.6
 MEAN_OF_MEDIAN = 1.0323
@@ -59,7 +59,7 @@ class Scenario:
             seed=seed,
         )
         return Pipeline(
-            schedule=PipelineSchedule(lag=LAG, groups_per_step=GROUPS_PER_STEP),
+            schedule=PipelineRL(lag=LAG, groups_per_step=GROUPS_PER_STEP),
             workload=workload,
             engines=[ENGINE] * generators,
             trainer=TRAINER,

@@ -155,7 +155,7 @@ class MemoryTrainerQueue:
             return None
         return Delivery(place.stream_id, group, len(task.payload))
 
-    def settle(self, stream_ids: Sequence[str]) -> None:
+    def remove(self, stream_ids: Sequence[str]) -> None:
         gone = set(stream_ids)
         with self._broker.atomic():
             for sequence, task in list(self._broker.tasks.items()):
@@ -163,7 +163,7 @@ class MemoryTrainerQueue:
                     del self._broker.tasks[sequence]
 
     def bury(self, reasons: Mapping[str, str]) -> None:
-        self.settle(list(reasons))
+        self.remove(list(reasons))
 
     def outstanding(self) -> Outstanding:
         result = Outstanding()

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from rollcast.autoscaler.decision import Limits, Memory
-from rollcast.autoscaler.totals import Rates
+from rollcast.autoscaler.decision import Memory, ReplicaLimits
+from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler
 
-LIMITS = Limits(slots=48, rollouts_per_group=16, window_groups=384)
+LIMITS = ReplicaLimits(slots=48, rollouts_per_group=16, window_groups=384)
 SETTINGS = Autoscaler(mode="controller", deployment="generators", least=1, most=96)
 
-FED = Rates(
+FED = WindowRates(
     seconds=300.0,
     generators=32.0,
     generators_now=32,
@@ -36,11 +36,11 @@ STARVED = replace(FED, batch_wait=0.2, long_batch_wait=0.2, consumption=125_000.
 
 
 @st.composite
-def measurements(draw: st.DrawFn) -> Rates:
+def measurements(draw: st.DrawFn) -> WindowRates:
     """Anything that the pages could say."""
     generators = draw(st.integers(1, 200))
     wait = draw(st.floats(0, 1))
-    return Rates(
+    return WindowRates(
         seconds=draw(st.floats(150, 300)),
         generators=draw(st.floats(max(0.5, generators - 3), generators)),
         generators_now=generators,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollcast.autoscaler.collector import Collector, NotMeasured, Reading, generators_there, inflight_tokens
+from rollcast.autoscaler.collector import Collector, FleetReading, NotMeasured, generators_there, inflight_tokens
 from rollcast.autoscaler.totals import Totals, rates
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
@@ -66,7 +66,7 @@ def test_tokens_of_a_generator_that_restarts_or_is_not_read_are_those_of_the_tim
         pages = {"g0": generator(counter)} if is_read else {}
         if not is_read:
             with pytest.raises(NotMeasured, match="none of the 1 generators"):
-                collector.take(Reading(trainer(200), pages), now)
+                collector.take(FleetReading(trainer(200), pages), now)
             seen_at = None  # what passed unseen is not added
             continue
         if seen_at is not None:
@@ -74,7 +74,7 @@ def test_tokens_of_a_generator_that_restarts_or_is_not_read_are_those_of_the_tim
             tokens += counter if counter < before else counter - before
             watched += now - seen_at
         seen_at = now
-        totals = collector.take(Reading(trainer(200), pages), now)
+        totals = collector.take(FleetReading(trainer(200), pages), now)
     if totals is not None:
         assert totals.sampled_tokens == pytest.approx(tokens)
         assert totals.watched_seconds == pytest.approx(watched)
@@ -88,7 +88,7 @@ def test_rates_of_a_window_with_one_page_of_three_missing() -> None:
         now = 10.0 * turn
         pages = {name: generator(100.0 * now, running=12.0) for name in ("g0", "g1")}
         waited = 2.0 * turn  # a fifth of the time
-        history.append(collector.take(Reading(trainer(10 + turn, waited=waited, joined=3), pages), now))
+        history.append(collector.take(FleetReading(trainer(10 + turn, waited=waited, joined=3), pages), now))
     measured = rates(history, 300.0)
     assert measured is not None
     assert measured.sampled == pytest.approx(300.0)
@@ -113,7 +113,7 @@ def test_the_trainer_tells_how_long_its_pipeline_has_had_to_fill(first: int) -> 
             incarnation, start = 2, 40.0
             step = start + (turn - 30)
         pages = {"g0": generator(10.0 * turn)}
-        reading = Reading(trainer(step, incarnation=incarnation, start=start), pages)
+        reading = FleetReading(trainer(step, incarnation=incarnation, start=start), pages)
         history.append(collector.take(reading, 10.0 * turn))
         if rates(history, 100.0) is not None:
             measured_at.append(turn)
@@ -125,7 +125,7 @@ def test_the_start_of_another_incarnation_is_not_taken_for_this_ones() -> None:
     earlier = sample(names.INCARNATION_START, 10.0, incarnation="2")
     for turn in range(3):
         page = (earlier, *trainer(21 + turn, incarnation=3, start=20.0))
-        totals = collector.take(Reading(page, {"g0": generator(turn)}), float(turn))
+        totals = collector.take(FleetReading(page, {"g0": generator(turn)}), float(turn))
         assert totals.undisturbed_since == totals.at
     assert not collector.run_begins
 
@@ -134,7 +134,7 @@ def test_the_beginning_of_a_run_is_told_from_a_resumed_one() -> None:
     for step, begins in ((0, True), (5, True), (6, False), (300, False)):
         collector = Collector(RUN, lag=4)
         assert not collector.run_begins, "nothing was read"
-        collector.take(Reading(trainer(step, start=step), {"g0": generator(1.0)}), 0.0)
+        collector.take(FleetReading(trainer(step, start=step), {"g0": generator(1.0)}), 0.0)
         assert collector.run_begins is begins
 
 
@@ -145,7 +145,7 @@ def test_generators_that_cannot_be_seen_are_not_taken_for_none(
     joined: int | None, pages: int, there: int | None
 ) -> None:
     page = () if joined is None else trainer(9, joined=joined)
-    assert generators_there(Reading(page, {f"g{number}": () for number in range(pages)}), RUN) == there
+    assert generators_there(FleetReading(page, {f"g{number}": () for number in range(pages)}), RUN) == there
 
 
 def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_came() -> None:
@@ -160,7 +160,7 @@ def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_
         if turn >= 80:
             incarnation, step = 2, turn - 10.0  # back at a checkpoint ten steps ago
         pages = {f"g{number}": generator(now) for number in range(joined)}
-        history.append(collector.take(Reading(trainer(step, joined=joined, incarnation=incarnation), pages), now))
+        history.append(collector.take(FleetReading(trainer(step, joined=joined, incarnation=incarnation), pages), now))
         if rates(history, 100.0) is not None:
             measured_at.append(turn)
     # Filled after k + 1 = 5 steps; then half a window of 100 s.
@@ -170,14 +170,14 @@ def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_
 @pytest.mark.parametrize(
     ("reading", "reason"),
     [
-        (Reading((), {}), "the trainer's metrics are missing"),
-        (Reading((sample(names.TRAINER_STEP, 3),), {}), "the trainer's metrics are missing"),
-        (Reading(trainer(3, joined=2), {}), "none of the 2 generators"),
-        (Reading(tuple(Sample(s.name, {"run": "other"}, s.value) for s in trainer(3)), {}), "are missing"),
-        (Reading((sample(names.TRAINER_STEP, math.nan), *trainer(3)[1:]), {}), "are missing"),
+        (FleetReading((), {}), "the trainer's metrics are missing"),
+        (FleetReading((sample(names.TRAINER_STEP, 3),), {}), "the trainer's metrics are missing"),
+        (FleetReading(trainer(3, joined=2), {}), "none of the 2 generators"),
+        (FleetReading(tuple(Sample(s.name, {"run": "other"}, s.value) for s in trainer(3)), {}), "are missing"),
+        (FleetReading((sample(names.TRAINER_STEP, math.nan), *trainer(3)[1:]), {}), "are missing"),
     ],
 )
-def test_what_is_missing_is_said(reading: Reading, reason: str) -> None:
+def test_what_is_missing_is_said(reading: FleetReading, reason: str) -> None:
     with pytest.raises(NotMeasured, match=reason):
         Collector(RUN, lag=4).take(reading, 1.0)
 
@@ -186,7 +186,7 @@ def test_a_generator_that_starts_up_is_left_out() -> None:
     collector = Collector(RUN, lag=4)
     starting = (sample(names.RUNNING_ROLLOUTS, 0.0),)
     for turn in range(3):
-        totals = collector.take(Reading(trainer(9), {"g0": generator(10.0 * turn), "g1": starting}), float(turn))
+        totals = collector.take(FleetReading(trainer(9), {"g0": generator(10.0 * turn), "g1": starting}), float(turn))
     assert totals.watched_seconds == pytest.approx(2.0)
 
 
@@ -222,5 +222,7 @@ def test_steady_growth_is_a_trend_and_a_jump_is_none() -> None:
 
 
 def test_tokens_in_flight_are_told_by_page() -> None:
-    reading = Reading((), {"pod-0": generator(1.0, inflight=30.0), "pod-1": (), "pod-2": generator(1.0, inflight=0.0)})
+    reading = FleetReading(
+        (), {"pod-0": generator(1.0, inflight=30.0), "pod-1": (), "pod-2": generator(1.0, inflight=0.0)}
+    )
     assert inflight_tokens(reading, RUN) == {"pod-0": 30.0, "pod-2": 0.0}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollcast.autoscaler.decision import Decision, Limits, Memory, decide, required
-from rollcast.autoscaler.totals import Rates
+from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide, required
+from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler
 from tests.autoscaler.measured import FED, LIMITS, SETTINGS, STARVED, measurements, memories
 
@@ -18,11 +18,13 @@ NOW = 1e4
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def decided(measured: Rates | str, memory: Memory, now: float = NOW, settings: Autoscaler = SETTINGS) -> Decision:
+def decided(measured: WindowRates | str, memory: Memory, now: float = NOW, settings: Autoscaler = SETTINGS) -> Decision:
     return decide(now, measured, memory, LIMITS, settings)
 
 
-def follow(measured: list[Rates], memory: Memory, every: float = 15.0, settings: Autoscaler = SETTINGS) -> list[int]:
+def follow(
+    measured: list[WindowRates], memory: Memory, every: float = 15.0, settings: Autoscaler = SETTINGS
+) -> list[int]:
     """The numbers over time, the fleet following at once."""
     targets = []
     for turn, rates in enumerate(measured):
@@ -37,7 +39,7 @@ def follow(measured: list[Rates], memory: Memory, every: float = 15.0, settings:
     measurements() | st.just("nothing came"), memories(), st.integers(1, 50), st.integers(0, 300), st.integers(1, 500)
 )
 def test_the_bounds_hold_whatever_is_measured(
-    measured: Rates | str, memory: Memory, least: int, more: int, window: int
+    measured: WindowRates | str, memory: Memory, least: int, more: int, window: int
 ) -> None:
     settings = SETTINGS.model_copy(update={"least": least, "most": least + more})
     limits = replace(LIMITS, window_groups=window)
@@ -61,7 +63,7 @@ def test_after_a_start_beside_a_run_at_work_fewer_are_tried_only_in_time() -> No
 @UNHURRIED
 @given(measurements(), memories(), st.floats(1, 5), st.sampled_from(["controller", "keda"]))
 def test_a_trainer_that_consumes_more_never_gets_fewer(
-    measured: Rates, memory: Memory, factor: float, mode: str
+    measured: WindowRates, memory: Memory, factor: float, mode: str
 ) -> None:
     consumed = measured.consumption or measured.sampled
     measured = replace(measured, consumption=consumed)
@@ -73,7 +75,7 @@ def test_a_trainer_that_consumes_more_never_gets_fewer(
 @UNHURRIED
 @given(measurements(), st.floats(1, 1e5), st.floats(0, 1e6), st.floats(0, 1e-3), st.floats(0, 600))
 def test_required_is_what_is_needed_over_what_one_delivers(
-    measured: Rates, capability: float, need: float, growth: float, start_up: float
+    measured: WindowRates, capability: float, need: float, growth: float, start_up: float
 ) -> None:
     settings = SETTINGS.model_copy(update={"start_up_seconds": start_up})
     still, growing = replace(measured, growth=0.0), replace(measured, growth=growth)
@@ -184,7 +186,7 @@ def test_no_more_than_the_window_has_work_for() -> None:
     held = decided(full, Memory(target=32))
     assert held.target == 32
     assert "the staleness window is full" in held.reason
-    few = Limits(slots=48, rollouts_per_group=16, window_groups=36)
+    few = ReplicaLimits(slots=48, rollouts_per_group=16, window_groups=36)
     assert decide(NOW, STARVED, Memory(target=32), few, SETTINGS).target == 36
 
 

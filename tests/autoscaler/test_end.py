@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
-from rollcast.autoscaler.board import Board
+from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.deployment import Deployment, connect
 from rollcast.autoscaler.loop import Loop
 from rollcast.autoscaler.sources import open_source
@@ -57,7 +57,7 @@ def test_a_restarted_autoscaler_neither_wakes_generators_nor_lets_those_of_a_run
         server.jobs, server.replicas = jobs, replicas
         loop, board, exporter = (
             watching(server, tmp_path, monkeypatch, mode, trainer_jobs="a=b"),
-            Board(),
+            DecisionBoard(),
             Exporter("r"),
         )
         for one in jobs:
@@ -80,7 +80,7 @@ def test_what_was_known_of_the_end_holds_while_nobody_answers_and_another_job_ta
     with ApiServer() as server:
         loop, board, exporter = (
             watching(server, tmp_path, monkeypatch, "keda", trainer_jobs="a=b"),
-            Board(),
+            DecisionBoard(),
             Exporter("r"),
         )
         done, other = job("t", ENDED), job("u")
@@ -106,7 +106,7 @@ def test_what_was_known_of_the_end_holds_while_nobody_answers_and_another_job_ta
 def test_without_the_jobs_labels_generators_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ApiServer() as server:
         server.jobs = [job("t", ENDED)]
-        loop, board = watching(server, tmp_path, monkeypatch, "controller"), Board()
+        loop, board = watching(server, tmp_path, monkeypatch, "controller"), DecisionBoard()
         loop.turn(board, Exporter("r"))
         assert board.target == 3
         assert server.replicas == 3

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import pytest
 
-from rollcast.autoscaler.board import Board
+from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.keda import MAX_CALLS, MAX_STREAMS, ExternalScaler
 from rollcast.config.services import Rpc
 from rollcast.connections.grpc import start_server
@@ -30,7 +30,7 @@ OBJECT = pb.ScaledObjectRef(
 SERVICE = "/externalscaler.ExternalScaler/"
 
 
-def serve(board: Board, port: int = 0) -> tuple[Any, int]:
+def serve(board: DecisionBoard, port: int = 0) -> tuple[Any, int]:
     return start_server(
         Rpc(bind="127.0.0.1", port=port),
         lambda server: add_ExternalScalerServicer_to_server(ExternalScaler(board), server),
@@ -101,13 +101,13 @@ def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
-    board = Board()
+def board() -> Iterator[DecisionBoard]:
+    board = DecisionBoard()
     yield board
     board.close()
 
 
-def test_the_hpa_that_keda_makes_asks_for_the_number(board: Board) -> None:
+def test_the_hpa_that_keda_makes_asks_for_the_number(board: DecisionBoard) -> None:
     server, port = serve(board)
     keda = Keda(port)
     try:
@@ -119,7 +119,7 @@ def test_the_hpa_that_keda_makes_asks_for_the_number(board: Board) -> None:
         server.stop(0).wait(5)
 
 
-def test_while_the_number_is_not_known_there_is_no_value_but_never_zero(board: Board) -> None:
+def test_while_the_number_is_not_known_there_is_no_value_but_never_zero(board: DecisionBoard) -> None:
     server, port = serve(board)
     keda = Keda(port)
     try:
@@ -135,7 +135,7 @@ def test_while_the_number_is_not_known_there_is_no_value_but_never_zero(board: B
         server.stop(0).wait(5)
 
 
-def test_a_stream_is_told_of_every_change_stays_open_while_idle_and_comes_back(board: Board) -> None:
+def test_a_stream_is_told_of_every_change_stays_open_while_idle_and_comes_back(board: DecisionBoard) -> None:
     server, port = serve(board)
     keda = Keda(port)
     try:
@@ -163,7 +163,7 @@ def test_a_stream_is_told_of_every_change_stays_open_while_idle_and_comes_back(b
         server.stop(0).wait(5)
 
 
-def test_the_end_of_the_run_is_told_at_once_and_so_is_another_run(board: Board) -> None:
+def test_the_end_of_the_run_is_told_at_once_and_so_is_another_run(board: DecisionBoard) -> None:
     server, port = serve(board)
     keda = Keda(port)
     try:
@@ -182,7 +182,7 @@ def test_the_end_of_the_run_is_told_at_once_and_so_is_another_run(board: Board) 
         server.stop(0).wait(5)
 
 
-def test_streams_are_bounded_and_a_client_that_went_away_frees_its_place(board: Board) -> None:
+def test_streams_are_bounded_and_a_client_that_went_away_frees_its_place(board: DecisionBoard) -> None:
     server, port = serve(board)
     board.show(1)
     keda = Keda(port)

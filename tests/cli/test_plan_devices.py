@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.recipe.schedule import PipelineSchedule
+from rollcast.recipe.schedule import PipelineRL
 from rollcast.simulation.fleet import Delays
-from rollcast.simulation.generator import Engine
-from rollcast.simulation.pipeline import Pipeline, Trainer
+from rollcast.simulation.generator import EngineSpeed
+from rollcast.simulation.pipeline import Pipeline, SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
 from tests.cli.test_fit import rollcast
 
@@ -23,10 +23,10 @@ def write_run(folder: Path, *, generators: int = 2, steps: int = 80, with_longes
     """A run of known rates: the trainer waits for `generators` that make about 3,200 tokens a second together."""
     workload = Workload(lengths=LENGTHS, rollouts_per_group=ROLLOUTS)
     pipeline = Pipeline(
-        schedule=PipelineSchedule(lag=4, groups_per_step=GROUPS),
+        schedule=PipelineRL(lag=4, groups_per_step=GROUPS),
         workload=workload,
-        engines=[Engine(slots=SLOTS, seconds_per_token=0.03)] * generators,
-        trainer=Trainer(step=STEP_SECONDS),
+        engines=[EngineSpeed(slots=SLOTS, seconds_per_token=0.03)] * generators,
+        trainer=SimulatedTrainer(step=STEP_SECONDS),
         delays=Delays(publish=0.01, join=0.0),
         fresh=True,
     )

@@ -17,7 +17,7 @@ from rollcast.config.tasks import Grading
 from rollcast.generator import claims as claims_module
 from rollcast.generator.claims import ClaimLoop, Slots
 from rollcast.generator.engine import EngineRequest
-from rollcast.generator.grading import Graded, Grader
+from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.weight_engine import GeneratorWeights
 from rollcast.rollouts.base import Claimed, Delivery, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
@@ -99,12 +99,12 @@ async def generator(
     slots: Slots = SLOTS,
     owner: str = "g-1",
     open_queue: Callable[[str], GeneratorQueue] | None = None,
-    grader: Grader | None = None,
+    grader: GradingThreads | None = None,
     reaches_trainer: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[Run]:
     broker = broker or MemoryBroker()
     exporter = Exporter("test")
-    grader = grader or Grader(engine.decode, Grading(), exporter)
+    grader = grader or GradingThreads(engine.decode, Grading(), exporter)
     claims = ClaimLoop(
         engine=engine,  # type: ignore[arg-type]
         grader=grader,
@@ -223,7 +223,7 @@ async def test_a_drain_finishes_what_it_can_and_hands_the_rest_back() -> None:
         await drained
         (finished,) = run.trainer.read(10, 0.0)
         assert finished.group.sequence == 1
-        run.trainer.settle([finished.stream_id])
+        run.trainer.remove([finished.stream_id])
         waiting = run.trainer.outstanding().waiting
         assert {sequence: item.attempt for sequence, item in waiting.items()} == {2: 0}
         assert waiting[2].first_version == V1
@@ -245,7 +245,7 @@ async def test_a_drain_finishes_what_it_can_and_hands_the_rest_back() -> None:
         assert len(set(run.engine.salts)) == 2, "continued rollouts must not share KV blocks"
 
 
-class StuckGrader(Grader):
+class StuckGrader(GradingThreads):
     """Its verifier does not return before it is released, as one that hangs in a sandbox."""
 
     def __init__(self, engine: ScriptedEngine, exporter: Exporter) -> None:

@@ -13,7 +13,7 @@ import pytest
 from rollcast.config.datasets import JsonlDataset
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading, Tasks
-from rollcast.generator.grading import Grader, check_grading
+from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.rollouts.records import GradingStatus, LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.tasks.sandbox import protections
 from rollcast.telemetry import names
@@ -44,23 +44,23 @@ def make_task(verifier: str) -> PromptTask:
 
 
 @pytest.fixture
-async def grader() -> AsyncIterator[Grader]:
+async def grader() -> AsyncIterator[GradingThreads]:
     """A token's id is the number of the text it stands for."""
 
     def decode(ids: list[int]) -> str:
         return "".join(TEXTS[number] for number in ids if number < len(TEXTS))
 
-    made = Grader(decode, Grading(processes=1, deadline_seconds=3.0), Exporter("test"))
+    made = GradingThreads(decode, Grading(processes=1, deadline_seconds=3.0), Exporter("test"))
     yield made
     await asyncio.to_thread(made.close)
 
 
-def count(grader: Grader, metric: names.Metric, **labels: str) -> float:
+def count(grader: GradingThreads, metric: names.Metric, **labels: str) -> float:
     return grader._exporter.registry.get_sample_value(metric.name, {"run": "test", **labels}) or 0.0
 
 
 @NEEDS_PROTECTIONS
-async def test_gradings_that_wait_for_their_turn_do_not_time_out(grader: Grader) -> None:
+async def test_gradings_that_wait_for_their_turn_do_not_time_out(grader: GradingThreads) -> None:
     """Eight of half a second each, one at a time, with a deadline of three seconds each."""
     graded = await asyncio.gather(*(grader.grade(make_task("code"), [0]) for _ in range(8)))
     assert [item.status for item in graded] == [GradingStatus.OK] * 8
@@ -68,7 +68,7 @@ async def test_gradings_that_wait_for_their_turn_do_not_time_out(grader: Grader)
 
 
 @NEEDS_PROTECTIONS
-async def test_a_program_that_never_ends_is_wrong_and_counted_with_what_was_stopped(grader: Grader) -> None:
+async def test_a_program_that_never_ends_is_wrong_and_counted_with_what_was_stopped(grader: GradingThreads) -> None:
     graded = await grader.grade(make_task("code"), [1])
     assert (graded.status, graded.reward, graded.contained) == (GradingStatus.WRONG, 0.0, "time")
     assert count(grader, names.GRADINGS, status="wrong") == 1
@@ -78,7 +78,7 @@ async def test_a_program_that_never_ends_is_wrong_and_counted_with_what_was_stop
 
 
 @NEEDS_PROTECTIONS
-async def test_a_judge_that_hangs_gives_no_verdict_and_is_counted_as_stopped(grader: Grader) -> None:
+async def test_a_judge_that_hangs_gives_no_verdict_and_is_counted_as_stopped(grader: GradingThreads) -> None:
     task = make_task("code")
     task.reference = json.dumps({"kind": "tests", "tests": "f(1)\nwhile True: pass"})
     graded = await grader.grade(task, [0])
@@ -94,7 +94,7 @@ def test_a_verifier_that_is_not_installed_stops_the_generator_at_its_start() -> 
 
 
 async def test_a_verifier_that_cannot_be_contained_is_refused_and_not_graded_wrong(
-    grader: Grader, monkeypatch: pytest.MonkeyPatch
+    grader: GradingThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protections, "has_seccomp", lambda: False)
     with pytest.raises(UserError, match="lacks seccomp"):

@@ -89,7 +89,7 @@ def test_from_waiting_for_weights_to_a_drain_that_another_generator_continues(
             assert group.generator.startswith("a-")
             for rollout in group.rollouts:
                 assert gap(rollout, short[group.sequence], trainer) < TOLERANCE
-            trainer.queue.settle([delivery.stream_id])
+            trainer.queue.remove([delivery.stream_id])
 
         long = {
             sequence: make_task(sequence, random_prompt(sequence), LengthBudget(1500, seed=1))

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
-from rollcast.recipe.curriculum import Curriculum, History
+from rollcast.recipe.curriculum import Curriculum, PromptHistory
 
 IDS = [f"math/{i}" for i in range(12)]
 
@@ -123,7 +123,7 @@ def test_removal_uses_the_whole_history_and_is_permanent() -> None:
     assert curriculum.num_removed == 1
     curriculum.observe("a", reward=0, graded=16, sampled=16)  # a late group does not bring it back
     assert {curriculum.draw() for _ in range(5)} == {"b"}
-    assert curriculum.history["a"] == History(reward=74, graded=96, evaluations=6, sampled=96)
+    assert curriculum.history["a"] == PromptHistory(reward=74, graded=96, evaluations=6, sampled=96)
 
 
 def test_exactly_the_threshold_is_removed() -> None:

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
 from rollcast.recipe.curriculum import Curriculum
-from rollcast.recipe.mixture import Mixture, Share, make_curriculum
+from rollcast.recipe.mixture import MixtureCurriculum, Share, make_curriculum
 
 weights_of_parts = st.lists(st.floats(0.1, 10), min_size=2, max_size=5)
 
 
-def make(weights: list[float], *, size: int = 7, seed: int = 0, remove_at: float | None = 0.9) -> Mixture:
+def make(weights: list[float], *, size: int = 7, seed: int = 0, remove_at: float | None = 0.9) -> MixtureCurriculum:
     shares = [Share(f"part{n}", [f"part{n}/{i}" for i in range(size + n)], weight) for n, weight in enumerate(weights)]
-    return Mixture(shares, seed=seed, remove_at=remove_at)
+    return MixtureCurriculum(shares, seed=seed, remove_at=remove_at)
 
 
 def part_of(prompt_id: str | None) -> str:
@@ -49,7 +49,7 @@ def test_each_part_draws_as_its_own_curriculum_would(weights: list[float], seed:
 
 @given(weights=weights_of_parts, cut=st.integers(0, 80), seed=st.integers(0, 9))
 def test_a_resumed_mixture_goes_on_as_if_nothing_had_happened(weights: list[float], cut: int, seed: int) -> None:
-    def step(mixture: Mixture) -> str | None:
+    def step(mixture: MixtureCurriculum) -> str | None:
         prompt = mixture.draw()
         if prompt is not None:
             mixture.observe(prompt, reward=4, graded=rng.choice([4, 5]), sampled=5)  # some are removed, some stay
@@ -102,4 +102,4 @@ def test_another_mixture_or_a_single_set_cannot_be_resumed() -> None:
 
 def test_an_empty_part_is_named() -> None:
     with pytest.raises(UserError, match="data set 'code' of the mixture holds no training prompt"):
-        Mixture([Share("math", ["a"], 1.0), Share("code", [], 1.0)], seed=0)
+        MixtureCurriculum([Share("math", ["a"], 1.0), Share("code", [], 1.0)], seed=0)

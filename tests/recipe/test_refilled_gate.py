@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollcast.recipe.schedule import Batch, PipelineSchedule, PpoOffPolicySchedule, Schedule, State, Wait
+from rollcast.recipe.schedule import Batch, PipelineRL, PipelineState, PPOOffPolicy, Schedule, Wait
 from rollcast.recipe.staleness import Group
 
 
@@ -28,9 +28,9 @@ def play(schedule: Schedule, rng: random.Random, *, filtered_share: float, turns
         published = max(number for number in range(step + 1) if schedule.publishes(number))
         acknowledged = published if hurried else rng.randint(max(acknowledged, schedule.floor(step)), published)
 
-        def state(step: int = step, acknowledged: int = acknowledged) -> State:
+        def state(step: int = step, acknowledged: int = acknowledged) -> PipelineState:
             groups = tuple(Group(number, task.first_step, task.ready) for number, task in tasks.items())
-            return State(step=step, steps_since_start=step, acknowledged=acknowledged, groups=groups)
+            return PipelineState(step=step, steps_since_start=step, acknowledged=acknowledged, groups=groups)
 
         assert schedule.unusable(state()) == ()
         for _ in range(schedule.dispatch(state())):
@@ -57,13 +57,13 @@ def play(schedule: Schedule, rng: random.Random, *, filtered_share: float, turns
 @given(st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 5), st.sampled_from([0.0, 0.3, 0.8]))
 @settings(max_examples=60, deadline=None)
 def test_a_refilled_pipeline_is_strict_and_never_stands_still(seed: int, lag: int, size: int, share: float) -> None:
-    schedule = PipelineSchedule(lag=lag, groups_per_step=size)
+    schedule = PipelineRL(lag=lag, groups_per_step=size)
     assert play(schedule, random.Random(seed), filtered_share=share, turns=120) >= 3
 
 
 @pytest.mark.parametrize("updates", [1, 2, 8])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.8])
 def test_refilled_rounds_are_strict_and_never_stand_still(updates: int, share: float) -> None:
-    schedule = PpoOffPolicySchedule(updates=updates, groups_per_step=3)
+    schedule = PPOOffPolicy(updates=updates, groups_per_step=3)
     for seed in range(10):
         assert play(schedule, random.Random(seed), filtered_share=share, turns=400) >= updates

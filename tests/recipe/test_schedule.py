@@ -12,9 +12,9 @@ import rollcast
 from rollcast.config import recipe as config
 from rollcast.recipe.schedule import (
     Batch,
-    PipelineSchedule,
-    PpoOffPolicySchedule,
-    State,
+    PipelineRL,
+    PipelineState,
+    PPOOffPolicy,
     Wait,
     WaitReason,
     make_schedule,
@@ -24,9 +24,9 @@ from rollcast.recipe.staleness import Group
 
 def state(
     step: int, groups: list[Group] | None = None, *, since_start: int | None = None, acknowledged: int | None = -99
-) -> State:
+) -> PipelineState:
     """A state whose members hold the newest weights unless said otherwise."""
-    return State(
+    return PipelineState(
         step=step,
         steps_since_start=step if since_start is None else since_start,
         acknowledged=step if acknowledged == -99 else acknowledged,
@@ -44,53 +44,53 @@ def started(first: int, count: int, start: int = 100) -> list[Group]:
 
 @pytest.mark.parametrize("lag", range(17))
 def test_the_window_opens_at_p_and_grows_to_k_plus_1_minus_l_batches(lag: int) -> None:
-    schedule = PipelineSchedule(lag=lag, groups_per_step=3)
+    schedule = PipelineRL(lag=lag, groups_per_step=3)
     widest = lag + 1 - min(1, lag)
     for step in range(20):
         assert schedule.dispatch(state(step)) == 3 * min(1 + step, widest)
 
 
 def test_dispatch_fills_up_to_the_window_and_no_further() -> None:
-    schedule = PipelineSchedule(lag=4, groups_per_step=3)
+    schedule = PipelineRL(lag=4, groups_per_step=3)
     assert schedule.dispatch(state(9, ready(8, 5) + started(9, 2))) == 5
     assert schedule.dispatch(state(9, started(9, 12))) == 0
     assert schedule.dispatch(state(9, started(9, 15))) == 0
 
 
 def test_the_last_batch_of_the_window_waits_for_the_newest_weights() -> None:
-    schedule = PipelineSchedule(lag=4, groups_per_step=3)
+    schedule = PipelineRL(lag=4, groups_per_step=3)
     assert schedule.dispatch(state(9, started(8, 9), acknowledged=8)) == 0
     assert schedule.dispatch(state(9, started(8, 8), acknowledged=8)) == 1
     assert schedule.dispatch(state(9, started(8, 9), acknowledged=9)) == 3
 
 
 def test_after_a_restart_the_window_does_not_burst() -> None:
-    schedule = PipelineSchedule(lag=8, groups_per_step=3)
+    schedule = PipelineRL(lag=8, groups_per_step=3)
     assert schedule.dispatch(state(100, since_start=0)) == 3
     assert schedule.dispatch(state(100, started(99, 20), since_start=0)) == 0
     assert schedule.dispatch(state(101, started(99, 2), since_start=1)) == 4
 
 
 def test_a_batch_is_the_p_oldest_ready_groups() -> None:
-    schedule = PipelineSchedule(lag=8, groups_per_step=2)
+    schedule = PipelineRL(lag=8, groups_per_step=2)
     groups = [Group(0, 5, True), Group(1, 3, True), Group(2, 2, False), Group(3, 3, True), Group(4, 4, True)]
     assert schedule.next_batch(state(6, groups)) == Batch((1, 3))
 
 
 def test_too_few_ready_groups_are_a_wait_for_the_batch() -> None:
-    schedule = PipelineSchedule(lag=8, groups_per_step=2)
+    schedule = PipelineRL(lag=8, groups_per_step=2)
     assert schedule.next_batch(state(6, ready(5, 1) + started(5, 9))) == Wait(WaitReason.BATCH)
 
 
 def test_due_groups_are_waited_for_and_named() -> None:
-    schedule = PipelineSchedule(lag=2, groups_per_step=2)
+    schedule = PipelineRL(lag=2, groups_per_step=2)
     groups = ready(4, 2) + started(3, 2)
     assert schedule.next_batch(state(4, groups)) == Batch((0, 1))
     assert schedule.next_batch(state(5, groups)) == Wait(WaitReason.STRAGGLER, (100, 101))
 
 
 def test_weights_in_use_nowhere_stop_both_dispatch_and_training() -> None:
-    schedule = PipelineSchedule(lag=8, groups_per_step=2)
+    schedule = PipelineRL(lag=8, groups_per_step=2)
     assert schedule.next_batch(state(6, ready(5, 2), acknowledged=5)) == Batch((0, 1))
     late = state(6, ready(5, 2), acknowledged=4)
     assert schedule.next_batch(late) == Wait(WaitReason.WEIGHTS)
@@ -98,14 +98,14 @@ def test_weights_in_use_nowhere_stop_both_dispatch_and_training() -> None:
 
 
 def test_without_members_what_is_ready_is_trained_and_tasks_are_queued() -> None:
-    schedule = PipelineSchedule(lag=8, groups_per_step=2)
+    schedule = PipelineRL(lag=8, groups_per_step=2)
     alone = state(6, ready(5, 2), acknowledged=None)
     assert schedule.next_batch(alone) == Batch((0, 1))
     assert schedule.dispatch(alone) == 12
 
 
 def test_on_policy_is_lockstep() -> None:
-    schedule = PipelineSchedule(lag=0, groups_per_step=2)
+    schedule = PipelineRL(lag=0, groups_per_step=2)
     assert schedule.dispatch(state(5)) == 2
     assert schedule.dispatch(state(5, acknowledged=4)) == 0
     assert schedule.next_batch(state(5, ready(5, 1) + started(5, 1))) == Wait(WaitReason.BATCH)
@@ -114,7 +114,7 @@ def test_on_policy_is_lockstep() -> None:
 
 
 def test_ppo_off_policy_generates_k_batches_then_trains_k_times_then_publishes() -> None:
-    schedule = PpoOffPolicySchedule(updates=3, groups_per_step=2)
+    schedule = PPOOffPolicy(updates=3, groups_per_step=2)
     assert [schedule.publishes(step) for step in range(7)] == [True, False, False, True, False, False, True]
     assert schedule.dispatch(state(6)) == 6
     assert schedule.next_batch(state(6, ready(6, 5) + started(6, 1))) == Wait(WaitReason.BATCH)
@@ -126,25 +126,25 @@ def test_ppo_off_policy_generates_k_batches_then_trains_k_times_then_publishes()
 
 
 def test_ppo_off_policy_replaces_lost_groups_within_the_round() -> None:
-    schedule = PpoOffPolicySchedule(updates=3, groups_per_step=2)
+    schedule = PPOOffPolicy(updates=3, groups_per_step=2)
     torn = state(7, ready(6, 3), acknowledged=6)
     assert schedule.dispatch(torn) == 1
     assert schedule.next_batch(torn) == Wait(WaitReason.BATCH)
 
 
 def test_ppo_off_policy_resumes_inside_a_round() -> None:
-    schedule = PpoOffPolicySchedule(updates=4, groups_per_step=2)
+    schedule = PPOOffPolicy(updates=4, groups_per_step=2)
     assert schedule.dispatch(state(9, since_start=0)) == 6
 
 
 def test_survivors_that_no_step_can_use_are_given_up() -> None:
-    schedule = PipelineSchedule(lag=2, groups_per_step=1)
+    schedule = PipelineRL(lag=2, groups_per_step=1)
     assert schedule.unusable(state(5, ready(2, 1) + started(3, 2) + started(5, 1, start=200))) == (0, 101)
 
 
 def test_the_recipe_names_its_schedule() -> None:
-    assert make_schedule(config.PipelineSchedule(), groups_per_step=48) == PipelineSchedule(8, 48)
-    assert make_schedule(config.PPOOffPolicySchedule(), groups_per_step=48) == PpoOffPolicySchedule(8, 48)
+    assert make_schedule(config.PipelineSchedule(), groups_per_step=48) == PipelineRL(8, 48)
+    assert make_schedule(config.PPOOffPolicySchedule(), groups_per_step=48) == PPOOffPolicy(8, 48)
 
 
 def test_the_gate_needs_neither_torch_nor_numpy() -> None:

@@ -32,7 +32,7 @@ async def test_a_task_travels_to_a_generator_and_its_group_back(wire: Wire) -> N
     np.testing.assert_array_equal(delivery.group.rollouts[1].logprobs, group.rollouts[1].logprobs)
     assert trainer.depth().groups == 1
     assert trainer.depth().num_bytes == delivery.num_bytes
-    trainer.settle([delivery.stream_id])
+    trainer.remove([delivery.stream_id])
     assert trainer.outstanding().sequences == set()
     assert trainer.depth().groups == 0
 
@@ -64,7 +64,7 @@ async def test_dispatching_twice_adds_nothing_while_the_task_is_outstanding(wire
     await generator.publish(first, make_group(first, "a"))
     assert trainer.dispatch([make_task(1)]) == []
     (delivery,) = trainer.read(10, 0)
-    trainer.settle([delivery.stream_id])
+    trainer.remove([delivery.stream_id])
     assert trainer.dispatch([make_task(1)]) == [1]
     assert second.task.sequence == 2
 
@@ -247,13 +247,13 @@ async def test_publishing_twice_gives_one_group(wire: Wire) -> None:
     assert trainer.refused() == 0
 
 
-async def test_a_restarted_trainer_reads_what_its_predecessor_did_not_settle(wire: Wire) -> None:
+async def test_a_restarted_trainer_reads_what_its_predecessor_did_not_remove(wire: Wire) -> None:
     trainer, generator = wire.trainer(), wire.generator("a")
     trainer.dispatch([make_task(n) for n in range(5)])
     for claimed in await claim(generator):
         await generator.publish(claimed, make_group(claimed, "a"))
     read = trainer.read(3, 0)
-    trainer.settle([read[0].stream_id])
+    trainer.remove([read[0].stream_id])
     successor = wire.trainer()
     assert successor.start_incarnation(1) == 1
     groups = [d.group.sequence for _ in range(4) for d in successor.read(2, 0)]
@@ -262,14 +262,14 @@ async def test_a_restarted_trainer_reads_what_its_predecessor_did_not_settle(wir
     assert set(successor.outstanding().finished) == {1, 2, 3, 4}
 
 
-async def test_groups_of_a_former_trainer_can_be_settled_unread(wire: Wire) -> None:
+async def test_groups_of_a_former_trainer_can_be_removed_unread(wire: Wire) -> None:
     trainer, generator = wire.trainer(), wire.generator("a")
     trainer.dispatch([make_task(1)])
     (claimed,) = await claim(generator)
     await generator.publish(claimed, make_group(claimed, "a"))
     stream_id = trainer.outstanding().finished[1].stream_id
     successor = wire.trainer()
-    successor.settle([stream_id])
+    successor.remove([stream_id])
     assert successor.read(10, 0) == []
     assert successor.outstanding().sequences == set()
 

@@ -160,13 +160,13 @@ class Bench:
                 raw.execute_command("XADD", getattr(keys, item.stream), item.id, *itertools.chain(*item.fields))
 
     def turn(self, trainer: RedisTrainerQueue, planted: set[int]) -> None:
-        """One of the trainer's: read, settle, bury what is dead, dispatch what is nowhere."""
+        """One of the trainer's: read, remove, bury what is dead, dispatch what is nowhere."""
         deliveries = trainer.read(100, 0)
         for delivery in deliveries:
             if delivery.group.sequence < len(TASKS):
                 assert delivery.group.prompt_id == TASKS[delivery.group.sequence].prompt_id
                 self.answered.add(delivery.group.sequence)
-        trainer.settle([delivery.stream_id for delivery in deliveries])
+        trainer.remove([delivery.stream_id for delivery in deliveries])
         snapshot = trainer.outstanding()
         good = {task.sequence for task in TASKS} - self.answered
         assert not good & snapshot.dead.keys() - planted, "a good task was buried with a bad entry"

@@ -196,7 +196,7 @@ class LifeCycle(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3))
     def settle(self, count: int) -> None:
         used = list(self.held)[:count]
-        self.trainer.settle(used)
+        self.trainer.remove(used)
         for stream_id in used:
             self.end(self.held.pop(stream_id).group.sequence)
 

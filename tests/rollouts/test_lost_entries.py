@@ -127,7 +127,7 @@ async def test_a_deleted_entry_that_the_trainer_had_read_is_dropped(bench: Bench
     bench.raw.xdel(bench.keys.rollouts, delivery.stream_id)
     successor = bench.trainer
     assert places(successor) == ({2, 3}, {1}, set())
-    successor.settle([delivery.stream_id])
+    successor.remove([delivery.stream_id])
     assert successor.read(10, 0) == []
     assert bench.raw.xpending(bench.keys.rollouts, TRAINER)["pending"] == 0
 
@@ -210,7 +210,7 @@ async def test_fenced_consumers_leave_nothing_in_the_group(bench: Bench) -> None
 async def test_a_settled_run_leaves_no_entry_behind(bench: Bench) -> None:
     await bench.generator.publish(bench.claimed, make_group(bench.claimed, "a"))
     bench.trainer.retire([2, 3])
-    bench.trainer.settle([delivery.stream_id for delivery in bench.trainer.read(10, 0)])
+    bench.trainer.remove([delivery.stream_id for delivery in bench.trainer.read(10, 0)])
     for stream in (bench.keys.tasks, bench.keys.evals, bench.keys.rollouts):
         assert bench.raw.xlen(stream) == 0
     assert bench.raw.hlen(bench.keys.inflight) == 0

@@ -56,7 +56,7 @@ class TrainerLoop(threading.Thread):
             else:
                 self.used.append(delivery.group.sequence)
                 used.add(delivery.group.sequence)
-            self.queue.settle([delivery.stream_id])
+            self.queue.remove([delivery.stream_id])
         self.queue.sweep(1.0)
         present = self.queue.outstanding()
         self.queue.retire([*(used & (present.waiting.keys() | present.claims.keys())), *present.dead])

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from rollcast.recipe.schedule import PipelineSchedule, PpoOffPolicySchedule, Schedule
+from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy, Schedule
 from rollcast.simulation.fleet import Delays
-from rollcast.simulation.generator import Engine
-from rollcast.simulation.pipeline import DeadlockError, Pipeline, Trainer
+from rollcast.simulation.generator import EngineSpeed
+from rollcast.simulation.pipeline import DeadlockError, Pipeline, SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
 
 
@@ -51,7 +51,9 @@ class Scenario:
 
     def pipeline(self) -> Pipeline:
         engines = [
-            Engine(slots=slots, seconds_per_token=0.01 * slowness, seconds_per_token_per_rollout=0.01 * self.crowding)
+            EngineSpeed(
+                slots=slots, seconds_per_token=0.01 * slowness, seconds_per_token_per_rollout=0.01 * self.crowding
+            )
             for slots, slowness in zip(self.slots, self.slowness, strict=True)
         ]
         pipeline = Pipeline(
@@ -63,7 +65,7 @@ class Scenario:
                 seed=self.seed,
             ),
             engines=engines,
-            trainer=Trainer(step=1.0, spread=self.spread, restart=3.0, checkpoint_every=self.checkpoint_every),
+            trainer=SimulatedTrainer(step=1.0, spread=self.spread, restart=3.0, checkpoint_every=self.checkpoint_every),
             delays=Delays(publish=self.publish, join=self.join, detect=self.detect),
             claims_seen_late=self.claims_seen_late,
             fresh=self.fresh,
@@ -74,7 +76,7 @@ class Scenario:
         return pipeline
 
 
-def apply(pipeline: Pipeline, fault: Fault, engines: list[Engine]) -> None:
+def apply(pipeline: Pipeline, fault: Fault, engines: list[EngineSpeed]) -> None:
     """Generator 0 is spared, so that the run can always go on."""
     others = [name for name, generator in pipeline.fleet.generators.items() if generator.alive and name > 0]
     if fault.kind == "restart":
@@ -122,8 +124,8 @@ def violation(scenario: Scenario, pipeline: Pipeline | None = None) -> str | Non
 def schedules(draw: st.DrawFn) -> Schedule:
     groups_per_step = draw(st.integers(1, 5))
     if draw(st.integers(0, 3)) == 0:
-        return PpoOffPolicySchedule(updates=draw(st.integers(1, 8)), groups_per_step=groups_per_step)
-    return PipelineSchedule(lag=draw(st.integers(0, 16)), groups_per_step=groups_per_step)
+        return PPOOffPolicy(updates=draw(st.integers(1, 8)), groups_per_step=groups_per_step)
+    return PipelineRL(lag=draw(st.integers(0, 16)), groups_per_step=groups_per_step)
 
 
 @st.composite

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from rollcast.recipe import schedule as schedule_module
 from rollcast.recipe import staleness
-from rollcast.recipe.schedule import PipelineSchedule, PpoOffPolicySchedule
+from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy
 from rollcast.recipe.staleness import Group
 from rollcast.simulation.generator import Attempt
 from rollcast.simulation.pipeline import Pipeline
@@ -41,7 +41,7 @@ def test_the_trainer_restarts_too(scenario: Scenario) -> None:
 
 
 SLOW = Scenario(
-    schedule=PipelineSchedule(lag=4, groups_per_step=3),
+    schedule=PipelineRL(lag=4, groups_per_step=3),
     median=1.0,
     sigma=1.5,
     budget=30.0,
@@ -124,7 +124,7 @@ def test_credit_that_filtered_groups_keep_is_caught(monkeypatch: pytest.MonkeyPa
 
 
 def test_ppo_off_policy_is_never_older_than_its_round() -> None:
-    run = dataclasses.replace(SLOW, schedule=PpoOffPolicySchedule(updates=8, groups_per_step=3))
+    run = dataclasses.replace(SLOW, schedule=PPOOffPolicy(updates=8, groups_per_step=3))
     pipeline = run.pipeline()
     assert violation(run, pipeline) is None
     assert sorted(pipeline.report.staleness) == list(range(8))

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from rollcast.simulation.generator import Attempt, Engine, Generator
+from rollcast.simulation.generator import Attempt, EngineSpeed, SimulatedGenerator
 from rollcast.simulation.workload import Task, Workload, constant, lognormal
 
 SLICE = 1e-3
 
 
-def slow_ends(engine: Engine, starts: list[tuple[float, tuple[float, ...]]]) -> list[float]:
+def slow_ends(engine: EngineSpeed, starts: list[tuple[float, tuple[float, ...]]]) -> list[float]:
     """End of each group, by letting every running rollout decode for one slice of time after another."""
     left = [list(lengths) for _, lengths in starts]
     ends: list[float | None] = [None] * len(starts)
@@ -31,9 +31,9 @@ def slow_ends(engine: Engine, starts: list[tuple[float, tuple[float, ...]]]) -> 
 @pytest.mark.parametrize("seed", range(5))
 def test_rollouts_share_the_engine(seed: int) -> None:
     rng = random.Random(seed)
-    engine = Engine(slots=100, seconds_per_token=0.02, seconds_per_token_per_rollout=0.01)
+    engine = EngineSpeed(slots=100, seconds_per_token=0.02, seconds_per_token_per_rollout=0.01)
     starts = sorted((rng.uniform(0, 3), tuple(rng.uniform(1, 30) for _ in range(rng.randint(1, 3)))) for _ in range(6))
-    generator = Generator(name=0, engine=engine, step=0)
+    generator = SimulatedGenerator(name=0, engine=engine, step=0)
     ends: dict[int, float] = {}
     pending = list(enumerate(starts))
     while len(ends) < len(starts):
@@ -52,8 +52,8 @@ def test_rollouts_share_the_engine(seed: int) -> None:
 
 
 def test_a_group_handed_back_keeps_what_it_has_and_its_oldest_step() -> None:
-    engine = Engine(slots=10, seconds_per_token=0.1)
-    first, second = Generator(name=0, engine=engine, step=5), Generator(name=1, engine=engine, step=4)
+    engine = EngineSpeed(slots=10, seconds_per_token=0.1)
+    first, second = SimulatedGenerator(name=0, engine=engine, step=5), SimulatedGenerator(name=1, engine=engine, step=4)
     attempt = Attempt(0, Task(0, False, (10.0, 30.0)), [10.0, 30.0])
     first.start(attempt, 0.0)
     assert first.finish_next(1.0) is None
@@ -69,7 +69,7 @@ def test_a_group_handed_back_keeps_what_it_has_and_its_oldest_step() -> None:
 
 
 def test_a_dead_generator_makes_no_tokens() -> None:
-    generator = Generator(name=0, engine=Engine(slots=1, seconds_per_token=1.0), step=0)
+    generator = SimulatedGenerator(name=0, engine=EngineSpeed(slots=1, seconds_per_token=1.0), step=0)
     generator.start(Attempt(0, Task(0, False, (5.0,)), [5.0]), 0.0)
     generator.advance(2.0)
     generator.alive = False

@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollcast.recipe.schedule import PipelineSchedule
+from rollcast.recipe.schedule import PipelineRL
 from rollcast.simulation.fleet import Delays
-from rollcast.simulation.generator import Attempt, Engine, Generator
-from rollcast.simulation.pipeline import Pipeline, Trainer
+from rollcast.simulation.generator import Attempt, EngineSpeed, SimulatedGenerator
+from rollcast.simulation.pipeline import Pipeline, SimulatedTrainer
 from rollcast.simulation.scaled import PodTimes, ScaledFleet
 from rollcast.simulation.workload import Task, Workload, constant, lognormal
 
-ENGINE = Engine(slots=12, seconds_per_token=0.01, seconds_per_context_token=1e-5)
+ENGINE = EngineSpeed(slots=12, seconds_per_token=0.01, seconds_per_context_token=1e-5)
 
 
 def scaled(generators: int, *, seed: int = 0, start_up: float = 3.0) -> ScaledFleet:
     pipeline = Pipeline(
-        schedule=PipelineSchedule(lag=4, groups_per_step=4),
+        schedule=PipelineRL(lag=4, groups_per_step=4),
         workload=Workload(lengths=lognormal(60, 0.8, 400), rollouts_per_group=3, seed=seed),
         engines=[ENGINE] * generators,
-        trainer=Trainer(step=0.5, per_token=1e-4, spread=0.2),
+        trainer=SimulatedTrainer(step=0.5, per_token=1e-4, spread=0.2),
         delays=Delays(publish=0.1),
         fresh=True,
         seed=seed,
@@ -86,7 +86,7 @@ def test_those_with_the_fewest_tokens_in_flight_go() -> None:
 
 
 def test_tokens_in_flight_are_those_of_unfinished_rollouts() -> None:
-    generator = Generator(name=0, engine=Engine(slots=8, seconds_per_token=0.1), step=0)
+    generator = SimulatedGenerator(name=0, engine=EngineSpeed(slots=8, seconds_per_token=0.1), step=0)
     generator.start(Attempt(0, Task(0, False, (10.0, 30.0)), [10.0, 30.0]), 0.0)
     generator.advance(0.5)
     generator.start(Attempt(1, Task(1, False, (40.0,)), [40.0]), 0.5)
@@ -97,10 +97,10 @@ def test_tokens_in_flight_are_those_of_unfinished_rollouts() -> None:
 
 
 def test_an_engine_step_takes_longer_with_more_context() -> None:
-    engine = Engine(
+    engine = EngineSpeed(
         slots=8, seconds_per_token=0.01, seconds_per_token_per_rollout=0.001, seconds_per_context_token=1e-4
     )
-    generator = Generator(name=0, engine=engine, step=0)
+    generator = SimulatedGenerator(name=0, engine=engine, step=0)
     generator.start(Attempt(0, Task(0, False, (100.0, 300.0), prompt_tokens=20.0), [100.0, 300.0]), 0.0)
     both = 0.01 + 0.001 + 1e-4 * (20 + 50 + 20 + 150)
     assert generator.next_end() == pytest.approx(100 * both)
@@ -125,10 +125,10 @@ def test_a_task_is_as_long_as_its_number_says() -> None:
 def test_an_optimizer_step_takes_as_long_as_its_tokens_say() -> None:
     """Generators without limit: the trainer never waits, so steps follow one another at its own pace."""
     pipeline = Pipeline(
-        schedule=PipelineSchedule(lag=4, groups_per_step=5),
+        schedule=PipelineRL(lag=4, groups_per_step=5),
         workload=Workload(lengths=constant(20.0), rollouts_per_group=2),
-        engines=[Engine(slots=10**6, seconds_per_token=1e-4)],
-        trainer=Trainer(step=0.3, per_token=0.01),
+        engines=[EngineSpeed(slots=10**6, seconds_per_token=1e-4)],
+        trainer=SimulatedTrainer(step=0.3, per_token=0.01),
         delays=Delays(publish=0.001),
     )
     times = pipeline.run(steps=20).step_times

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rollcast.recipe.schedule import PipelineSchedule, PpoOffPolicySchedule
-from rollcast.simulation.generator import Engine
+from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy
+from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.lengths import lognormal_with_mean
 from rollcast.simulation.split import FEW, MARGIN, Rates, Split, SplitSimulator, splits_of
 from rollcast.simulation.workload import constant
@@ -17,10 +17,10 @@ from rollcast.simulation.workload import constant
 def equal_lengths(**changes: object) -> Rates:
     """A group takes 1 s; a generator holds 4 groups at once, so it makes one batch of 4 a second; a step takes 12 s."""
     settings: dict[str, object] = {
-        "schedule": PipelineSchedule(lag=8, groups_per_step=4),
+        "schedule": PipelineRL(lag=8, groups_per_step=4),
         "lengths": constant(100.0),
         "rollouts_per_group": 2,
-        "engine": Engine(slots=8, seconds_per_token=0.01),
+        "engine": EngineSpeed(slots=8, seconds_per_token=0.01),
         "step_seconds": 12.0,
         "publish_seconds": 0.0,
         **changes,
@@ -32,12 +32,12 @@ def random_rates(seed: int) -> Rates:
     rng = random.Random(seed)
     lag = rng.choice([1, 2, 8])
     groups = rng.choice([4, 8])
-    schedule = PipelineSchedule(lag, groups) if rng.random() < 0.8 else PpoOffPolicySchedule(lag, groups)
+    schedule = PipelineRL(lag, groups) if rng.random() < 0.8 else PPOOffPolicy(lag, groups)
     return Rates(
         schedule=schedule,
         lengths=lognormal_with_mean(100.0, rng.choice([0.0, 0.5, 1.0]), 400.0),
         rollouts_per_group=rng.choice([2, 4]),
-        engine=Engine(
+        engine=EngineSpeed(
             slots=rng.choice([4, 16]), seconds_per_token=0.01, seconds_per_token_per_rollout=rng.choice([0.0, 0.001])
         ),
         devices_per_generator=rng.choice([1, 2]),

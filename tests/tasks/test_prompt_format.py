@@ -14,7 +14,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, NoLengthControl, Recipe
 from rollcast.config.run import parse_run_config
 from rollcast.config.tasks import Grading, PromptFormat
-from rollcast.generator.grading import Grader
+from rollcast.generator.grading import GradingThreads
 from rollcast.rollouts.records import GradingStatus, LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import render, tokenize
@@ -137,7 +137,7 @@ async def test_thinking_that_the_prompt_opened_and_that_never_ended_holds_no_ans
         verifier="exact",
         reference='"42"',
     )
-    grader = Grader(lambda ids: str(made.decode(ids)), Grading(), Exporter("r"))
+    grader = GradingThreads(lambda ids: str(made.decode(ids)), Grading(), Exporter("r"))
     try:
         graded = await grader.grade(task, made(completion, add_special_tokens=False)["input_ids"])
     finally:

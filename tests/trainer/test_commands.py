@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from torch.distributed import DistError, PrefixStore, TCPStore
 
-from rollcast.trainer.learner.commands import CHUNK_BYTES, Command, CommandKind, CommandReceiver, CommandSender
+from rollcast.trainer.learner.commands import CHUNK_BYTES, CommandKind, CommandReceiver, CommandSender, RankCommand
 
 SERVER = """
 import time
@@ -25,7 +25,7 @@ def test_commands_arrive_in_order_and_whole() -> None:
     server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     bodies = {rank: os.urandom(2 * CHUNK_BYTES + rank) for rank in (1, 2)}
 
-    def follow(rank: int) -> list[Command]:
+    def follow(rank: int) -> list[RankCommand]:
         client = TCPStore("127.0.0.1", server.port, is_master=False)
         receiver = CommandReceiver(PrefixStore("learner", client), rank)
         received = [receiver.receive()]
@@ -42,10 +42,10 @@ def test_commands_arrive_in_order_and_whole() -> None:
         sender.send(CommandKind.STOP)
         for rank, follower in zip((1, 2), followers, strict=True):
             assert follower.result(timeout=30) == [
-                Command(CommandKind.GATHER),
-                Command(CommandKind.UPDATE, bodies[rank]),
-                Command(CommandKind.SAVE, b"1.5"),
-                Command(CommandKind.STOP),
+                RankCommand(CommandKind.GATHER),
+                RankCommand(CommandKind.UPDATE, bodies[rank]),
+                RankCommand(CommandKind.SAVE, b"1.5"),
+                RankCommand(CommandKind.STOP),
             ]
     assert server.num_keys() <= 1  # what was read is deleted: nothing grows with the number of steps
 
@@ -59,7 +59,7 @@ def test_waiting_goes_on_beyond_one_wait(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(TimeoutError):
             follower.result(timeout=0.5)
         CommandSender(server, world_size=2).send(CommandKind.GATHER)
-        assert follower.result(timeout=10) == Command(CommandKind.GATHER)
+        assert follower.result(timeout=10) == RankCommand(CommandKind.GATHER)
 
 
 def test_a_lost_store_ends_the_wait() -> None:

@@ -34,10 +34,11 @@ from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
-from rollcast.trainer.control.controller import Books, Controller
+from rollcast.trainer.control.build import build_controller
+from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.prompt_book import PromptBook
-from rollcast.trainer.ending import Ending
+from rollcast.trainer.control.prompt_book import Books, PromptBook
+from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.weights.manifest import TensorSpec
 from rollcast.wire.version import PolicyVersion
@@ -150,9 +151,9 @@ class AnsweringQueue(MemoryTrainerQueue):
         self._maybe_away()
         return super().read(max_groups, 0.0)
 
-    def settle(self, stream_ids: Any) -> None:
+    def remove(self, stream_ids: Any) -> None:
         self._maybe_away()
-        super().settle(stream_ids)
+        super().remove(stream_ids)
 
     def dispatch(self, tasks: Any) -> Any:
         self._maybe_away()
@@ -203,7 +204,7 @@ def make_controller(
         return PromptBook(prompts, CharTokenizer(), max_prompt_tokens=8)
 
     config.run_folder.mkdir(parents=True, exist_ok=True)
-    controller = Controller(
+    controller = build_controller(
         config,
         learners=learners,  # type: ignore[arg-type]
         ranks=SimpleNamespace(num_devices=1, device=torch.device("cpu")),  # type: ignore[arg-type]
@@ -240,7 +241,7 @@ def follow_version(controller: Controller, answers: Answers, limit: int = 10**9)
     return check
 
 
-def run(controller: Controller, answers: Answers, limit: int = 10**9) -> Ending:
+def run(controller: Controller, answers: Answers, limit: int = 10**9) -> TrainerEnding:
     controller._stop_requested = follow_version(controller, answers, limit)
     return controller.run()
 
@@ -250,7 +251,7 @@ def test_a_run_ends_at_its_budget_with_balanced_books(tmp_path: Path) -> None:
     answers = Answers(0.4, PolicyVersion(1, 0), random.Random(0))
     learners = QuickLearners()
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     assert [line["step"] for line in lines(config, "steps.jsonl")] == list(range(1, 11))
     assert [line["step"] for line in lines(config, "evaluations.jsonl")] == [0, 2, 4, 6, 8, 10]
     outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
@@ -270,7 +271,7 @@ def test_outages_cost_no_step_no_evaluation_and_no_task(tmp_path: Path) -> None:
     queue = AnsweringQueue(broker, answers)
     controller = make_controller(config, queue, answers, QuickLearners())
     queue.away_share = 0.2
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     assert [line["step"] for line in lines(config, "steps.jsonl")] == list(range(1, 13))
     assert [line["step"] for line in lines(config, "evaluations.jsonl")] == [0, 2, 4, 6, 8, 10, 12]
     check_every_task_once(lines(config, "tasks.jsonl"))
@@ -280,7 +281,7 @@ def test_a_run_whose_prompts_are_all_solved_ends(tmp_path: Path) -> None:
     config, broker = make_config(tmp_path), MemoryBroker()
     answers = Answers(1.0, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     assert set(check_every_task_once(lines(config, "tasks.jsonl"))) <= {"filtered", "open"}
 
 
@@ -316,7 +317,7 @@ def test_no_batch_is_left_behind_while_weights_are_waited_for(tmp_path: Path) ->
         return step if asked[step] > 6 else step - 2
 
     controller._publisher.lowest_step = acknowledged  # type: ignore[method-assign]
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     assert controller._dispatcher.is_exhausted
     assert len(controller._intake.ready) < recipe.prompts_per_step
     assert controller.version.step >= 22 // recipe.prompts_per_step
@@ -359,7 +360,7 @@ def test_a_second_answer_to_a_group_in_training_ends_no_run(tmp_path: Path, seco
         return QuickLearners.update(learners, sequences, between)
 
     learners.update = update  # type: ignore[method-assign]
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     assert [line["step"] for line in lines(config, "steps.jsonl")] == list(range(1, 6))
     check_every_task_once(lines(config, "tasks.jsonl"))
     assert told(controller, "duplicate") >= 5 * config.recipe.prompts_per_step, "each group in training, once a step"
@@ -411,7 +412,7 @@ def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Control
     assert started_from(second) == {"2": 6.0}
     second._compute.start(1, progress.compute_state)
     assert second.version == PolicyVersion(2, 6)
-    assert run(second, answers) is Ending.FINISHED
+    assert run(second, answers) is TrainerEnding.FINISHED
     return first, second
 
 
@@ -454,7 +455,7 @@ def test_the_last_evaluation_is_asked_again_where_redis_lost_it(tmp_path: Path) 
     queue = AnsweringQueue(broker, answers)
     queue.lost_evaluation = 4
     controller = make_controller(config, queue, answers, QuickLearners())
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     assert queue.lost_evaluation is None
     assert lines(config, "evaluations.jsonl")[-1]["step"] == 4
 
@@ -471,7 +472,7 @@ def test_a_resume_with_a_smaller_window_gives_up_what_it_cannot_use_and_dispatch
         return len(first._ledger.outstanding) > 4 and queue.silent
 
     first._stop_requested = stop_with_many_under_way
-    assert first.run() is Ending.INTERRUPTED
+    assert first.run() is TrainerEnding.INTERRUPTED
     checkpoint, stopped = learners.saved[str(first.version)], first.version.step
     assert len(checkpoint["ledger"]["outstanding"]) > 4, "more than the window of k = 1 holds"
 
@@ -487,7 +488,7 @@ def test_a_resume_with_a_smaller_window_gives_up_what_it_cannot_use_and_dispatch
         return False
 
     second._stop_requested = answer_after_the_first_look
-    assert second.run() is Ending.FINISHED
+    assert second.run() is TrainerEnding.FINISHED
     outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
     assert outcomes["stale"] == len(checkpoint["ledger"]["outstanding"]) - 4
     assert second._ledger.owed == [], "what was given up was dispatched again"
@@ -521,7 +522,7 @@ def test_stop_when_ends_a_saturated_run_with_checkpoint_export_and_the_reason(tm
     queue, learners = AnsweringQueue(broker, answers), QuickLearners()
     queue.held_out_solved = True
     controller = make_controller(config, queue, answers, learners)
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     (stopped,) = [line for line in lines(config, "tasks.jsonl") if line["what"] == "stopped_early"]
     assert "saturated" in stopped["reason"]
     assert stopped["step"] < 50

@@ -26,8 +26,8 @@ from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.evaluation import (
     EvaluationPlan,
-    Evaluator,
     Moment,
+    OpenEvaluations,
     evaluation_plans,
     sampling_standard_error,
 )
@@ -69,7 +69,7 @@ def make_group(
     )
 
 
-def ask(evaluator: Evaluator, sequences: range, plan: EvaluationPlan = PLAN, datasets: str = "d") -> None:
+def ask(open_evaluations: OpenEvaluations, sequences: range, plan: EvaluationPlan = PLAN, datasets: str = "d") -> None:
     """`datasets`: one letter for each task, repeated."""
     tasks = [
         PromptTask(
@@ -87,81 +87,81 @@ def ask(evaluator: Evaluator, sequences: range, plan: EvaluationPlan = PLAN, dat
         )
         for place, sequence in enumerate(sequences)
     ]
-    evaluator.ask(plan, Moment(1, 7, 2.5, 0.5, 3, 99, 0.25), tasks)
+    open_evaluations.ask(plan, Moment(1, 7, 2.5, 0.5, 3, 99, 0.25), tasks)
 
 
-def points(evaluator: Evaluator) -> list[EvaluationRecord]:
-    return [closed.evaluation for closed in evaluator.close_finished(generators=True) if closed.evaluation]
+def points(open_evaluations: OpenEvaluations) -> list[EvaluationRecord]:
+    return [closed.evaluation for closed in open_evaluations.close_finished(generators=True) if closed.evaluation]
 
 
 def test_time_without_a_generator_does_not_count_and_an_empty_evaluation_is_told() -> None:
     now = [0.0]
-    evaluator = Evaluator("run", deadline_seconds=10, clock=lambda: now[0])
-    ask(evaluator, range(3))
+    open_evaluations = OpenEvaluations("run", deadline_seconds=10, clock=lambda: now[0])
+    ask(open_evaluations, range(3))
     now[0] = 1_000.0
-    assert evaluator.close_finished(generators=False) == []
+    assert open_evaluations.close_finished(generators=False) == []
     now[0] = 1_009.0
-    assert evaluator.close_finished(generators=True) == []
+    assert open_evaluations.close_finished(generators=True) == []
     now[0] = 1_011.0
-    (closed,) = evaluator.close_finished(generators=True)
+    (closed,) = open_evaluations.close_finished(generators=True)
     assert (closed.step, closed.evaluation, closed.unanswered) == (7, None, [0, 1, 2])
 
 
 def test_mean_of_prompt_means_and_version_span() -> None:
-    evaluator = Evaluator("run", deadline_seconds=60)
-    ask(evaluator, range(2))
-    assert evaluator.add(make_group(0, [1, 1, 0, 0]))
-    assert evaluator.close_finished(generators=True) == []
-    assert evaluator.unanswered().keys() == {1}
-    assert evaluator.add(make_group(1, [1, 1, 1, 1]))
-    assert not evaluator.add(make_group(1, [0, 0, 0, 0])), "an answer counts once"
-    (point,) = points(evaluator)
+    open_evaluations = OpenEvaluations("run", deadline_seconds=60)
+    ask(open_evaluations, range(2))
+    assert open_evaluations.add(make_group(0, [1, 1, 0, 0]))
+    assert open_evaluations.close_finished(generators=True) == []
+    assert open_evaluations.unanswered().keys() == {1}
+    assert open_evaluations.add(make_group(1, [1, 1, 1, 1]))
+    assert not open_evaluations.add(make_group(1, [0, 0, 0, 0])), "an answer counts once"
+    (point,) = points(open_evaluations)
     assert point.pass_rate == pytest.approx(0.75)
     assert (point.samples, point.num_prompts, point.missing_prompts, point.generated_tokens) == (8, 2, 0, 24)
     assert (point.version_min, point.version_max) == ("1.0", "1.1")
-    assert not evaluator.pending
+    assert not open_evaluations.pending
 
 
 def test_grader_failures_are_neither_right_nor_wrong() -> None:
-    evaluator = Evaluator("run", deadline_seconds=60)
-    ask(evaluator, range(2))
-    evaluator.add(make_group(0, [1, 0]))
-    evaluator.add(make_group(1, [0, 0], GradingStatus.ERROR))
-    (point,) = points(evaluator)
+    open_evaluations = OpenEvaluations("run", deadline_seconds=60)
+    ask(open_evaluations, range(2))
+    open_evaluations.add(make_group(0, [1, 0]))
+    open_evaluations.add(make_group(1, [0, 0], GradingStatus.ERROR))
+    (point,) = points(open_evaluations)
     assert point.pass_rate == pytest.approx(0.5)
     assert (point.samples, point.timed_out, point.ungraded) == (2, 0, 2)
 
 
 def test_what_a_grader_hung_at_is_left_out_and_counted_as_such() -> None:
     """Nobody knows whether it is right: the curve must not move with the parser."""
-    evaluator = Evaluator("run", deadline_seconds=60)
-    ask(evaluator, range(2))
+    open_evaluations = OpenEvaluations("run", deadline_seconds=60)
+    ask(open_evaluations, range(2))
     group = make_group(0, [1, 0, 0, 0])
     for rollout, failed in zip(group.rollouts[2:], (GradingStatus.TIMEOUT, GradingStatus.ERROR), strict=True):
         rollout.grading_status = failed
-    evaluator.add(group)
-    evaluator.add(make_group(1, [0, 0], GradingStatus.TIMEOUT))
-    (point,) = points(evaluator)
+    open_evaluations.add(group)
+    open_evaluations.add(make_group(1, [0, 0], GradingStatus.TIMEOUT))
+    (point,) = points(open_evaluations)
     assert point.pass_rate == pytest.approx(1 / 2)
     assert (point.samples, point.num_prompts, point.timed_out, point.ungraded) == (2, 1, 3, 4)
 
 
 def test_deadline_closes_with_what_came() -> None:
     now = [0.0]
-    evaluator = Evaluator("run", deadline_seconds=10, clock=lambda: now[0])
-    ask(evaluator, range(3))
-    evaluator.add(make_group(0, [1, 0]))
+    open_evaluations = OpenEvaluations("run", deadline_seconds=10, clock=lambda: now[0])
+    ask(open_evaluations, range(3))
+    open_evaluations.add(make_group(0, [1, 0]))
     now[0] = 11.0
-    (point,) = points(evaluator)
+    (point,) = points(open_evaluations)
     assert (point.num_prompts, point.missing_prompts) == (1, 2)
 
 
 def test_dead_tasks_are_not_waited_for() -> None:
-    evaluator = Evaluator("run", deadline_seconds=1e9)
-    ask(evaluator, range(2))
-    evaluator.add(make_group(0, [1, 0]))
-    evaluator.give_up([1])
-    (point,) = points(evaluator)
+    open_evaluations = OpenEvaluations("run", deadline_seconds=1e9)
+    ask(open_evaluations, range(2))
+    open_evaluations.add(make_group(0, [1, 0]))
+    open_evaluations.give_up([1])
+    (point,) = points(open_evaluations)
     assert point.num_prompts == 1
 
 
@@ -182,11 +182,11 @@ MIXED = EvaluationPlan("both", 10, 2, {"a": 3.0, "b": 1.0})
 
 def test_the_whole_of_a_mixture_is_the_weighted_mean_of_its_parts() -> None:
     """Part b has more prompts and less weight: their plain mean would be another number."""
-    evaluator = Evaluator("run", deadline_seconds=60)
-    ask(evaluator, range(4), MIXED, datasets="abbb")
+    open_evaluations = OpenEvaluations("run", deadline_seconds=60)
+    ask(open_evaluations, range(4), MIXED, datasets="abbb")
     for sequence, rewards in enumerate([[1, 1, 1, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 0, 0]]):
-        evaluator.add(make_group(sequence, rewards, dataset="ab"[sequence > 0]))
-    (closed,) = evaluator.close_finished(generators=True)
+        open_evaluations.add(make_group(sequence, rewards, dataset="ab"[sequence > 0]))
+    (closed,) = open_evaluations.close_finished(generators=True)
     whole = closed.evaluation
     assert whole is not None
     of_a, of_b = closed.parts
@@ -205,11 +205,11 @@ def test_the_standard_error_of_a_mixture_is_the_spread_of_repeated_samplings() -
     rates = {"a": rng.beta(1.0, 1.0, size=10), "b": rng.beta(2.0, 1.0, size=30)}
     values, errors = [], []
     for _ in range(300):
-        evaluator = Evaluator("run", deadline_seconds=60)
-        ask(evaluator, range(40), MIXED, datasets="a" * 10 + "b" * 30)
+        open_evaluations = OpenEvaluations("run", deadline_seconds=60)
+        ask(open_evaluations, range(40), MIXED, datasets="a" * 10 + "b" * 30)
         for sequence, rate in enumerate([*rates["a"], *rates["b"]]):
-            evaluator.add(make_group(sequence, (rng.random(4) < rate).astype(float).tolist()))
-        (closed,) = evaluator.close_finished(generators=True)
+            open_evaluations.add(make_group(sequence, (rng.random(4) < rate).astype(float).tolist()))
+        (closed,) = open_evaluations.close_finished(generators=True)
         assert closed.evaluation is not None
         values.append(closed.evaluation.pass_rate)
         errors.append(closed.evaluation.standard_error)
@@ -219,11 +219,11 @@ def test_the_standard_error_of_a_mixture_is_the_spread_of_repeated_samplings() -
 
 def test_without_a_verdict_on_one_part_the_whole_has_no_point_and_the_other_part_has() -> None:
     now = [0.0]
-    evaluator = Evaluator("run", deadline_seconds=10, clock=lambda: now[0])
-    ask(evaluator, range(2), MIXED, datasets="ab")
-    evaluator.add(make_group(1, [1, 0]))
+    open_evaluations = OpenEvaluations("run", deadline_seconds=10, clock=lambda: now[0])
+    ask(open_evaluations, range(2), MIXED, datasets="ab")
+    open_evaluations.add(make_group(1, [1, 0]))
     now[0] = 11.0
-    (closed,) = evaluator.close_finished(generators=True)
+    (closed,) = open_evaluations.close_finished(generators=True)
     assert closed.evaluation is None
     assert [(part.dataset, part.pass_rate) for part in closed.parts] == [("part:b", 0.5)]
     assert closed.unanswered == [0]
@@ -269,10 +269,10 @@ def test_every_nth_step_is_evaluated_once_also_over_a_restart(every: int, last: 
 def test_sixteen_evaluations_of_every_data_set_stay_exposed() -> None:
     exporter = Exporter("run")
     series = EvaluationSeries(exporter)
-    evaluator = Evaluator("run", deadline_seconds=60)
-    ask(evaluator, range(1))
-    evaluator.add(make_group(0, [1, 0]))
-    (point,) = points(evaluator)
+    open_evaluations = OpenEvaluations("run", deadline_seconds=60)
+    ask(open_evaluations, range(1))
+    open_evaluations.add(make_group(0, [1, 0]))
+    (point,) = points(open_evaluations)
     for step in range(40):
         series.show(replace(point, step=step))
         if step % 2 == 0:

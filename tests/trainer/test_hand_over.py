@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from rollcast.recipe.staleness import Group
 from rollcast.rollouts.records import Claim, Purpose
-from rollcast.trainer.control.hand_over import OUTPACED, HandOvers, Outlook, groups_to_move
+from rollcast.trainer.control.hand_over import OUTPACED, GroupOutlook, HandOvers, groups_to_move
 from rollcast.wire.version import PolicyVersion
 
 LAG, STEP = 8, 10
-OUTLOOK = Outlook(step_seconds=10.0, longest_tokens=1000, token_budget=3000, queue_seconds=0.0)
+OUTLOOK = GroupOutlook(step_seconds=10.0, longest_tokens=1000, token_budget=3000, queue_seconds=0.0)
 
 
 def moves(
@@ -23,7 +23,7 @@ def moves(
     first_step: int | None = STEP,
     claimed_at: float = 0.0,
     now: float = 0.0,
-    outlook: Outlook = OUTLOOK,
+    outlook: GroupOutlook = OUTLOOK,
     waited_for: Sequence[int] = (),
     ready: bool = False,
     step: int = STEP,
@@ -79,7 +79,7 @@ def test_a_group_moves_if_it_would_be_late_here_and_sooner_there(rates, changes,
 def test_a_long_queue_makes_moving_pointless() -> None:
     rates = {"owner": 12.0, "peer": 24.0}
     assert moves(rates) == MOVED
-    assert moves(rates, outlook=Outlook(10.0, 1000, 3000, queue_seconds=60.0)) == {}, "2 + 60 + 42 s against 84 s"
+    assert moves(rates, outlook=GroupOutlook(10.0, 1000, 3000, queue_seconds=60.0)) == {}, "2 + 60 + 42 s against 84 s"
 
 
 def test_an_unseen_start_counts_as_the_oldest_possible() -> None:
@@ -98,7 +98,7 @@ def test_an_unseen_start_counts_as_the_oldest_possible() -> None:
 def test_whatever_moves_would_be_late_and_has_a_faster_peer(
     owner: float, peers: list[float], elapsed: float, steps_left: int, queue_seconds: float
 ) -> None:
-    outlook = Outlook(OUTLOOK.step_seconds, OUTLOOK.longest_tokens, OUTLOOK.token_budget, queue_seconds)
+    outlook = GroupOutlook(OUTLOOK.step_seconds, OUTLOOK.longest_tokens, OUTLOOK.token_budget, queue_seconds)
     rates = {"owner": owner} | {f"peer{index}": rate for index, rate in enumerate(peers)}
     step = STEP + LAG - steps_left
     moved = moves(rates, now=elapsed, outlook=outlook, step=step)
@@ -106,7 +106,7 @@ def test_whatever_moves_would_be_late_and_has_a_faster_peer(
         fastest = max(peers)
         assert fastest >= OUTPACED * owner
         assert elapsed + outlook.token_budget / owner > steps_left * outlook.step_seconds
-        slower_queue = Outlook(outlook.step_seconds, outlook.longest_tokens, outlook.token_budget, 1e9)
+        slower_queue = GroupOutlook(outlook.step_seconds, outlook.longest_tokens, outlook.token_budget, 1e9)
         assert not moves(rates, now=elapsed, outlook=slower_queue, step=step)
         assert not moves({"owner": owner, "peer": 1.9 * owner}, now=elapsed, outlook=outlook, step=step)
 
@@ -118,9 +118,9 @@ def test_each_owner_is_asked_once_for_each_task() -> None:
         asked.append((generator, list(sequences)))
         return generator != "gone"
 
-    hand_overs = HandOvers(ask)
-    assert hand_overs.request({"a": [1, 2], "gone": [3]}, {1, 2, 3}) == {"a": [1, 2]}
-    assert hand_overs.request({"a": [2, 4], "b": [1], "gone": [3]}, {1, 2, 3, 4}) == {"a": [4], "b": [1]}
+    hand_overs = HandOvers()
+    assert hand_overs.request({"a": [1, 2], "gone": [3]}, {1, 2, 3}, ask) == {"a": [1, 2]}
+    assert hand_overs.request({"a": [2, 4], "b": [1], "gone": [3]}, {1, 2, 3, 4}, ask) == {"a": [4], "b": [1]}
     assert asked[-1] == ("gone", [3]), "nobody was asked the first time"
-    hand_overs.request({}, {4})
-    assert hand_overs.request({"a": [1, 4]}, {1, 4}) == {"a": [1]}, "settled tasks are forgotten"
+    hand_overs.request({}, {4}, ask)
+    assert hand_overs.request({"a": [1, 4]}, {1, 4}, ask) == {"a": [1]}, "settled tasks are forgotten"

@@ -20,7 +20,7 @@ from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.trainer.control.dispatch import NEXT_SEQUENCE
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.ending import Ending
+from rollcast.trainer.ending import TrainerEnding
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker, MemoryTrainerQueue
 from testkit.rollouts.servers import Server, find_server
@@ -89,7 +89,7 @@ def test_what_nobody_asked_for_is_never_trained_on(tmp_path: Path, spoil: Spoil)
     config, broker = make_config(tmp_path, steps=8), MemoryBroker()
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(2))
     controller = make_controller(config, SpoilingQueue(broker, answers, spoil), answers, QuickLearners())
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     assert told(controller, "defective") == 1 + MAX_FAILURES
     outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
     assert outcomes["dead"] == 1, "the task that nobody answered well"
@@ -109,12 +109,12 @@ def test_a_version_from_before_its_incarnation_is_refused(tmp_path: Path) -> Non
     config, broker = make_config(tmp_path, steps=14), MemoryBroker()
     answers, learners = Answers(0.5, PolicyVersion(1, 0), random.Random(3)), QuickLearners()
     first = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
-    assert run(first, answers, limit=6) is Ending.INTERRUPTED
+    assert run(first, answers, limit=6) is TrainerEnding.INTERRUPTED
     progress = Progress.from_json(learners.saved["1.6"])
     first_sequence = int(MemoryTrainerQueue(broker).get_state(NEXT_SEQUENCE) or 0)
     queue = SpoilingQueue(broker, answers, never_was, first_sequence)
     second = make_controller(config, queue, answers, learners, progress=progress)
-    assert run(second, answers) is Ending.FINISHED
+    assert run(second, answers) is TrainerEnding.FINISHED
     assert told(second, "defective") == 1 + MAX_FAILURES
 
 
@@ -174,14 +174,14 @@ def test_a_run_goes_on_and_resumes_among_garbage(tmp_path: Path) -> None:
         answers, learners = Answers(0.5, PolicyVersion(1, 0), random.Random(4)), QuickLearners()
         first = make_controller(config, RedisAnsweringQueue(server.settings, answers), answers, learners)
         first._reporter.started(first._history, 0, 3)
-        assert run(first, answers, limit=5) is Ending.INTERRUPTED
+        assert run(first, answers, limit=5) is TrainerEnding.INTERRUPTED
         first.close()
         throw_garbage(server.settings, answers.rng)
         progress = Progress.from_json(learners.saved["1.5"])
         queue = RedisAnsweringQueue(server.settings, answers)
         second = make_controller(config, queue, answers, learners, progress=progress)
         second._reporter.started(second._history, 5, 3)
-        assert run(second, answers) is Ending.FINISHED
+        assert run(second, answers) is TrainerEnding.FINISHED
         outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
         assert set(outcomes) <= {"used", "filtered", "open"}, "no good task was lost to a bad entry"
         assert queue.unreadable() > 9

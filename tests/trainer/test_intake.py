@@ -22,7 +22,7 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.control.evaluation import EvaluationPlan, Evaluator, Moment
+from rollcast.trainer.control.evaluation import EvaluationPlan, Moment, OpenEvaluations
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
@@ -64,14 +64,14 @@ class Desk:
         self.generator = MemoryGeneratorQueue(broker, "g")
         self.queue = FlakyQueue(MemoryTrainerQueue(broker))
         self.ledger = Ledger()
-        self.evaluator = Evaluator("r", 60.0)
+        self.open_evaluations = OpenEvaluations("r", 60.0)
         self.outcomes: Counter[str] = Counter()
         self.exporter = Exporter("r")
         self.intake = Intake(
             self.queue,  # type: ignore[arg-type]
             self.ledger,
             SurvivingHistory(((1, 5),), 2),
-            self.evaluator,
+            self.open_evaluations,
             self.exporter,
             make_task=self.make_task,
             count_outcome=lambda outcome, sequence, prompt_id: self.outcomes.update([outcome]),
@@ -98,7 +98,7 @@ class Desk:
 
     def ask(self, *prompt_ids: str) -> None:
         tasks = [self.make_task(self.ledger.take_sequence(), prompt_id, Purpose.EVAL) for prompt_id in prompt_ids]
-        self.evaluator.ask(EvaluationPlan("d", 1, 2), Moment(2, 1, 0.0, 0.0, 2, 0, None), tasks)
+        self.open_evaluations.ask(EvaluationPlan("d", 1, 2), Moment(2, 1, 0.0, 0.0, 2, 0, None), tasks)
         self.queue.dispatch(tasks)
 
     async def answer(self, version: PolicyVersion) -> list[Claimed]:
@@ -164,7 +164,7 @@ async def test_an_outage_at_any_call_loses_nothing(fail_in: int, after: bool) ->
         desk.turn()
     assert sorted(desk.intake.ready[sequence].group.prompt_id for sequence in desk.intake.ready) == ["a", "b", "lost"]
     assert sorted(desk.ledger.outstanding.values()) == ["a", "b", "lost"]
-    assert desk.evaluator.unanswered() == {}
+    assert desk.open_evaluations.unanswered() == {}
     assert desk.outcomes["dead"] == 1
     assert desk.queue.depth().groups == 3, "everything else was acknowledged"
 
@@ -180,7 +180,7 @@ async def test_what_redis_lost_is_dispatched_again_once() -> None:
     await desk.answer(PolicyVersion(2, 6))
     desk.turn()
     assert len(desk.intake.ready) == 2
-    assert desk.evaluator.unanswered() == {}
+    assert desk.open_evaluations.unanswered() == {}
 
 
 async def test_a_group_in_a_batch_stays_outstanding_until_it_is_settled() -> None:
@@ -222,7 +222,7 @@ async def test_a_task_whose_answers_cannot_be_used_is_dead_at_the_third() -> Non
     assert desk.ledger.outstanding == {0: "a"}
     assert desk.ledger.refused == {}
     assert desk.outcomes == {"redone": MAX_FAILURES - 1, "dead": 1}
-    (closed,) = desk.evaluator.close_finished(generators=True)
+    (closed,) = desk.open_evaluations.close_finished(generators=True)
     assert closed.evaluation is not None
     assert (closed.evaluation.num_prompts, closed.evaluation.samples) == (1, 2)
     page = desk.exporter.render().decode()

@@ -24,10 +24,11 @@ from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.local.status import StatusReader
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.control.controller import Books, Controller
+from rollcast.trainer.control.build import build_controller
+from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.prompt_book import PromptBook
-from rollcast.trainer.ending import Ending
+from rollcast.trainer.control.prompt_book import Books, PromptBook
+from rollcast.trainer.ending import TrainerEnding
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker
 from testkit.system.audit import check_every_task_once
@@ -83,7 +84,7 @@ def make_controller(
     config: RunConfig, queue: AnsweringQueue, answers: Answers, learners: QuickLearners, progress: Progress | None
 ) -> Controller:
     config.run_folder.mkdir(parents=True, exist_ok=True)
-    controller = Controller(
+    controller = build_controller(
         config,
         learners=learners,  # type: ignore[arg-type]
         ranks=SimpleNamespace(num_devices=1, device=torch.device("cpu")),  # type: ignore[arg-type]
@@ -113,7 +114,7 @@ def test_every_set_has_its_curve_and_the_parts_their_shares(tmp_path: Path) -> N
     config = make_config(tmp_path, steps=10)
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(config, AnsweringQueue(MemoryBroker(), answers), answers, QuickLearners(), None)
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     evens = [0, 2, 4, 6, 8, 10]
     assert steps_by_dataset(config) == {
         OWN: evens,
@@ -160,7 +161,7 @@ def test_a_restart_repeats_no_evaluation_that_was_closed_before_the_checkpoint(t
     progress = Progress.from_json(learners.saved["1.6"])
     second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress)
     second._reporter.started(second._history, 6, 3)
-    assert run(second, answers) is Ending.FINISHED
+    assert run(second, answers) is TrainerEnding.FINISHED
     check_every_task_once(lines(config, "tasks.jsonl"))
     again = {
         name: [line["step"] for line in lines(config, "evaluations.jsonl") if line["dataset"] == name]
@@ -182,7 +183,7 @@ def test_everybody_who_reads_the_curve_reads_the_mixtures_own_and_the_forecaster
     config = make_config(tmp_path, steps=10)
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(2))
     controller = make_controller(config, AnsweringQueue(MemoryBroker(), answers), answers, QuickLearners(), None)
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     written = config.run_folder / "evaluations.jsonl"
     # No compute is spent in this test; the order is the worst that could come: the curve's points last.
     rows = [line | {"compute_device_hours": line["step"] / 10} for line in lines(config, written.name)]

@@ -10,7 +10,7 @@ from rollcast.config.run import parse_run_config
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import Claim, Purpose, RolloutGroup
 from rollcast.tasks.time_limits import grading_seconds as deadline
-from rollcast.trainer.control.hand_over import Outlook
+from rollcast.trainer.control.hand_over import GroupOutlook
 from rollcast.trainer.control.pacing import Pacing, grading_seconds
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import make_group, make_task
@@ -119,7 +119,7 @@ def test_the_outlook_is_the_median_step_and_the_longest_recent_rollout() -> None
     assert pacing.outlook(waiting=2) is None
     for seconds, length in ((2.0, 30), (9.0, 70), (3.0, 10)):
         pacing.step_made(*made(seconds, [1, length, 2, 3]))
-    assert pacing.outlook(waiting=2) == Outlook(
+    assert pacing.outlook(waiting=2) == GroupOutlook(
         step_seconds=3.0, longest_tokens=70, token_budget=100, queue_seconds=1.5
     )
 

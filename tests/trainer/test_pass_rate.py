@@ -21,7 +21,7 @@ from rollcast.tasks.sandbox.protections import missing
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.dispatch import Dispatcher
-from rollcast.trainer.control.evaluation import Evaluator
+from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.telemetry import export_batch
 from tests.trainer.test_evaluation import ask, make_group, points
 from tests.trainer.tiny_models import make_config
@@ -51,10 +51,10 @@ def observed(group: RolloutGroup, tmp_path: Any) -> Curriculum:
 
 
 def evaluated(group: RolloutGroup) -> EvaluationRecord | None:
-    evaluator = Evaluator("run", deadline_seconds=60)
-    ask(evaluator, range(1))
-    evaluator.add(group)
-    (point,) = points(evaluator) or [None]
+    open_evaluations = OpenEvaluations("run", deadline_seconds=60)
+    ask(open_evaluations, range(1))
+    open_evaluations.add(group)
+    (point,) = points(open_evaluations) or [None]
     return point
 
 

@@ -22,8 +22,8 @@ from testkit.system.audit import check_every_task_once
 from tests.trainer.test_controller import (
     AnsweringQueue,
     Answers,
-    Ending,
     QuickLearners,
+    TrainerEnding,
     lines,
     make_config,
     make_controller,
@@ -89,7 +89,7 @@ def test_refilled_batches_are_full(tmp_path: Path, schedule: Any) -> None:
     """Seven of ten groups of three at a pass rate of 0.1 have no variance; none counts, each is settled once."""
     switches = {"refill_filtered": True} | ({} if schedule is None else {"schedule": schedule})
     config, answers, _, learners, controller = make(tmp_path, seed=0, pass_rate=0.1, **switches)
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     steps = outcomes_by_step(config)
     assert [step["used"] for step in steps] == [4] * 8
     assert sum(step["filtered"] for step in steps) > 30
@@ -104,7 +104,7 @@ def test_refilled_batches_are_full(tmp_path: Path, schedule: Any) -> None:
 
 def test_without_refilling_filtered_groups_count_towards_the_batch(tmp_path: Path) -> None:
     config, answers, _, _, controller = make(tmp_path, seed=0, pass_rate=0.1)
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     steps = outcomes_by_step(config)
     assert all(sum(step.values()) % 4 == 0 for step in steps)
     assert sum(step["used"] for step in steps) < 32
@@ -112,7 +112,7 @@ def test_without_refilling_filtered_groups_count_towards_the_batch(tmp_path: Pat
 
 def test_refilling_counts_the_history_of_filtered_prompts_and_survives_a_restart(tmp_path: Path) -> None:
     config, answers, queue, learners, first = make(tmp_path, seed=1, pass_rate=0.1, refill_filtered=True)
-    assert run(first, answers, limit=4) is Ending.INTERRUPTED
+    assert run(first, answers, limit=4) is TrainerEnding.INTERRUPTED
     progress = Progress.from_json(learners.saved[str(first.version)])
     assert progress.curriculum is not None
     settled = sum(map(sum, (step.values() for step in outcomes_by_step(config))))
@@ -120,7 +120,7 @@ def test_refilling_counts_the_history_of_filtered_prompts_and_survives_a_restart
     second = make_controller(config, RecordingQueue(queue.broker, answers), answers, learners, progress=progress)
     second._reporter.started(second._history, progress.step, 3)
     assert second._curriculum.state() == progress.curriculum
-    assert run(second, answers) is Ending.FINISHED
+    assert run(second, answers) is TrainerEnding.FINISHED
     check_every_task_once(lines(config, "tasks.jsonl"))
 
 
@@ -129,7 +129,7 @@ def test_rollouts_by_difficulty_keep_the_budget_and_prompts_equal_weights(tmp_pa
     config, answers, queue, learners, controller = make(
         tmp_path, seed=2, pass_rate=0.1, steps=20, rollouts_per_prompt=6, rollout_allocation=allocation
     )
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     numbers = Counter(task.num_rollouts for call in queue.calls for task in call)
     assert all(sum(task.num_rollouts for task in call) == 6 * len(call) for call in queue.calls)
     assert 2 <= min(numbers) < 6 < max(numbers) <= 12
@@ -154,7 +154,7 @@ def test_a_task_that_redis_lost_is_asked_again_with_as_many_rollouts(tmp_path: P
 
 def test_fewer_unique_prompts_are_used_more_often(tmp_path: Path) -> None:
     config, answers, queue, _, controller = make(tmp_path, seed=4, steps=12, unique_prompts=6)
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
     prompt_of = {task.sequence: task.prompt_id for call in queue.calls for task in call}
     assert len(set(prompt_of.values())) == 6
     uses = Counter(
@@ -169,12 +169,12 @@ def test_fewer_unique_prompts_are_used_more_often(tmp_path: Path) -> None:
 
 def test_a_run_whose_few_prompts_are_all_solved_ends(tmp_path: Path) -> None:
     _, answers, _, _, controller = make(tmp_path, seed=5, pass_rate=1.0, unique_prompts=5)
-    assert run(controller, answers) is Ending.FINISHED
+    assert run(controller, answers) is TrainerEnding.FINISHED
 
 
 def test_another_number_of_unique_prompts_is_not_the_same_run(tmp_path: Path) -> None:
     config, answers, queue, learners, first = make(tmp_path, seed=6, unique_prompts=10)
-    assert run(first, answers, limit=2) is Ending.INTERRUPTED
+    assert run(first, answers, limit=2) is TrainerEnding.INTERRUPTED
     progress = Progress.from_json(learners.saved[str(first.version)])
     other = config.model_copy(update={"recipe": config.recipe.model_copy(update={"unique_prompts": 9})})
     with pytest.raises(UserError, match="differ from those of the checkpoint"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from rollcast.trainer.ending import Ending
+from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import join_ranks
 from rollcast.weights.snapshot import Snapshot
@@ -32,7 +32,7 @@ def main(model: str, run_folder: str, results: str) -> None:
     ranks = join_ranks(timeout_seconds=30, threads=1)
     group = LearnerGroup.build(make_config(Path(model), Path(run_folder), recipe=RECIPE), ranks)
     if ranks.rank > 0:
-        assert group.follow() is Ending.FINISHED
+        assert group.follow() is TrainerEnding.FINISHED
     else:
         initial = whole_weights(group)
         stats = [group.update(make_sequences(0))]
@@ -46,7 +46,7 @@ def main(model: str, run_folder: str, results: str) -> None:
         again = group.update(make_sequences(7, num_groups=1)[:1])
         resumed = whole_weights(group)
         group.export(Path(results).with_name("export"))
-        group.stop(Ending.FINISHED)
+        group.stop(TrainerEnding.FINISHED)
         torch.save(
             {
                 "initial": initial,

@@ -6,7 +6,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from rollcast.weights.roster import MAX_FAILURES, Answer, Refusal, Roster, Seat
+from rollcast.weights.roster import MAX_FAILURES, Roster, Seat, SeatAnswer, SeatRefusal
 from rollcast.weights.weight_engine import Surviving
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion
@@ -68,8 +68,8 @@ def test_who_breaks_every_group_is_the_cause(roster):
     for epoch in range(1, MAX_FAILURES + 1):
         assert seat.fault(100.0, PATIENCE, SUSPICION, suspected=False) is None
         seat.epoch = epoch
-        seat.respond(epoch, Answer(good=True))
-        seat.respond(epoch, Answer(good=False))
+        seat.respond(epoch, SeatAnswer(good=True))
+        seat.respond(epoch, SeatAnswer(good=False))
     assert seat.fault(100.0, PATIENCE, SUSPICION, suspected=False) == "failed"
     seat.acknowledge(seat.epoch, PolicyVersion(2, 1))
     assert seat.fault(100.0, PATIENCE, SUSPICION, suspected=False) is None
@@ -78,7 +78,7 @@ def test_who_breaks_every_group_is_the_cause(roster):
 def test_answers_of_a_dead_epoch_are_ignored(roster):
     seat = take_place(roster)
     seat.epoch = 5
-    seat.respond(4, Answer(good=False))
+    seat.respond(4, SeatAnswer(good=False))
     assert (seat.answer, seat.failures) == (None, 0)
 
 
@@ -146,7 +146,7 @@ def test_who_may_sample_counts_for_the_gate_before_it_has_joined(held, lowest):
 )
 def test_a_contradictory_announcement_is_refused(roster, fields, complaint):
     refusal = roster.admit(announce(**fields), SimpleQueue(), 0.0)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, SeatRefusal)
     assert complaint in refusal.reason
 
 

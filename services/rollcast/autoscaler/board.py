@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 
-class Board:
+class DecisionBoard:
     """The loop writes, everybody reads. Thread-safe."""
 
     def __init__(self) -> None:

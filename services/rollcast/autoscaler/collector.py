@@ -25,13 +25,14 @@ READ = (
 )
 """What has to be read."""
 MAX_GENERATORS = 4_096
+"""Pages that one look takes in at most: who answers as a generator is not ours to say."""
 
 Place = str
 """The page a sample is from: an address, or Prometheus's labels of the target."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FleetReading:
     """One look at all pages."""
 
     trainer: tuple[Sample, ...]
@@ -79,7 +80,7 @@ class Collector:
         self._pages: dict[Place, _Page] = {}
         self._last: Totals | None = None
 
-    def take(self, reading: Reading, now: float) -> Totals:
+    def take(self, reading: FleetReading, now: float) -> Totals:
         """The totals at `now` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it comes."""
         trainer = _by_name(reading.trainer, self._run)
         step = _gauge(trainer, names.TRAINER_STEP)
@@ -139,7 +140,7 @@ class Collector:
             self._filled_from_step = step + self._lag + 1
         self._incarnation = incarnation
 
-    def _generators(self, reading: Reading, now: float) -> tuple[float, float, float]:
+    def _generators(self, reading: FleetReading, now: float) -> tuple[float, float, float]:
         """(tokens, generator-seconds, rollout-seconds) since each was last seen; one that starts up is left out."""
         tokens = watched = running_seconds = 0.0
         for place in self._pages.keys() - reading.generators.keys():
@@ -163,7 +164,7 @@ class Collector:
         return counter.total if counter else 0.0
 
 
-def generators_there(reading: Reading, run: str) -> int | None:
+def generators_there(reading: FleetReading, run: str) -> int | None:
     """Members of the weight group, or pages that could be read where these are more, as after a start of the trainer.
 
     None where neither is to be seen, which does not say that there is none.
@@ -172,7 +173,7 @@ def generators_there(reading: Reading, run: str) -> int | None:
     return max(round(joined or 0.0), len(reading.generators)) or None
 
 
-def inflight_tokens(reading: Reading, run: str) -> dict[Place, float]:
+def inflight_tokens(reading: FleetReading, run: str) -> dict[Place, float]:
     """Tokens in flight by page, of the generators that tell them."""
     found = {
         place: _gauge(_by_name(samples, run), names.INFLIGHT_TOKENS) for place, samples in reading.generators.items()

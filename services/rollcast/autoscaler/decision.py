@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from rollcast.autoscaler.totals import Rates
+from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler as Settings
 
 ENOUGH_SAMPLED = 0.97
@@ -39,12 +39,14 @@ REDIS_AWAY = 0.2
 """Share of the time without Redis from which nothing can be said of the generators."""
 PROBED = 0.05
 """Share of the fleet that may go within one window while capability is not known."""
+JUST_ENOUGH = 0.25
+"""Share of `most_batch_wait` from which the generators are just enough, and none is let go to try."""
 WINDOW_FULL = 0.95
 """Share of the staleness window that is as good as full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ReplicaLimits:
     """What the run file says of slots and staleness."""
 
     slots: int
@@ -92,7 +94,9 @@ class Decision:
     """Tokens a second; None = not measured."""
 
 
-def decide(now: float, measured: Rates | str, memory: Memory, limits: Limits, settings: Settings) -> Decision:
+def decide(
+    now: float, measured: WindowRates | str, memory: Memory, limits: ReplicaLimits, settings: Settings
+) -> Decision:
     """The number of generators to ask for now. `measured`: the rates, or one sentence on why there are none."""
     least, most = limits.bounds(settings)
     memory = replace(memory, target=min(max(memory.target, least), most))
@@ -116,19 +120,19 @@ def decide(now: float, measured: Rates | str, memory: Memory, limits: Limits, se
     return _fall(now, why, need, memory, settings)
 
 
-def needed_tokens(measured: Rates) -> float:
+def needed_tokens(measured: WindowRates) -> float:
     """Tokens a second for a trainer that never waits for a batch; at first what is sampled stands for it."""
     return measured.sampled if measured.consumption is None else measured.consumption
 
 
-def required(need: float, capability: float, measured: Rates, settings: Settings) -> float:
+def required(need: float, capability: float, measured: WindowRates, settings: Settings) -> float:
     """n*, not rounded."""
     ahead = settings.window_seconds / 2 + settings.start_up_seconds
     growth = min(max(measured.growth * ahead, 0.0), MOST_GROWTH)
     return need / capability * (1.0 + settings.margin) * (1.0 + growth)
 
 
-def _learn(now: float, measured: Rates, memory: Memory, limits: Limits, settings: Settings) -> Memory:
+def _learn(now: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> Memory:
     """Capability, from what one generator sampled. It is never less than that."""
     one = measured.sampled_by_one
     if one <= 0:
@@ -141,7 +145,7 @@ def _learn(now: float, measured: Rates, memory: Memory, limits: Limits, settings
 
 
 def _wanted(
-    now: float, need: float, measured: Rates, memory: Memory, limits: Limits, settings: Settings
+    now: float, need: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings
 ) -> tuple[int, str]:
     """n* rounded, and why."""
     target = memory.target
@@ -176,10 +180,10 @@ def _wanted(
     return number, why
 
 
-def _probe(measured: Rates, memory: Memory, limits: Limits, settings: Settings) -> tuple[int, str]:
+def _probe(measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> tuple[int, str]:
     """The fewest that could do, where generators have room; one of them is let go at a time."""
     target = memory.target
-    if measured.batch_wait > settings.most_batch_wait / 4:
+    if measured.batch_wait > JUST_ENOUGH * settings.most_batch_wait:
         return target, f"the trainer waits for batches {measured.batch_wait:.1%} of the time: just enough"
     if measured.straggler_wait > settings.most_batch_wait:
         return (
@@ -197,7 +201,7 @@ def _rise(
     wanted: int,
     why: str,
     need: float,
-    measured: Rates,
+    measured: WindowRates,
     memory: Memory,
     most: int,
     settings: Settings,
@@ -235,7 +239,7 @@ def _hold(memory: Memory, reason: str) -> Decision:
     return Decision(memory.target, reason, replace(memory, wanted=()))
 
 
-def _is_starved(measured: Rates, limits: Limits, settings: Settings) -> bool:
+def _is_starved(measured: WindowRates, limits: ReplicaLimits, settings: Settings) -> bool:
     """The trainer waits for want of generators: they are full, sample less than it consumes, or it goes on for long.
 
     Otherwise what is sampled would do; it comes unevenly, as after every change of the fleet.
@@ -248,10 +252,10 @@ def _is_starved(measured: Rates, limits: Limits, settings: Settings) -> bool:
     return _is_full(measured, limits) or lacking or long
 
 
-def _is_full(measured: Rates, limits: Limits) -> bool:
+def _is_full(measured: WindowRates, limits: ReplicaLimits) -> bool:
     """Groups are claimed as soon as they fit: free slots, between none and one group's, are half of that on average."""
     return limits.slots - measured.running <= limits.rollouts_per_group / 2
 
 
-def _window_is_full(measured: Rates, limits: Limits) -> bool:
+def _window_is_full(measured: WindowRates, limits: ReplicaLimits) -> bool:
     return measured.outstanding >= WINDOW_FULL * limits.window_groups

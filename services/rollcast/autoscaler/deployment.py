@@ -18,6 +18,7 @@ from rollcast.config.errors import UserError
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 MAX_COST = 2**31 - 1
+"""The annotation is a 32-bit integer."""
 TIMEOUT_SECONDS = (3.0, 10.0)
 """To connect, and to answer."""
 PAGE_ITEMS, MAX_PAGES = 500, 20

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from rollcast.autoscaler.board import Board
+from rollcast.autoscaler.board import DecisionBoard
 from rollcast.telemetry import names
 from rollcast.wire import externalscaler_pb2, externalscaler_pb2_grpc
 
@@ -29,7 +29,7 @@ WAKE_SECONDS = 1.0
 class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
     """Answers from the board."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: DecisionBoard) -> None:
         self._board = board
         self._streams = threading.BoundedSemaphore(MAX_STREAMS)
 

@@ -8,11 +8,11 @@ from collections import Counter, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rollcast.autoscaler.board import Board
-from rollcast.autoscaler.collector import Collector, NotMeasured, Reading, generators_there, inflight_tokens
-from rollcast.autoscaler.decision import Decision, Limits, Memory, decide
-from rollcast.autoscaler.sources import Source
-from rollcast.autoscaler.totals import CONSUMPTION_WINDOWS, TREND_SECONDS, Rates, Totals, rates
+from rollcast.autoscaler.board import DecisionBoard
+from rollcast.autoscaler.collector import Collector, FleetReading, NotMeasured, generators_there, inflight_tokens
+from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide
+from rollcast.autoscaler.sources import FleetSource
+from rollcast.autoscaler.totals import CONSUMPTION_WINDOWS, TREND_SECONDS, Totals, WindowRates, rates
 from rollcast.config.run import RunConfig
 from rollcast.recipe import staleness
 from rollcast.recipe.schedule import Schedule, make_schedule
@@ -25,19 +25,20 @@ if TYPE_CHECKING:
     from rollcast.autoscaler.deployment import Deployment
 
 MOST_TOTALS = 20_000
+"""Looks that are kept, whatever the window and the interval: a bound of memory."""
 log = get_logger()
 
 
 class Loop:
     """Call `turn` every few seconds."""
 
-    def __init__(self, config: RunConfig, source: Source, deployment: Deployment | None) -> None:
+    def __init__(self, config: RunConfig, source: FleetSource, deployment: Deployment | None) -> None:
         self._run = config.run
         self._settings = config.autoscaler
         self._source = source
         self._deployment = deployment
         schedule = make_schedule(config.recipe.schedule, groups_per_step=config.recipe.prompts_per_step)
-        self._limits = Limits(
+        self._limits = ReplicaLimits(
             slots=config.generator.slots,
             rollouts_per_group=config.recipe.most_rollouts_per_prompt,
             window_groups=widest_window(schedule),
@@ -58,7 +59,7 @@ class Loop:
     def close(self) -> None:
         self._source.close()
 
-    def turn(self, board: Board, exporter: Exporter) -> None:
+    def turn(self, board: DecisionBoard, exporter: Exporter) -> None:
         """Whatever cannot be read or done is counted, and tried again at the next turn."""
         if self.let_go_at_end(board, exporter):
             return
@@ -67,7 +68,7 @@ class Loop:
         for reason, count in self._source.skipped.items():
             exporter.add(names.AUTOSCALER_SKIPPED, count - self._counted[reason], reason=reason)
             self._counted[reason] = count
-        exporter.set(names.AUTOSCALER_MEASURED, float(isinstance(measured, Rates)))
+        exporter.set(names.AUTOSCALER_MEASURED, float(isinstance(measured, WindowRates)))
         if self._memory is None:
             self._memory = self._first(now, reading, exporter)
         if self._memory is None:
@@ -85,7 +86,7 @@ class Loop:
         if self._settings.mode == "controller":
             self._apply(decision.target, exporter)
 
-    def begin(self, board: Board, exporter: Exporter) -> None:
+    def begin(self, board: DecisionBoard, exporter: Exporter) -> None:
         """Show the number that holds, as far as it can be known before the first reading.
 
         To be called before anybody is served: who asks then must be told neither that a run at its end is at work nor
@@ -99,7 +100,7 @@ class Loop:
             held = decide(now, self._reason, self._memory, self._limits, self._settings)
             self._show(held.target, board, exporter)
 
-    def let_go_at_end(self, board: Board, exporter: Exporter) -> bool:
+    def let_go_at_end(self, board: DecisionBoard, exporter: Exporter) -> bool:
         """Ask for no generator where the run has ended; whether it has."""
         before, self._run_has_ended = self._run_has_ended, self._ask_for_end(exporter)
         if not self._run_has_ended:
@@ -133,7 +134,7 @@ class Loop:
             return self._run_has_ended
         return self._run_has_ended if complete is None else complete
 
-    def _measure(self, now: float) -> tuple[Reading | None, Rates | str]:
+    def _measure(self, now: float) -> tuple[FleetReading | None, WindowRates | str]:
         reading = None
         try:
             reading = self._source.read()
@@ -153,7 +154,7 @@ class Loop:
         found = rates(tuple(self._history), self._settings.window_seconds)
         return reading, found or "too little was measured since the last start of a pod or of the trainer"
 
-    def _first(self, now: float, reading: Reading | None, exporter: Exporter) -> Memory | None:
+    def _first(self, now: float, reading: FleetReading | None, exporter: Exporter) -> Memory | None:
         """Where the number begins: what the Deployment asks for; without one, the generators that are there.
 
         None while that is not known. Generators there may be fewer than those asked for, so a Deployment is waited for.
@@ -169,11 +170,11 @@ class Loop:
             self._failed("replicas", str(error), exporter)
             return None
 
-    def _show(self, target: int, board: Board, exporter: Exporter) -> None:
+    def _show(self, target: int, board: DecisionBoard, exporter: Exporter) -> None:
         board.show(target)
         exporter.set(names.GENERATORS_DESIRED, target)
 
-    def _mark(self, reading: Reading, exporter: Exporter) -> None:
+    def _mark(self, reading: FleetReading, exporter: Exporter) -> None:
         if self._deployment is None:
             return
         from rollcast.autoscaler.deployment import ClusterAway

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any
 
-from rollcast.autoscaler.board import Board
+from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.keda import MAX_CALLS, ExternalScaler
 from rollcast.autoscaler.loop import Loop
 from rollcast.autoscaler.sources import open_source
@@ -42,7 +42,7 @@ def serve(config: RunConfig) -> int:
         signal.signal(number, lambda *_: stop.set())
     settings = config.autoscaler
     deployment = open_deployment(config)
-    board, exporter = Board(), Exporter(config.run)
+    board, exporter = DecisionBoard(), Exporter(config.run)
     heartbeat = Heartbeat(settings.every_seconds + MAX_TURN_SECONDS)
     loop = Loop(config, open_source(settings.source, config.http, config.run, config.run_folder), deployment)
     listener = listen(settings.bind, settings.http_port, setting="autoscaler.http_port")

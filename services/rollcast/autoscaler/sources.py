@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from rollcast.autoscaler.collector import MAX_GENERATORS, READ, Place, Reading
+from rollcast.autoscaler.collector import MAX_GENERATORS, READ, FleetReading, Place
 from rollcast.config.autoscaler import FleetPrometheus, FleetScrape
 from rollcast.config.services import Http
 from rollcast.connections.http import in_url, local_url
@@ -16,24 +16,25 @@ from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
 
 READERS = 16
+"""Pages that are read at once."""
 _OTHER_SERVICES = ("trainer", "forecaster", "autoscaler")
 """What else writes its port to the run folder."""
 _GENERATOR_METRICS = {names.SAMPLED_TOKENS.name, names.RUNNING_ROLLOUTS.name, names.INFLIGHT_TOKENS.name}
 
 
-class Source(Protocol):
+class FleetSource(Protocol):
     """Read every few seconds."""
 
     skipped: Counter[str]
     """Pages and samples left out so far, by reason."""
 
-    def read(self) -> Reading:
+    def read(self) -> FleetReading:
         """One look. Raises SourceAway where the trainer, or Prometheus, does not answer."""
 
     def close(self) -> None: ...
 
 
-def open_source(settings: FleetScrape | FleetPrometheus, http: Http, run: str, run_folder: Path) -> Source:
+def open_source(settings: FleetScrape | FleetPrometheus, http: Http, run: str, run_folder: Path) -> FleetSource:
     if isinstance(settings, FleetPrometheus):
         return PrometheusFleet(settings, run)
     return ScrapedFleet(settings, http, run_folder)
@@ -50,7 +51,7 @@ class ScrapedFleet:
         self._pages: dict[str, MetricsPage] = {}
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="scrape")
 
-    def read(self) -> Reading:
+    def read(self) -> FleetReading:
         trainer = self._settings.trainer or self._found("trainer")
         places = self._generators()
         for url in self._pages.keys() - {trainer, *places.values()}:
@@ -63,7 +64,7 @@ class ScrapedFleet:
                 generators[place] = tuple(future.result())
             except SourceAway:
                 self.skipped["generator_away"] += 1
-        return Reading(tuple(answer.result()), generators)
+        return FleetReading(tuple(answer.result()), generators)
 
     def close(self) -> None:
         self._readers.shutdown(wait=False, cancel_futures=True)
@@ -117,7 +118,7 @@ class PrometheusFleet:
         self._prometheus = Prometheus(settings.url, settings.token)
         self._query = f'{{__name__=~"{"|".join(metric.name for metric in READ)}",run="{run}"}}'
 
-    def read(self) -> Reading:
+    def read(self) -> FleetReading:
         trainer: list[Sample] = []
         generators: dict[Place, list[Sample]] = {}
         for sample in self._prometheus.query(self._query):
@@ -129,7 +130,7 @@ class PrometheusFleet:
                 self.skipped["no_pod_label"] += 1
             else:
                 generators.setdefault(place, []).append(sample)
-        return Reading(tuple(trainer), {place: tuple(samples) for place, samples in generators.items()})
+        return FleetReading(tuple(trainer), {place: tuple(samples) for place, samples in generators.items()})
 
     def close(self) -> None:
         self._prometheus.close()

@@ -54,7 +54,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class WindowRates:
     """One window of a run."""
 
     seconds: float
@@ -89,7 +89,7 @@ class Rates:
         return self.sampled / self.generators
 
 
-def rates(history: Sequence[Totals], window_seconds: float) -> Rates | None:
+def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | None:
     """The rates of the last `window_seconds`, or since the last disturbance if that is later.
 
     `history` in order of time. None while there is less than half of a window to measure, or no generator in it.
@@ -108,7 +108,7 @@ def rates(history: Sequence[Totals], window_seconds: float) -> Rates | None:
     batch_wait = min(1.0, (last.batch_wait - first.batch_wait) / seconds)
     since = last.at - (1.0 if batch_wait > BADLY else CONSUMPTION_WINDOWS) * window_seconds
     before = history[bisect_left([totals.at for totals in history], since)]
-    return Rates(
+    return WindowRates(
         seconds=seconds,
         generators=generators,
         generators_now=last.joined,

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from rollcast.config.errors import UserError
 from rollcast.generator.engine import BadRequestError, Engine
-from rollcast.generator.grading import Grader
+from rollcast.generator.grading import GradingThreads
 from rollcast.generator.groups import ActiveGroup
 from rollcast.rollouts.base import Claimed, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
@@ -91,7 +91,7 @@ class ClaimLoop:
         self,
         *,
         engine: Engine,
-        grader: Grader,
+        grader: GradingThreads,
         open_queue: Callable[[str], GeneratorQueue],
         owner: str,
         slots: Slots,

@@ -49,7 +49,7 @@ class Graded:
     """What the sandbox stopped, if anything."""
 
 
-class Grader:
+class GradingThreads:
     """Threads that decode completions and call their verifiers, each at most one at a time.
 
     A grading's clock starts when a thread takes it up, never while it waits for one.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rollcast.generator.engine import Engine
-from rollcast.generator.grading import Graded, Grader
+from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.sampling import RolloutSampler
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import GradingStatus, PromptTask, Rollout, RolloutGroup, StopReason
@@ -19,7 +19,7 @@ from rollcast.wire.version import PolicyVersion
 class ActiveGroup:
     """run() -> finished (group()) or stopped (unfinished_task()). Rollouts handed back by a former owner go on."""
 
-    def __init__(self, claimed: Claimed, engine: Engine, grader: Grader) -> None:
+    def __init__(self, claimed: Claimed, engine: Engine, grader: GradingThreads) -> None:
         self.claimed = claimed
         self.stopped = False
         self._engine = engine

@@ -16,7 +16,7 @@ from rollcast.config.run import RunConfig
 from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
 from rollcast.generator.claims import ClaimLoop, Slots
 from rollcast.generator.engine import Engine, set_environment
-from rollcast.generator.grading import Grader, check_grading
+from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.generator.remote_sandbox import RemoteSandbox
 from rollcast.generator.weight_engine import GeneratorWeights, new_owner
 from rollcast.rollouts.base import GeneratorQueue
@@ -112,7 +112,7 @@ class GeneratorService:
     ) -> None:
         self._config = config
         self._engine = engine
-        self._grader = Grader(engine.decode, config.tasks.grading, exporter, remote)
+        self._grader = GradingThreads(engine.decode, config.tasks.grading, exporter, remote)
 
         def open_queue(owner: str) -> GeneratorQueue:
             return RedisGeneratorQueue(config.redis, config.run, owner)

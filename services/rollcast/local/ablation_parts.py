@@ -45,7 +45,7 @@ SWITCHES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RecipePart:
     name: str
     instead: str
     """What takes its place, in words."""
@@ -63,57 +63,57 @@ def _recipe(**settings: Any) -> Callable[[RunConfig], Change]:
     return lambda _: {"recipe": settings}
 
 
-PARTS: tuple[Part, ...] = (
-    Part(
+PARTS: tuple[RecipePart, ...] = (
+    RecipePart(
         "cispo",
         "the DAPO loss",
         "figures 5a and 7",
         lambda recipe: recipe.loss.kind == "cispo",
         _recipe(loss={"kind": "dapo", "clip_low": 0.2, "clip_high": 0.26}),
     ),
-    Part(
+    RecipePart(
         "fp32_head",
         "the LM head in the model's precision",
         "figures 5b and 7",
         lambda recipe: recipe.lm_head == "fp32",
         _recipe(lm_head="model"),
     ),
-    Part(
+    RecipePart(
         "prompt_average",
         "sample average",
         "figures 7 and 14a",
         lambda recipe: recipe.aggregation == "prompt",
         _recipe(aggregation="sample"),
     ),
-    Part(
+    RecipePart(
         "batch_normalisation",
         "advantages normalised by prompt",
         "figures 7 and 14b",
         lambda recipe: recipe.advantage_normalisation == "batch",
         _recipe(advantage_normalisation="prompt"),
     ),
-    Part(
+    RecipePart(
         "zero_variance_filter",
         "groups without variance kept in the batch",
         "figures 6a and 7",
         lambda recipe: recipe.zero_variance_filter,
         _recipe(zero_variance_filter=False, refill_filtered=False),
     ),
-    Part(
+    RecipePart(
         "no_positive_resampling",
         "uniform sampling",
         "figures 6b and 7",
         lambda recipe: recipe.no_positive_resampling is not None,
         _recipe(no_positive_resampling=None),
     ),
-    Part(
+    RecipePart(
         "interruption",
         "the length penalty",
         "figure 7",
         lambda recipe: isinstance(recipe.length_control, Interruption),
         lambda base: {"recipe": {"length_control": _papers_penalty(base)}},
     ),
-    Part(
+    RecipePart(
         "pipeline",
         "PPO-off-policy of the same k",
         "figures 4a and 7",
@@ -130,7 +130,7 @@ PARTS: tuple[Part, ...] = (
 FRESH_DATA = "fresh_data"
 
 
-def fresh_data(reuse: int = REUSE) -> Part:
+def fresh_data(reuse: int = REUSE) -> RecipePart:
     """Data reuse as an axis, on demand only, since it is no switch of the recipe: a prompt of `reuse` stays."""
     name = FRESH_DATA if reuse == REUSE else f"{FRESH_DATA}:{reuse}"
 
@@ -144,7 +144,7 @@ def fresh_data(reuse: int = REUSE) -> Part:
             )
         return {"recipe": {"unique_prompts": num_prompts // reuse}}
 
-    return Part(
+    return RecipePart(
         name,
         f"1 prompt in {reuse}, used {reuse} times as often,",
         "not in the paper's table",
@@ -153,7 +153,7 @@ def fresh_data(reuse: int = REUSE) -> Part:
     )
 
 
-def find_part(name: str) -> Part:
+def find_part(name: str) -> RecipePart:
     """Raises UserError that lists the parts, or says what is wrong with N of `fresh_data:N`."""
     kind, colon, number = name.replace("-", "_").partition(":")
     if kind == FRESH_DATA:

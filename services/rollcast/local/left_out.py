@@ -16,7 +16,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, LengthControl, NoLengthControl
 from rollcast.config.run import RunConfig
 from rollcast.connections.http import listen
-from rollcast.tasks.prompts import Split, load
+from rollcast.tasks.prompts import PromptSplit, load
 
 LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx")
 """Names under which a model's config.json gives the positions that it knows."""
@@ -82,7 +82,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _prompts(config: RunConfig) -> Split | None:
+def _prompts(config: RunConfig) -> PromptSplit | None:
     """Every prompt, where they decide anything: rows of a data set, or lengths that do not fit the model."""
     tasks, recipe = config.tasks, config.recipe
     shares = isinstance(tasks.dataset, RowsDataset) and not (
@@ -97,7 +97,7 @@ def _prompts(config: RunConfig) -> Split | None:
     return None
 
 
-def _shares(config: RunConfig, prompts: Split | None) -> RunConfig:
+def _shares(config: RunConfig, prompts: PromptSplit | None) -> RunConfig:
     """Of a small data set: how many prompts are held out, and how many a step takes."""
     if prompts is None or not isinstance(config.tasks.dataset, RowsDataset):
         return config
@@ -115,7 +115,7 @@ def _fit(config: RunConfig) -> bool:
     return config.recipe.max_prompt_tokens + config.recipe.max_completion_tokens <= config.model.max_length
 
 
-def _lengths(config: RunConfig, prompts: Split | None) -> RunConfig:
+def _lengths(config: RunConfig, prompts: PromptSplit | None) -> RunConfig:
     """Of a model too short for the paper's: what the longest prompt needs, at most half; completions get the rest."""
     if _fit(config):
         return config

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 Normalisation = Literal["batch", "prompt", "none", "leave_one_out"]
 
 EPSILON = 1e-6
+"""Added to a standard deviation, so that equal rewards give advantages of 0 and not of 0 / 0."""
 
 
 def advantages(

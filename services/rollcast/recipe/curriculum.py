@@ -45,7 +45,7 @@ class CurriculumState(TypedDict):
 
 
 @dataclass(slots=True)
-class History:
+class PromptHistory:
     """All evaluations of one prompt in training."""
 
     reward: float = 0.0
@@ -69,7 +69,7 @@ class Curriculum:
         self._fingerprint = hashlib.sha256("\0".join(prompt_ids).encode()).hexdigest()
         self._seed = seed
         self._remove_at = remove_at
-        self._history: dict[str, History] = {}
+        self._history: dict[str, PromptHistory] = {}
         self._removed: set[str] = set()
         self._start_epoch(0, 0)
 
@@ -89,7 +89,7 @@ class Curriculum:
         return len(self._removed)
 
     @property
-    def history(self) -> dict[str, History]:
+    def history(self) -> dict[str, PromptHistory]:
         """Evaluations by prompt id; its length is the number of unique prompts evaluated."""
         return self._history
 
@@ -129,7 +129,7 @@ class Curriculum:
         Removal is permanent: a later, worse evaluation does not bring the prompt back.
         """
         assert 0 <= reward <= graded <= sampled, (reward, graded, sampled)
-        history = self._history.setdefault(prompt_id, History())
+        history = self._history.setdefault(prompt_id, PromptHistory())
         history.reward += reward
         history.graded += graded
         history.evaluations += 1
@@ -163,6 +163,6 @@ class Curriculum:
                 f"the seed {self._seed} differs from the checkpoint's {state['seed']}; set seed: {state['seed']} "
                 "or start a new run"
             )
-        self._history = {prompt_id: History(*counts) for prompt_id, counts in state["history"].items()}
+        self._history = {prompt_id: PromptHistory(*counts) for prompt_id, counts in state["history"].items()}
         self._removed = set(state["removed"])
         self._start_epoch(state["epoch"], state["position"])

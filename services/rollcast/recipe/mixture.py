@@ -34,7 +34,7 @@ class MixtureState(TypedDict):
     parts: list[CurriculumState]
 
 
-class Mixture:
+class MixtureCurriculum:
     """An endless, resumable sequence of prompt ids; the interface of Curriculum."""
 
     def __init__(self, shares: Sequence[Share], *, seed: int, remove_at: float | None = 0.9) -> None:
@@ -104,8 +104,8 @@ class Mixture:
         self._drawn = list(state["drawn"])
 
 
-def make_curriculum(shares: Sequence[Share], *, seed: int, remove_at: float | None) -> Curriculum | Mixture:
+def make_curriculum(shares: Sequence[Share], *, seed: int, remove_at: float | None) -> Curriculum | MixtureCurriculum:
     """The curriculum of one data set, or of several."""
     if len(shares) == 1:
         return Curriculum(shares[0].prompt_ids, seed=seed, remove_at=remove_at)
-    return Mixture(shares, seed=seed, remove_at=remove_at)
+    return MixtureCurriculum(shares, seed=seed, remove_at=remove_at)

@@ -3,7 +3,7 @@
 A schedule is a pure function of the state, which the caller builds anew each time; nothing is remembered between calls,
 so a restarted trainer resumes by deriving the state again. The caller's loop:
 
-    schedule = PipelineSchedule(lag=8, groups_per_step=48)
+    schedule = PipelineRL(lag=8, groups_per_step=48)
     while state.step < last_step:
         give up schedule.unusable(state)                   # () but after a restart; dispatched again as new groups
         dispatch schedule.dispatch(state) tasks            # lost tasks first, then new prompts
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PipelineState:
     """What a schedule decides on."""
 
     step: int
@@ -94,21 +94,21 @@ class Schedule(Protocol):
     def publishes(self, step: int) -> bool:
         """Return whether the weights of `step` go to the generators. Those of an incarnation's start always do."""
 
-    def dispatch(self, state: State) -> int:
+    def dispatch(self, state: PipelineState) -> int:
         """Return how many tasks to dispatch now."""
 
-    def next_batch(self, state: State) -> Batch | Wait:
+    def next_batch(self, state: PipelineState) -> Batch | Wait:
         """Return the groups to train on now, or what to wait for. Not to be asked while a batch is in training."""
 
-    def unusable(self, state: State) -> tuple[int, ...]:
+    def unusable(self, state: PipelineState) -> tuple[int, ...]:
         """Return the sequences to give up because no order of steps can use them in time; () but after a restart."""
 
 
-def _weights_are_late(schedule: Schedule, state: State) -> bool:
+def _weights_are_late(schedule: Schedule, state: PipelineState) -> bool:
     return state.acknowledged is not None and state.acknowledged < schedule.floor(state.step)
 
 
-def _oldest_batch(schedule: Schedule, state: State) -> Batch | Wait:
+def _oldest_batch(schedule: Schedule, state: PipelineState) -> Batch | Wait:
     """Return the P oldest ready groups if the staleness gate lets them go."""
     floor, lag, groups_per_step = schedule.floor(state.step), schedule.lag, schedule.groups_per_step
     batch = staleness.oldest_ready(state.groups, floor=floor, lag=lag, count=groups_per_step)
@@ -124,7 +124,7 @@ def _oldest_batch(schedule: Schedule, state: State) -> Batch | Wait:
     return Batch(tuple(group.sequence for group in batch))
 
 
-def _unusable(schedule: Schedule, state: State) -> tuple[int, ...]:
+def _unusable(schedule: Schedule, state: PipelineState) -> tuple[int, ...]:
     given_up = staleness.unusable(
         state.groups,
         floor=schedule.floor(state.step),
@@ -136,7 +136,7 @@ def _unusable(schedule: Schedule, state: State) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineSchedule:
+class PipelineRL:
     """pipeline-k (PipelineRL-k): generators stream, every step is published, the trainer is at most `lag` = k ahead.
 
     The window opens at P and grows by P per step, else the first batches would be made of the shortest groups. For
@@ -158,7 +158,7 @@ class PipelineSchedule:
     def publishes(self, step: int) -> bool:
         return True
 
-    def dispatch(self, state: State) -> int:
+    def dispatch(self, state: PipelineState) -> int:
         if _weights_are_late(self, state):
             return 0
         widest = staleness.window(
@@ -170,17 +170,17 @@ class PipelineSchedule:
         enough = widest if state.enough is None else max(state.enough, 2 * self.groups_per_step)
         return max(0, min(widest, opened, enough) - len(state.groups))
 
-    def next_batch(self, state: State) -> Batch | Wait:
+    def next_batch(self, state: PipelineState) -> Batch | Wait:
         if _weights_are_late(self, state):
             return Wait(WaitReason.WEIGHTS)
         return _oldest_batch(self, state)
 
-    def unusable(self, state: State) -> tuple[int, ...]:
+    def unusable(self, state: PipelineState) -> tuple[int, ...]:
         return _unusable(self, state)
 
 
 @dataclass(frozen=True, slots=True)
-class PpoOffPolicySchedule:
+class PPOOffPolicy:
     """ppo-off-policy-k: generate k P groups with one policy, then make k = `updates` steps, publish the last.
 
     A round starts at every multiple of k; after a restart inside a round only the rest of it is generated. No step is
@@ -204,7 +204,7 @@ class PpoOffPolicySchedule:
     def publishes(self, step: int) -> bool:
         return step % self.updates == 0
 
-    def dispatch(self, state: State) -> int:
+    def dispatch(self, state: PipelineState) -> int:
         if _weights_are_late(self, state):
             return 0
         rest_of_round = staleness.window(
@@ -212,19 +212,19 @@ class PpoOffPolicySchedule:
         )
         return max(0, rest_of_round - len(state.groups))
 
-    def next_batch(self, state: State) -> Batch | Wait:
+    def next_batch(self, state: PipelineState) -> Batch | Wait:
         if _weights_are_late(self, state):
             return Wait(WaitReason.WEIGHTS)
         if self.dispatch(state) > 0 or not all(group.ready for group in state.groups):
             return Wait(WaitReason.BATCH)
         return _oldest_batch(self, state)
 
-    def unusable(self, state: State) -> tuple[int, ...]:
+    def unusable(self, state: PipelineState) -> tuple[int, ...]:
         return _unusable(self, state)
 
 
 def make_schedule(settings: config.Schedule, *, groups_per_step: int) -> Schedule:
     """Return the schedule that the recipe names."""
     if settings.kind == "pipeline":
-        return PipelineSchedule(lag=settings.max_staleness, groups_per_step=groups_per_step)
-    return PpoOffPolicySchedule(updates=settings.max_staleness, groups_per_step=groups_per_step)
+        return PipelineRL(lag=settings.max_staleness, groups_per_step=groups_per_step)
+    return PPOOffPolicy(updates=settings.max_staleness, groups_per_step=groups_per_step)

@@ -2,7 +2,7 @@
 
 Life of a task; every arrow is one atomic script, so a snapshot never sees a task twice or not at all:
 
-    dispatch --> waiting --claim--> claimed --publish--> finished --settle--> gone
+    dispatch --> waiting --claim--> claimed --publish--> finished --remove--> gone
                   ^  ^                | |
                   |  +---hand_back----+ |            same attempt, partial rollouts travel along
                   +--fail, fence, redo, sweep        attempt + 1
@@ -13,7 +13,7 @@ A generator owns a task as long as its entry is pending under its name. Whatever
 it is refused and counted. All calls may be repeated: a repeated one finds that its work is done and changes nothing.
 
 What Redis loses (a second of AOF, a stream, everything) is missing from `outstanding()`; the trainer dispatches again
-what it dispatched, has not settled, does not hold and does not find there. Redis may also forget a settlement and
+what it dispatched, has not settled, does not hold and does not find there. Redis may also forget a removal and
 deliver a group again: the trainer's ledger of settled sequences knows it.
 """
 
@@ -43,7 +43,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A group on the queue that is not settled, whether or not the trainer has read it."""
+    """A finished group that is still on the queue, whether or not the trainer has read it."""
 
     attempt: int
     purpose: Purpose
@@ -67,7 +67,7 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """Every task that was dispatched and not settled, by sequence: one consistent moment."""
+    """Every task that was dispatched and is still on the queue, by sequence: one consistent moment."""
 
     waiting: dict[int, Waiting] = field(default_factory=dict)
     claims: dict[int, Claim] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Outstanding:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A group as read from the queue; it stays there until its `stream_id` is settled."""
+    """A group as read from the queue; it stays there until its `stream_id` is removed."""
 
     stream_id: str
     group: RolloutGroup
@@ -107,7 +107,7 @@ class Redispatch:
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """Finished groups that are not settled."""
+    """Finished groups that are still on the queue."""
 
     groups: int
     num_bytes: int
@@ -155,18 +155,18 @@ class TrainerQueue(Protocol):
     def read(self, max_groups: int, block_seconds: float) -> list[Delivery]:
         """Return up to `max_groups` groups not returned before by this object, waiting up to `block_seconds` for one.
 
-        What a former trainer read and did not settle comes too. What cannot be read, or was published by nobody who
+        What a former trainer read and did not remove comes too. What cannot be read, or was published by nobody who
         owned its task, is buried and counted.
         """
 
-    def settle(self, stream_ids: Sequence[str]) -> None:
+    def remove(self, stream_ids: Sequence[str]) -> None:
         """Take groups off the queue for good."""
 
     def bury(self, reasons: Mapping[str, str]) -> None:
         """Take groups that must not be used off the queue, by stream id; their tasks may be dispatched again."""
 
     def outstanding(self) -> Outstanding:
-        """Return every task that was dispatched and not settled."""
+        """Return every task that was dispatched and is still on the queue."""
 
     def fence(self, owner: str, reason: str) -> Redispatch:
         """Remove a generator: its tasks go on with attempt + 1, its answers and claims are refused from now on."""

@@ -1,4 +1,4 @@
-"""The records of :inflight, one for every task that was dispatched and not settled.
+"""The records of :inflight, one for every task that was dispatched and is still on the queue.
 
 Text, because the scripts write and read them (and so can a person with redis-cli):
 

@@ -13,8 +13,8 @@ class Keys:
 
     tasks     stream   tasks for training that are waiting or claimed (group `generators`)
     evals     stream   the same for evaluation, apart so that generators can prefer them
-    rollouts  stream   finished groups that are not settled (group `trainer`)
-    inflight  hash     task sequence -> where it is (rollcast.rollouts.index); gone once it is settled
+    rollouts  stream   finished groups until they are removed (group `trainer`)
+    inflight  hash     task sequence -> where it is (rollcast.rollouts.index); gone with the task
     dead      stream   tasks given up and what was of no use, each with the reason; the newest thousand or so
     state     hash     incarnation, counters, fenced generators, and what the trainer stores
     """

@@ -43,7 +43,7 @@ class RedisTrainerQueue:
         self._longest_block = settings.timeout_seconds / 2
         self._outage = Outage(patience_seconds)
         self._held: set[str] = set()
-        """Entries on :rollouts that were delivered and not settled."""
+        """Entries on :rollouts that were delivered and not removed."""
         self._look_back = True
         """Whether entries may be pending that this object never saw: a former trainer's, or of a lost reply."""
         self._unknown_fields = 0
@@ -91,9 +91,9 @@ class RedisTrainerQueue:
             raise
         return deliveries
 
-    def settle(self, stream_ids: Sequence[str]) -> None:
+    def remove(self, stream_ids: Sequence[str]) -> None:
         if stream_ids:
-            self._run("settle", *stream_ids)
+            self._run("remove", *stream_ids)
             self._held.difference_update(stream_ids)
 
     def bury(self, reasons: Mapping[str, str]) -> None:

@@ -18,6 +18,7 @@ from rollcast.scaling.posterior import check_start, fit_part
 from rollcast.scaling.verdict import Verdict
 
 LEAST_POINTS = 3
+"""That must be seen before the end is forecast from them."""
 
 
 @dataclass(frozen=True)

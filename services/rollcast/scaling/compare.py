@@ -25,6 +25,7 @@ from rollcast.scaling.posterior import fit
 Triple = tuple[float, float, float]
 """(5 %, median, 95 %)."""
 MARGIN = 0.02
+"""The paper's margin on A: runs of one recipe differ by so much (A.5 of arXiv 2510.13786)."""
 COMPUTE_MARGIN = float(np.log(1.1))
 """ln of a ratio of compute below which two runs count as equally fast. Our choice: the paper prints no spread of speed
 between runs of one recipe."""

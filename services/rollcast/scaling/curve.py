@@ -4,8 +4,8 @@ Eq (1) of arXiv 2510.13786, for a fixed model and fixed training data:
 
     R(C) = R_0 + (A - R_0) / (1 + (C_mid / C)^B)
 
-C is the training compute in device-hours (generators and trainers together), R the pass rate on held-out prompts, R_0
-the pass rate at zero compute, A the asymptote, B > 0 the scaling exponent and C_mid the compute at which half of the
+C is the training compute in device-hours, of generators and trainers together. R is the pass rate on held-out prompts,
+R_0 that at zero compute. A is the asymptote, B > 0 the scaling exponent, and C_mid the compute at which half of the
 gain A - R_0 is reached.
 """
 
@@ -111,24 +111,14 @@ class Curve:
         y = np.asarray(pass_rate, dtype=float).ravel()
         if x.size != y.size:
             raise ValueError(f"curve {name!r}: {x.size} compute values but {y.size} pass rates; give one for each.")
-        error = None if standard_error is None else np.asarray(standard_error, dtype=float).ravel()
-        if error is not None and error.size != x.size:
-            raise ValueError(f"curve {name!r}: {x.size} points but {error.size} standard errors; give one for each.")
-        truncation = None if truncation_ratio is None else np.asarray(truncation_ratio, dtype=float).ravel()
-        if truncation is not None and truncation.size != x.size:
-            raise ValueError(
-                f"curve {name!r}: {x.size} points but {truncation.size} truncation ratios; give one for each."
-            )
+        error = _one_for_each(standard_error, x.size, "standard errors", name)
+        truncation = _one_for_each(truncation_ratio, x.size, "truncation ratios", name)
         finite = np.isfinite(x) & np.isfinite(y)
         dropped = int(x.size - finite.sum())
         x, y = x[finite], y[finite]
         error = None if error is None else error[finite]
         truncation = None if truncation is None else np.nan_to_num(truncation[finite], posinf=0.0, neginf=0.0)
-        if np.any(x < 0):
-            raise ValueError(f"curve {name!r}: compute {x.min():g} is negative; give device-hours since the start.")
-        if np.any((y < 0) | (y > 1)):
-            worst = y[np.argmax(np.abs(y - 0.5))]
-            raise ValueError(f"curve {name!r}: pass rate {worst:g} lies outside [0, 1]; divide percentages by 100.")
+        _check_range(x, y, name)
         at_zero = x == 0
         if np.any(at_zero) and initial is None:
             initial = float(np.mean(y[at_zero]))
@@ -177,6 +167,23 @@ class Curve:
             truncation_ratio=None if self.truncation_ratio is None else self.truncation_ratio[inside],
             dropped=self.dropped,
         )
+
+
+def _one_for_each(values: Sequence[float] | Array | None, num_points: int, what: str, name: str) -> Array | None:
+    if values is None:
+        return None
+    array = np.asarray(values, dtype=float).ravel()
+    if array.size != num_points:
+        raise ValueError(f"curve {name!r}: {num_points} points but {array.size} {what}; give one for each.")
+    return array
+
+
+def _check_range(compute: Array, pass_rate: Array, name: str) -> None:
+    if np.any(compute < 0):
+        raise ValueError(f"curve {name!r}: compute {compute.min():g} is negative; give device-hours since the start.")
+    if np.any((pass_rate < 0) | (pass_rate > 1)):
+        worst = pass_rate[np.argmax(np.abs(pass_rate - 0.5))]
+        raise ValueError(f"curve {name!r}: pass rate {worst:g} lies outside [0, 1]; divide percentages by 100.")
 
 
 def _is_known(error: ArrayLike) -> NDArray[np.bool_]:

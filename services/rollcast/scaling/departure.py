@@ -43,7 +43,10 @@ class Departure:
 
 
 def transients(observations: Observations, prior: Prior, ends: list[float]) -> list[Departure]:
-    """None, and a transient until each of `ends` (ascending device-hours), each for the ends nearest to it."""
+    """No departure, and a transient until each of `ends` (ascending device-hours).
+
+    Each transient stands for all ends that lie nearer to its own than to the others'.
+    """
     weight = prior.transient_weight if ends else 0.0
     compute = np.exp(observations.log_compute)
     between = 0.5 * (np.log(ends[1:]) + np.log(ends[:-1]))

@@ -15,13 +15,17 @@ from rollcast.scaling.curve import Array
 from rollcast.scaling.grid import Grid
 
 NUM_DRAWS = 4096
+"""Of one forecast."""
 _PLASTIC = 1.324717957244746
+"""The plastic number, x^3 = x + 1: steps of 1/x and 1/x^2 fill the unit square evenly (the R2 sequence)."""
 UNIFORM: Array = np.mod(0.5 + np.outer([1 / _PLASTIC, 1 / _PLASTIC**2], np.arange(1, NUM_DRAWS + 1)), 1.0).clip(
     1e-9, 1 - 1e-9
 )
 """(2, NUM_DRAWS) of the R2 sequence, in (0, 1)."""
 NORMAL: Array = ndtri(UNIFORM)
 """The same as standard normal values."""
+WHOLE = 0.999
+"""Probability of the bounds from which draws need no weights."""
 CERTAIN = 6.0
 """Standard deviations from a bound beyond which a normal distribution is taken to lie inside it."""
 
@@ -60,7 +64,7 @@ def draw(grid: Grid) -> Draws:
     initial_spread = np.sqrt(np.maximum(grid.initial_variance.ravel()[node] - gain**2 * spread**2, 1e-18))
     initial, inside = _truncated_normal(1, initial_mean, initial_spread, asymptote)
     # The grid's weights hold A to its bounds; those of R_0 given A are made good here.
-    keep = _resample(inside) if np.any(inside < 0.999) else np.arange(NUM_DRAWS)
+    keep = _resample(inside) if np.any(inside < WHOLE) else np.arange(NUM_DRAWS)
     departure, noise, exponent, midpoint = np.unravel_index(node[keep], grid.weight.shape)
     return Draws(
         initial=initial[keep],

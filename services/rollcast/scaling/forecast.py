@@ -23,6 +23,8 @@ __all__ = ["Forecast", "Verdict", "VerdictKind"]
 
 Quantiles = Sequence[float] | Array
 MEDIAN_AND_90 = (0.05, 0.5, 0.95)
+LARGEST_LOG_COMPUTE = 600.0
+"""ln device-hours, short of the 709 at which exp overflows: so much compute is never."""
 DRAWS_AT_ONCE = 512
 """So many in one go stay in the processor's cache with all that is made from them."""
 
@@ -108,7 +110,7 @@ class Forecast:
         odds = np.where(reached | open_, 1.0, target - draws.initial) / np.where(
             reached | open_, 1.0, draws.asymptote - target
         )
-        log_compute = np.minimum(draws.log_midpoint + np.log(odds) / draws.exponent, 600.0)
+        log_compute = np.minimum(draws.log_midpoint + np.log(odds) / draws.exponent, LARGEST_LOG_COMPUTE)
         compute = np.where(reached, 0.0, np.where(open_, np.inf, np.exp(log_compute)))
         return _quantile(compute, quantiles)
 
@@ -122,9 +124,9 @@ class Forecast:
     def headroom(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """A - R at the last compute of the curve -> (q,). R is the law, not a reading.
 
-        Drift is in it: every draw is weighed by its likelihood under a covariance that holds the drift, so that the law
-        now and A are as open as readings that wander together leave them. Taking the drift of now off as well would
-        answer another question, how far A lies from what the next evaluation shows; that part fades with the drift.
+        The interval includes the drift: every draw is weighed by its likelihood under a covariance that holds it. So A
+        and the law now are as uncertain as readings that wander together leave them. How far A lies from what the next
+        evaluation shows is another question: the present drift would have to be taken off, and it fades.
         """
         return _quantile(self.draws.asymptote - self.draws.law([self.curve.compute[-1]])[0], quantiles)
 

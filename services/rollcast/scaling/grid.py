@@ -9,6 +9,7 @@ B and C_mid spreads over several nodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypedDict
 
@@ -20,8 +21,15 @@ from rollcast.scaling.departure import Departure
 from rollcast.scaling.observations import Observations
 from rollcast.scaling.prior import Prior
 
+EXPONENT_DEGREES = 4.0
+"""Degrees of freedom of Student's t, the prior of ln B: heavy tails, since a few runs are far steeper or flatter than
+most."""
+NOISE_DEGREES = 3.0
+"""The same of the ln of the whole noise: heavier tails still."""
 COARSE = (6, 8, 14)
 """Nodes of ln s, ln B and ln C_mid while the grid is being placed."""
+REACH = 3.0
+"""Scales of the prior, on either side of its centre, over which the first grid is laid."""
 NOISE_REACH = 1.8
 """The noise is looked for at least within this factor (ln) of its prior centre."""
 TOLD = 30.0
@@ -43,6 +51,7 @@ UNLIKELY = 0.01
 RESOLVED = 6.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
 MAX_REFINEMENTS = 4
+"""Times at most that the coarse grid is laid anew; it is in place before as a rule."""
 IMPOSSIBLE = 1e-9
 """Floor of the probability that a first phase ends in a cell, whose logarithm is taken."""
 CERTAIN = 5.0
@@ -151,9 +160,9 @@ def _placed(
     """Coarse axes over the posterior under these departures, with the likely ones of all noises."""
     reference = _log_reference(prior, observations)
     centre, scale = np.mean(noise_prior, axis=0)
-    noise = _around(centre, max(3.0 * scale, min(NOISE_REACH, TOLD * scale)), COARSE[0])
-    exponents = _around(prior.log_exponent[0], 3.0 * prior.log_exponent[1], COARSE[1], CELLS[0])
-    midpoints = _around(reference + prior.log_midpoint[0], 3.0 * prior.log_midpoint[1], COARSE[2], CELLS[1])
+    noise = _around(centre, max(REACH * scale, min(NOISE_REACH, TOLD * scale)), COARSE[0])
+    exponents = _around(prior.log_exponent[0], REACH * prior.log_exponent[1], COARSE[1], CELLS[0])
+    midpoints = _around(reference + prior.log_midpoint[0], REACH * prior.log_midpoint[1], COARSE[2], CELLS[1])
     axes = Axes(
         departures=tuple(departures),
         **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS),
@@ -203,26 +212,7 @@ def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes
         b_1=rise_data + linear.mean[1] / linear.variance[1],
         constant=(weight @ (data * data) + np.log(variance).sum(axis=1))[:, None],
     )
-    # A departure takes phi phi^T off the normal equations; phi = 0 stands for none.
-    scales = np.array([departure.scale if departure.shape is not None else 1.0 for departure in axes.departures])
-    shapes = [np.zeros(count) if departure.shape is None else departure.shape for departure in axes.departures]
-    phi = np.stack(shapes) @ observations.rotation.T
-    weighted = weight * phi[:, None]
-    scale = 1.0 / scales[:, None] ** 2 + np.einsum("hjn,hn->hj", weighted, phi)
-    weighted /= np.sqrt(scale)[:, :, None]
-    along_rise = weighted @ rise
-    along_fall = (weighted @ one)[:, :, None] - along_rise
-    along_data = (weighted @ data)[:, :, None]
-    parts = _solved(
-        Normal(
-            p_00=plain.p_00 - along_fall * along_fall,
-            p_01=plain.p_01 - along_fall * along_rise,
-            p_11=plain.p_11 - along_rise * along_rise,
-            b_0=plain.b_0 - along_fall * along_data,
-            b_1=plain.b_1 - along_rise * along_data,
-            constant=plain.constant - along_data**2 + np.log(scale * scales[:, None] ** 2)[:, :, None],
-        )
-    )
+    parts = _solved(_with_departures(plain, observations, axes.departures, weight, rise))
     log_weight = parts[0].reshape(shape) + _log_prior(prior, axes, _log_reference(prior, observations))
     peak = float(log_weight.max())
     unnormalised = np.exp(log_weight - peak)
@@ -238,6 +228,33 @@ def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes
         asymptote_variance=asymptote_variance,
         covariance=covariance,
         log_evidence=peak + float(np.log(total * abs(cell) * axes.noise_cell)),
+    )
+
+
+def _with_departures(
+    plain: Normal, observations: Observations, departures: Sequence[Departure], weight: Array, rise: Array
+) -> Normal:
+    """The normal equations of every departure: it takes phi phi^T off those without; phi = 0 stands for none.
+
+    weight: (j, n) of the points under each noise; rise: (n, b m) of the law at every node, in the points' rotation.
+    """
+    scales = np.array([departure.scale if departure.shape is not None else 1.0 for departure in departures])
+    none = np.zeros(observations.log_compute.size)
+    shapes = [none if departure.shape is None else departure.shape for departure in departures]
+    phi = np.stack(shapes) @ observations.rotation.T
+    weighted = weight * phi[:, None]
+    scale = 1.0 / scales[:, None] ** 2 + np.einsum("hjn,hn->hj", weighted, phi)
+    weighted /= np.sqrt(scale)[:, :, None]
+    along_rise = weighted @ rise
+    along_fall = (weighted @ observations.rotation.sum(axis=1))[:, :, None] - along_rise
+    along_data = (weighted @ (observations.rotation @ observations.pass_rate))[:, :, None]
+    return Normal(
+        p_00=plain.p_00 - along_fall * along_fall,
+        p_01=plain.p_01 - along_fall * along_rise,
+        p_11=plain.p_11 - along_rise * along_rise,
+        b_0=plain.b_0 - along_fall * along_data,
+        b_1=plain.b_1 - along_rise * along_data,
+        constant=plain.constant - along_data**2 + np.log(scale * scales[:, None] ** 2)[:, :, None],
     )
 
 
@@ -275,7 +292,8 @@ def _solved(normal: Normal) -> tuple[Array, Array, Array, Array, Array, Array]:
 
 def _probability(deviation: Array) -> Array:
     """The normal distribution function within 3e-4 (Page 1977); the exact one would be half of the cost of a refit."""
-    return np.asarray(0.5 + 0.5 * np.tanh(deviation * (0.7978845608 + 0.035677408 * deviation * deviation)))
+    slope, cubic = 0.7978845608, 0.035677408  # sqrt(2 / pi), the slope at 0; Page's fitted coefficient of the cube
+    return np.asarray(0.5 + 0.5 * np.tanh(deviation * (slope + cubic * deviation * deviation)))
 
 
 def _log_reference(prior: Prior, observations: Observations) -> float:
@@ -285,12 +303,17 @@ def _log_reference(prior: Prior, observations: Observations) -> float:
 
 
 def _log_prior(prior: Prior, axes: Axes, reference: float) -> Array:
-    exponent = -2.5 * np.log1p(((axes.log_exponent - prior.log_exponent[0]) / prior.log_exponent[1]) ** 2 / 4.0)
+    exponent = _log_student_t((axes.log_exponent - prior.log_exponent[0]) / prior.log_exponent[1], EXPONENT_DEGREES)
     midpoint = -0.5 * ((axes.log_midpoint - reference - prior.log_midpoint[0]) / prior.log_midpoint[1]) ** 2
     departure = np.array([candidate.log_prior for candidate in axes.departures])[:, None, None]
     departure = departure + _log_ending(prior, axes) + (exponent[:, None] + midpoint)
     total: Array = departure[:, None] + axes.noise_prior[:, None, None]
     return total
+
+
+def _log_student_t(deviation: Array, degrees: float) -> Array:
+    """ln of the density at a deviation in scales, without its constant."""
+    return np.asarray(-0.5 * (degrees + 1.0) * np.log1p(deviation**2 / degrees))
 
 
 def _log_ending(prior: Prior, axes: Axes) -> Array:
@@ -314,7 +337,7 @@ def _noise_axis(whole: Array, prior: Prior, noise_prior: NoisePrior, drifts: sli
     """Every ln of the whole noise, s^2 (1 + rho^2), with every rho of `drifts`; the whole is the slower index."""
     rho, weight = np.array(prior.drift)[drifts], np.log(np.array(prior.drift_weight)[drifts])
     centre, scale = np.where(rho[:, None] == 0, noise_prior.white, noise_prior.drifting).T
-    density = -2.0 * np.log1p(((whole[:, None] - centre) / scale) ** 2 / 3.0) - np.log(scale)
+    density = _log_student_t((whole[:, None] - centre) / scale, NOISE_DEGREES) - np.log(scale)
     return NoiseAxis(
         noise=(whole[:, None] - 0.5 * np.log1p(rho**2)).ravel(),
         drift=np.tile(rho, whole.size),

@@ -21,6 +21,11 @@ from rollcast.scaling.prior import Prior
 NUM_ROUNDS = 3
 """Few: each round draws the runs closer together, and a dozen runs do not justify a prior as narrow as the limit."""
 LEAST_RUNS = 3
+"""Of a family, for their spread to say anything of the next."""
+LEAST_SPREAD = 0.01
+"""Narrowest standard deviation of a learned pass rate."""
+LEAST_LOG_SPREAD = 0.1
+"""The same of ln B and ln C_mid."""
 WIDENING = 1.5
 """The next run's asymptote may differ by more than those seen: to change it is what runs are made for."""
 
@@ -37,14 +42,14 @@ def learn_prior(curves: Sequence[Curve], options: FitOptions | None = None) -> P
     for _ in range(NUM_ROUNDS):
         draws = [fit(curve, options).draws for curve in curves]
         prior = options.prior
-        log_midpoint = _moments([draw.log_midpoint for draw in draws], 0.1)
+        log_midpoint = _moments([draw.log_midpoint for draw in draws], LEAST_LOG_SPREAD)
         options = replace(
             options,
             prior=replace(
                 prior,
-                asymptote=_moments([draw.asymptote for draw in draws], 0.01),
-                initial=_moments([draw.initial for draw in draws], 0.01),
-                log_exponent=_moments([np.log(draw.exponent) for draw in draws], 0.1),
+                asymptote=_moments([draw.asymptote for draw in draws], LEAST_SPREAD),
+                initial=_moments([draw.initial for draw in draws], LEAST_SPREAD),
+                log_exponent=_moments([np.log(draw.exponent) for draw in draws], LEAST_LOG_SPREAD),
                 log_midpoint=(0.0, log_midpoint[1]),
                 midpoint_reference=float(np.exp(log_midpoint[0])),
             ),

@@ -1,25 +1,25 @@
 """Leave-one-out tables (Fig 7 of arXiv 2510.13786): what each part of a recipe is worth.
 
 One or more runs of the whole recipe, and as many without each part. The asymptotes are reported as fitted. Efficiency
-is compared with A held, for every recipe, at one value: the mean of the fitted asymptotes of the whole recipe and of
-those that share its ceiling. It has two signs: B, the paper's, and the compute that the law takes half-way up, which
-sees what B cannot, a recipe that goes the same way in twice the compute.
+is compared with A held at one value for every recipe: the mean of the fitted asymptotes of the whole recipe and of
+those that share its ceiling. Efficiency has two signs. One is B, the paper's. The other is the compute that the law
+takes half-way up: it sees what B cannot, a recipe that goes the same way in twice the compute.
 
-    ceiling mover       leaving the part out moves A by more than the paper's margin of 0.02, the 90 % interval off 0,
-                        and one recipe has passed already what is the other one's ceiling
+    ceiling mover       leaving the part out moves A by more than the paper's margin of 0.02; the 90 % interval does not
+                        hold 0; and one recipe has already passed the other one's ceiling
     efficiency shaper   it does not; but at the common A it moves the compute half-way up by more than a tenth, or B,
-                        the 90 % interval off no change
+                        and the 90 % interval does not hold "no change"
     cannot tell         neither
     null control        nothing was left out in effect; whatever the row shows is noise
 
-The condition that a ceiling is passed keeps slow recipes from being taken for bad ones. No run follows the law exactly,
-and an A that is forecast from the lower part of a curve is often some hundredths too low; at the same compute that is
-the slower one's.
+Why a ceiling must be passed: slow recipes would else be taken for bad ones. No run follows the law exactly, and an A
+that is forecast from the lower part of a curve is often some hundredths too low. At the same compute that is the slower
+one's.
 
-Runs of one recipe are fitted together: one law, the prior counted once. By how much runs of a recipe stray, each fitted
-alone, is pooled over the recipes of the table (of efficiency: over those that share the ceiling) and widens every
-interval (Student's t), so that a difference which two runs of the same recipe may show is none. Null controls are
-runs of the whole recipe under another name, and count as such.
+Runs of one recipe are fitted together: one law, the prior counted once. Each is also fitted alone, which shows by how
+much runs of a recipe differ. That spread is pooled over the recipes of the table (of efficiency: over those that share
+the ceiling) and widens every interval (Student's t). So a difference that two runs of the same recipe may show counts
+as none. Null controls are runs of the whole recipe under another name, and count as such.
 """
 
 from __future__ import annotations

@@ -20,8 +20,15 @@ import numpy as np
 from rollcast.scaling.curve import Array
 
 NUM_DRAWS = 4096
+LEAST_POINTS = 4
+LARGEST_LOG = 690.0
+"""ln device-hours, short of the 709 at which exp overflows: so much compute is never."""
+SATURATION_REACH = 30.0
+"""N_0 is looked for up to this factor below the smallest size and above the largest."""
 SATURATION_NODES = 61
+"""Values of N_0 that are tried."""
 LEAST_LOSS = 1e-4
+"""Floor of 1 - pass rate, whose logarithm is taken."""
 NOISE_GUESS = 0.03
 """Scatter of ln L that is expected before any point is seen."""
 PRIOR_VARIANCE = (25.0, 1.0, 1.0)
@@ -59,7 +66,7 @@ class ModelSizeLaw:
             efficiency > 1e-9, need / np.maximum(efficiency, 1e-9), np.where(need <= 0, -np.inf, np.inf)
         )
         ordered = np.sort(np.exp(np.clip(log_compute, -700.0, 700.0)))
-        ordered = np.where(ordered > np.exp(690.0), np.inf, ordered)
+        ordered = np.where(ordered > np.exp(LARGEST_LOG), np.inf, ordered)
         return np.asarray(ordered[np.rint(np.asarray(quantiles) * (ordered.size - 1)).astype(int)])
 
     def best_size(self, sizes: Sequence[float], compute: float) -> tuple[int, Array]:
@@ -100,12 +107,12 @@ def fit_model_size(
         raise ValueError(
             f"points: {n.size} sizes, {x.size} computes and {y.size} pass rates; give one of each per point."
         )
-    if n.size < 4:
-        raise ValueError(f"points: {n.size} given; the law across sizes needs 4 or more.")
+    if n.size < LEAST_POINTS:
+        raise ValueError(f"points: {n.size} given; the law across sizes needs {LEAST_POINTS} or more.")
     if np.any(n <= 0) or np.any(x <= 0):
         raise ValueError("points: model size and compute must be positive.")
     log_loss = np.log(np.maximum(1.0 - y, LEAST_LOSS))
-    nodes = np.geomspace(n.min() / 30.0, n.max() * 30.0, SATURATION_NODES)
+    nodes = np.geomspace(n.min() / SATURATION_REACH, n.max() * SATURATION_REACH, SATURATION_NODES)
     precision = np.diag(1.0 / np.array(PRIOR_VARIANCE))
     evidence, means, factors, shapes, scales = [], [], [], [], []
     for node in nodes:

@@ -22,10 +22,17 @@ from numpy.typing import NDArray
 from rollcast.scaling.curve import Array, Curve
 
 MAX_BINS = 48
+"""Merged points at most: the cost of their rotation grows with the cube."""
+WIDER = 1.3
+"""Factor by which all bins grow until no more than `MAX_BINS` are left."""
 BIN_WIDTH = 0.03
 """Narrowest bin, in ln compute."""
 LEAST_ERROR = 1e-4
 """No evaluation is more exact than this; smaller standard errors would only exhaust the precision of the arithmetic."""
+LOG_ZERO = -1e6
+"""Stands for ln 0, the compute of a measured start: so far from every point that no drift reaches it."""
+MEDIAN_TO_DEVIATION = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
 LEAST_VARIANCE = 0.02
 """Floor of R (1 - R) where the noise is taken to be binomial: near 0 and 1 runs are noisier than coins."""
 
@@ -70,7 +77,7 @@ class Observations:
             spread = np.concatenate([[np.sqrt(start)], spread])
             total = np.concatenate([[1.0 / start], total])
         root = np.sqrt(total)
-        finite = np.where(np.isfinite(log_compute), log_compute, -1e6)
+        finite = np.where(np.isfinite(log_compute), log_compute, LOG_ZERO)
         correlation = np.exp(-np.abs(finite[:, None] - finite) / drift_length)
         scaled = root * spread
         eigenvalues, vectors = scipy.linalg.eigh(
@@ -80,7 +87,7 @@ class Observations:
 
     def near(self, log_compute: Array, drift_length: float, spread: float) -> Array:
         """Rotated correlation of the drift at `log_compute` (m,) with the points -> (m, n)."""
-        distance = np.abs(log_compute[:, None] - np.where(np.isfinite(self.log_compute), self.log_compute, -1e6))
+        distance = np.abs(log_compute[:, None] - np.where(np.isfinite(self.log_compute), self.log_compute, LOG_ZERO))
         return np.asarray((spread * self.spread * np.exp(-distance / drift_length)) @ self.rotation.T)
 
 
@@ -91,6 +98,7 @@ def unit_variance(curve: Curve) -> Array:
     width = min(5, len(curve))
     padded = np.pad(curve.pass_rate, (width // 2, width - 1 - width // 2), mode="edge")
     smooth = np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
+    # 4 R (1 - R) is 1 at R = 1/2, so that s is the standard deviation there.
     return np.asarray(4.0 * np.maximum(smooth * (1.0 - smooth), LEAST_VARIANCE))
 
 
@@ -102,4 +110,4 @@ def _bins(log_compute: Array) -> NDArray[np.intp]:
         label = np.cumsum(np.diff(raw, prepend=raw[0]) > 0, dtype=np.intp)
         if label[-1] < MAX_BINS:
             return label
-        width *= 1.3
+        width *= WIDER

@@ -11,12 +11,14 @@ from rollcast.scaling.departure import transients
 from rollcast.scaling.draws import draw
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.grid import Grid, LinearPrior, NoisePrior, solve
-from rollcast.scaling.observations import Observations, unit_variance
+from rollcast.scaling.observations import MEDIAN_TO_DEVIATION, Observations, unit_variance
 from rollcast.scaling.options import FitOptions
 from rollcast.scaling.verdict import judge, judge_break, judge_fall, judge_truncation, suspected_breaks
 
 OUTLIER = 4.0
 """Standardised residual beyond which a point loses weight."""
+FAR_WEIGHT = 0.25
+"""Weight of a point just beyond `OUTLIER`; it falls with the square of the distance."""
 LEAST_ROBUST = 8
 """Fewer points than these cannot tell an outlier from the curve."""
 DEEPEST_FIRST_PHASE = 2.0
@@ -128,10 +130,10 @@ def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
     padded = np.pad(residual, 2, mode="reflect")
     local = np.median(np.stack([padded[i : i + residual.size] for i in (0, 1, 3, 4)]), axis=0)
     deviation = (residual - local) / np.sqrt(unit_variance(curve))
-    scale = 1.4826 * float(np.median(np.abs(deviation)))
+    scale = MEDIAN_TO_DEVIATION * float(np.median(np.abs(deviation)))
     standardised = np.abs(deviation) / max(scale, 1e-9)
     if not np.any(standardised > OUTLIER):
         return None
     far = standardised > OUTLIER
-    weight: Array = np.where(far, 0.25 * (OUTLIER / np.maximum(standardised, OUTLIER)) ** 2, 1.0)
+    weight: Array = np.where(far, FAR_WEIGHT * (OUTLIER / np.maximum(standardised, OUTLIER)) ** 2, 1.0)
     return weight

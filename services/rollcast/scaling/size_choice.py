@@ -14,10 +14,10 @@ from itertools import pairwise
 import numpy as np
 
 from rollcast.scaling.curve import Array
-from rollcast.scaling.model_size import ModelSizeLaw
+from rollcast.scaling.model_size import LARGEST_LOG, ModelSizeLaw
 
 GRID_POINTS = 2000
-LARGEST_LOG = 690.0
+"""Budgets at which the best size is looked up, in equal steps of ln."""
 
 
 @dataclass(frozen=True)

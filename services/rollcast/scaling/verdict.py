@@ -7,8 +7,8 @@
     regime_change   the curve jumped up, or began to climb anew
 
 The last two are a comparison of evidences: the law with a break against the law without, both under every noise of the
-grid, drift included, so that a run that merely wanders is not accused. Where a break could lie is found first by plain
-least squares; most curves show none and cost nothing more.
+grid, drift included. A run that merely wanders is therefore not called broken. Where a break could lie is found first
+by plain least squares; most curves show none and cost nothing more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rollcast.scaling.curve import Array, Curve
 from rollcast.scaling.departure import FIRST_BREAK, Departure, break_shapes
 from rollcast.scaling.draws import Draws
 from rollcast.scaling.grid import Grid
-from rollcast.scaling.observations import Observations
+from rollcast.scaling.observations import LEAST_ERROR, MEDIAN_TO_DEVIATION, Observations
 from rollcast.scaling.prior import Prior
 
 MARGIN = 0.02
@@ -42,12 +42,30 @@ NOTABLE = 0.2
 UNSTABLE_TRUNCATION = 0.10
 """Share of truncated answers from which runs of this batch size turned unstable (A.15 of arXiv 2510.13786)."""
 LEAST_POINTS = 5
+"""One more than the law has parameters."""
 LEAST_LOG_ODDS = 4.6
 """ln of the evidence ratio at which a break is called, a hundred to one: its place was the best of dozens, and twenty
 to one comes about by chance in one healthy run of a hundred."""
 LEAST_IMPROVEMENT = 10.0
 """Gain in n ln(sum of squares) from which a break is looked into."""
+LIKELY = 0.1
+"""Posterior weight from which a first phase may explain residuals before a break does."""
+LEAST_SUSPECTED = 0.5 * MARGIN
+"""Least size of a break that is looked into, in pass rate."""
+DEEP = 0.05
+"""A fall in pass rate that is one at once, where noise alone does not make it and it undoes much of the rise."""
+FALL_ERRORS = 6.0
+"""Standard errors of the difference of two running means that such a fall must exceed."""
+UNDONE = 0.25
+"""Share of the rise from the start to the peak that such a fall must undo."""
+DECLINES = ((LEAST_BREAK, 3.0), (DEEP, 2.5))
+"""A slow decline: its least size in pass rate, and in standard errors of the trend. A deeper one needs fewer."""
+BELOW_PEAK_ERRORS = 2.0
+"""Standard errors below the peak at which a fall from there is tried as a break."""
+RISEN = 2.0
+"""Times the truncation of the first half: a run that was always cut off so often has not changed."""
 LN_2 = 0.6931471805599453
+"""Jump and slide are equally likely beforehand: each has the log prior -ln 2."""
 
 
 class VerdictKind(StrEnum):
@@ -132,8 +150,8 @@ def judge_break(plain: Grid, broken: Grid, observations: Observations) -> Verdic
 def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> list[Departure]:
     """The jump and the slide that least squares wants most on top of the best law, if it wants them at all.
 
-    Residuals of the best law are projected on each break after removing what a small change of the law's four
-    parameters, or a first phase that is at all likely, could explain (Frisch-Waugh).
+    Residuals of the best law are projected on each break. Before that they lose what something else could explain: a
+    small change of the law's four parameters, or a likely first phase (the Frisch-Waugh theorem).
     """
     best = grid.best()
     count = observations.log_compute.size
@@ -145,7 +163,7 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
     rise = best.rise(compute)
     bend = rise * (1.0 - rise)
     distance = np.where(measured, observations.log_compute - np.log(best.midpoint), 0.0)
-    likely = grid.weight.sum(axis=(1, 2, 3)) > 0.1
+    likely = grid.weight.sum(axis=(1, 2, 3)) > LIKELY
     phases = [d.shape for d, keep in zip(grid.axes.departures, likely, strict=True) if keep and d.shape is not None]
     tangent, _ = np.linalg.qr(root[:, None] * np.stack([1.0 - rise, rise, bend, bend * distance, *phases], axis=1))
     residual = root * (observations.pass_rate - best.pass_rate(compute))
@@ -161,7 +179,7 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
         explained = along**2 / np.maximum(free, 1e-9)
         index = int(np.argmax(explained))
         improvement = -count * float(np.log1p(-min(float(explained[index]) / max(total, 1e-12), 1.0 - 1e-9)))
-        if improvement > LEAST_IMPROVEMENT and abs(along[index]) > 0.5 * MARGIN * free[index]:
+        if improvement > LEAST_IMPROVEMENT and abs(along[index]) > LEAST_SUSPECTED * free[index]:
             found.append(Departure(shapes[index], prior.jump_scale, -LN_2, float(compute[FIRST_BREAK + index])))
         if top is not None:
             found.append(Departure(shapes[top], prior.jump_scale, -LN_2, float(compute[FIRST_BREAK + top])))
@@ -209,12 +227,12 @@ def _fall(curve: Curve) -> _Fall | None:
     where = f"its peak of {peak:.3f} near {at:.4g} device-hours; the law only rises."
     depth = peak - float(smooth[-1])
     start = float(smooth[: top + 1].min()) if curve.initial is None else curve.initial
-    if depth > max(0.05, 6.0 * noise * np.sqrt(2.0 / width)) and depth > 0.25 * (peak - start):
+    if depth > max(DEEP, FALL_ERRORS * noise * np.sqrt(2.0 / width)) and depth > UNDONE * (peak - start):
         return _Fall(
             depth, peak, at, Verdict(VerdictKind.NOT_SIGMOID, f"The pass rate fell by {depth:.3f} from {where}")
         )
     decline, significance = _trend(y[top:], noise)
-    if (decline > LEAST_BREAK and significance > 3.0) or (decline > 0.05 and significance > 2.5):
+    if any(decline > least and significance > errors for least, errors in DECLINES):
         reason = f"The pass rate has declined by {decline:.3f} since {where}"
         return _Fall(decline, peak, at, Verdict(VerdictKind.NOT_SIGMOID, reason))
     return None
@@ -228,7 +246,7 @@ def judge_truncation(curve: Curve) -> Verdict | None:
     width = max(3, ratio.size // 20)
     now = float(np.median(ratio[-width:]))
     before = float(np.median(ratio[: max(ratio.size // 2, 1)]))
-    if now < UNSTABLE_TRUNCATION or now < 2.0 * before:
+    if now < UNSTABLE_TRUNCATION or now < RISEN * before:
         return None
     since = int(np.flatnonzero(ratio < UNSTABLE_TRUNCATION)[-1]) + 1 if np.any(ratio < UNSTABLE_TRUNCATION) else 0
     return Verdict(
@@ -257,7 +275,7 @@ def _peak(observations: Observations) -> int | None:
     """The break that follows the highest stretch, if the last points lie clearly below that; as in `break_shapes`."""
     smooth, width, noise = _smooth(observations.pass_rate)
     top = int(np.argmax(smooth))
-    if smooth[top] - smooth[-1] < max(MARGIN, 2.0 * noise * np.sqrt(2.0 / width)):
+    if smooth[top] - smooth[-1] < max(MARGIN, BELOW_PEAK_ERRORS * noise * np.sqrt(2.0 / width)):
         return None
     return min(max(top + width - FIRST_BREAK, 0), observations.pass_rate.size - 2 - FIRST_BREAK)
 
@@ -265,7 +283,7 @@ def _peak(observations: Observations) -> int | None:
 def _smooth(y: Array) -> tuple[Array, int, float]:
     """Running mean, its width, and the noise of one point from the differences of successive ones."""
     width = max(2, y.size // 10)
-    noise = max(1.4826 * float(np.median(np.abs(np.diff(y)))) / float(np.sqrt(2.0)), 1e-4)
+    noise = max(MEDIAN_TO_DEVIATION * float(np.median(np.abs(np.diff(y)))) / float(np.sqrt(2.0)), LEAST_ERROR)
     return np.convolve(y, np.full(width, 1.0 / width), mode="valid"), width, noise
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rollcast.simulation.events import Events
-from rollcast.simulation.generator import Attempt, Engine, Generator
+from rollcast.simulation.generator import Attempt, EngineSpeed, SimulatedGenerator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Delays:
     """From a generator's death until it is fenced."""
 
 
-class Fleet:
+class SimulatedFleet:
     """Generators and their queue."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Fleet:
 
         With `claims_seen_late` the trainer learns of a claim only by the generator's next acknowledgement.
         """
-        self.generators: dict[int, Generator] = {}
+        self.generators: dict[int, SimulatedGenerator] = {}
         self.queue: deque[Attempt] = deque()
         self._events = events
         self._delays = delays
@@ -55,11 +55,11 @@ class Fleet:
         self._claims_seen_late = claims_seen_late
         self._finished, self._lost, self._changed = finished, lost, changed
         self._published = self._publishing = self._newest = 0
-        self._receiving: set[Generator] = set()
-        self._joiners: list[Generator] = []
+        self._receiving: set[SimulatedGenerator] = set()
+        self._joiners: list[SimulatedGenerator] = []
         self._epoch = 0
 
-    def members(self) -> list[Generator]:
+    def members(self) -> list[SimulatedGenerator]:
         """Return who belongs, the silent dead that are not yet fenced included."""
         return [generator for generator in self.generators.values() if generator.member]
 
@@ -67,9 +67,9 @@ class Fleet:
         """Return the oldest step in use by a member; None without members."""
         return min((generator.step for generator in self.members()), default=None)
 
-    def join(self, engine: Engine) -> int:
+    def join(self, engine: EngineSpeed) -> int:
         """Start a generator and return its name."""
-        generator = Generator(name=len(self.generators), engine=engine, step=self._published)
+        generator = SimulatedGenerator(name=len(self.generators), engine=engine, step=self._published)
         self.generators[generator.name] = generator
         self._begin_join(generator)
         return generator.name
@@ -134,12 +134,12 @@ class Fleet:
             generator.stop(attempt, self._events.now)
             self._watch(generator)
 
-    def _watch(self, generator: Generator) -> None:
+    def _watch(self, generator: SimulatedGenerator) -> None:
         end, changes = generator.next_end(), generator.changes
         if end is not None:
             self._events.at(end, lambda: self._rollout_ends(generator, changes))
 
-    def _rollout_ends(self, generator: Generator, changes: int) -> None:
+    def _rollout_ends(self, generator: SimulatedGenerator, changes: int) -> None:
         if not generator.alive or generator.changes != changes:
             return
         attempt = generator.finish_next(self._events.now)
@@ -149,14 +149,14 @@ class Fleet:
             self._finished(attempt)
         self.claim()
 
-    def _fence(self, generator: Generator) -> None:
+    def _fence(self, generator: SimulatedGenerator) -> None:
         attempts = list(generator.attempts.values())
         for attempt in attempts:
             generator.stop(attempt, self._events.now)
         self._remove(generator)
         self._lost(attempts)
 
-    def _remove(self, generator: Generator) -> None:
+    def _remove(self, generator: SimulatedGenerator) -> None:
         generator.member = False
         if generator in self._joiners:
             self._joiners.remove(generator)
@@ -164,7 +164,7 @@ class Fleet:
             self._receiving.remove(generator)
             self._publish_ends()
 
-    def _begin_join(self, generator: Generator) -> None:
+    def _begin_join(self, generator: SimulatedGenerator) -> None:
         epoch = self._epoch
 
         def snapshot_arrived() -> None:
@@ -195,7 +195,7 @@ class Fleet:
         self._publishing = step
         self._publish_ends()
 
-    def _receives(self, generator: Generator, step: int, epoch: int) -> None:
+    def _receives(self, generator: SimulatedGenerator, step: int, epoch: int) -> None:
         if not generator.alive or epoch != self._epoch:
             return
         generator.step = step

@@ -15,7 +15,7 @@ from rollcast.simulation.workload import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class EngineSpeed:
     """Speed of one generator."""
 
     slots: int
@@ -52,7 +52,7 @@ class Attempt:
     recorded: int | None = None
     """`oldest` as far as the trainer knows."""
     ready: bool = False
-    owner: Generator | None = None
+    owner: SimulatedGenerator | None = None
     started_at: float | None = None
     _group: Group | None = None
 
@@ -65,11 +65,11 @@ class Attempt:
 
 
 @dataclass(slots=True, eq=False)
-class Generator:
+class SimulatedGenerator:
     """A pod: its engine, the weights it samples with and the rollouts it runs."""
 
     name: int
-    engine: Engine
+    engine: EngineSpeed
     step: int
     """Step of the weights in use."""
     member: bool = False

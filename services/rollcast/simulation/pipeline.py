@@ -1,6 +1,7 @@
 """A discrete-event model of the whole pipeline around the real gate and schedule.
 
-Nothing of `rollcast.recipe.schedule` is imitated: the model builds its `State` and obeys. The life of one dispatch:
+Nothing of `rollcast.recipe.schedule` is imitated: the model builds its `PipelineState` and obeys. The life of one
+dispatch:
 
     queue --> running --> ready --> in training --> settled: used | filtered --> held until a checkpoint has it
       ^          | hand-back |                                                            | restart: ready again
@@ -15,11 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from rollcast.recipe.schedule import Schedule, State, Wait
+from rollcast.recipe.schedule import PipelineState, Schedule, Wait
 from rollcast.recipe.staleness import enough_groups
 from rollcast.simulation.events import Events
-from rollcast.simulation.fleet import Delays, Fleet
-from rollcast.simulation.generator import Attempt, Engine
+from rollcast.simulation.fleet import Delays, SimulatedFleet
+from rollcast.simulation.generator import Attempt, EngineSpeed
 from rollcast.simulation.report import Report
 from rollcast.simulation.workload import Workload
 
@@ -32,7 +33,7 @@ class DeadlockError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trainer:
+class SimulatedTrainer:
     """The trainer's speed; times in seconds."""
 
     step: float = 1.0
@@ -55,8 +56,8 @@ class Pipeline:
         *,
         schedule: Schedule,
         workload: Workload,
-        engines: Sequence[Engine],
-        trainer: Trainer | None = None,
+        engines: Sequence[EngineSpeed],
+        trainer: SimulatedTrainer | None = None,
         delays: Delays | None = None,
         claims_seen_late: bool = False,
         fresh: bool = False,
@@ -64,7 +65,7 @@ class Pipeline:
     ) -> None:
         """`fresh`: dispatch no more than keeps the trainer fed, as the trainer does (`staleness.enough_groups`).
 
-        `seed` draws what is not the workload's: delays and step durations. `claims_seen_late`: see Fleet.
+        `seed` draws what is not the workload's: delays and step durations. `claims_seen_late`: see SimulatedFleet.
         """
         self.step = 0
         """t, in the surviving history."""
@@ -72,10 +73,10 @@ class Pipeline:
         self._schedule = schedule
         self._fresh = fresh
         self._workload = workload
-        self._trainer = trainer or Trainer()
+        self._trainer = trainer or SimulatedTrainer()
         self._events = Events()
         self._rng = random.Random(seed)
-        self.fleet = Fleet(
+        self.fleet = SimulatedFleet(
             self._events,
             delays or Delays(),
             seed=seed + 1,
@@ -200,8 +201,8 @@ class Pipeline:
             else:
                 self._train(batch)
 
-    def _state(self) -> State:
-        return State(
+    def _state(self) -> PipelineState:
+        return PipelineState(
             step=self.step,
             steps_since_start=self._steps_since_start,
             acknowledged=self.fleet.acknowledged(),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rollcast.simulation.generator import Engine, Generator
+from rollcast.simulation.generator import EngineSpeed, SimulatedGenerator
 from rollcast.simulation.pipeline import Pipeline
 
 
@@ -28,7 +28,7 @@ class PodTimes:
 class ScaledFleet:
     """The generators of a pipeline, their number set from outside."""
 
-    def __init__(self, pipeline: Pipeline, engine: Engine, times: PodTimes | None = None) -> None:
+    def __init__(self, pipeline: Pipeline, engine: EngineSpeed, times: PodTimes | None = None) -> None:
         self.pipeline = pipeline
         self.sizes: list[tuple[float, int]] = []
         """(time, pods) whenever the number of pods was changed."""
@@ -42,7 +42,7 @@ class ScaledFleet:
         self._record()
 
     @property
-    def working(self) -> list[Generator]:
+    def working(self) -> list[SimulatedGenerator]:
         """Those that belong or are about to."""
         return [generator for generator in self.pipeline.fleet.generators.values() if generator.alive]
 

@@ -23,8 +23,8 @@ from statistics import fmean, stdev
 from rollcast.recipe import staleness
 from rollcast.recipe.schedule import Schedule
 from rollcast.simulation.fleet import Delays
-from rollcast.simulation.generator import Engine
-from rollcast.simulation.pipeline import Pipeline, Trainer
+from rollcast.simulation.generator import EngineSpeed
+from rollcast.simulation.pipeline import Pipeline, SimulatedTrainer
 from rollcast.simulation.workload import Lengths, Workload
 
 SECONDS_PER_HOUR = 3600.0
@@ -50,7 +50,7 @@ class Rates:
     schedule: Schedule
     lengths: Lengths
     rollouts_per_group: int
-    engine: Engine
+    engine: EngineSpeed
     """One generator."""
     devices_per_generator: int = 1
     step_seconds: float
@@ -178,7 +178,7 @@ class SplitSimulator:
             schedule=rates.schedule,
             workload=self._workload,
             engines=[rates.engine] * split.generators,
-            trainer=Trainer(step=rates.step_seconds_on(split.trainer_devices)),
+            trainer=SimulatedTrainer(step=rates.step_seconds_on(split.trainer_devices)),
             delays=Delays(publish=rates.publish_seconds, join=0.0),
             fresh=True,
             seed=self._seed,

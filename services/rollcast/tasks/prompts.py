@@ -33,7 +33,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class PromptSplit:
     train: list[Prompt]
     held_out: list[Prompt]
     skipped: dict[str, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Split:
     """By name of the downstream set."""
 
 
-def load(tasks: Tasks) -> Split:
+def load(tasks: Tasks) -> PromptSplit:
     """Read every data set, hold out each part's prompts, and keep what is evaluated out of training.
 
     Which prompts are held out depends on `evaluation.seed` and each prompt's own text, so neither the order of the rows
@@ -73,10 +73,12 @@ def load(tasks: Tasks) -> Split:
         chosen = _chosen(by_key, wanted, f"tasks.dataset.parts.{number}", part, seed)
         train += [prompt for key, prompt in by_key.items() if key not in chosen]
         held_out += [prompt for key, prompt in by_key.items() if key in chosen]
-    return Split(train, held_out, dict(skipped), {name: list(found.values()) for name, found in downstream.items()})
+    return PromptSplit(
+        train, held_out, dict(skipped), {name: list(found.values()) for name, found in downstream.items()}
+    )
 
 
-def check_prompts(split: Split, prompts_per_step: int) -> None:
+def check_prompts(split: PromptSplit, prompts_per_step: int) -> None:
     """Raises UserError where a step would hold a prompt twice."""
     if len(split.train) < prompts_per_step:
         raise UserError(

@@ -10,7 +10,7 @@ EXIT_INTERRUPTED = 143
 """SIGTERM was obeyed and a checkpoint written: whoever supervises may start again with --resume."""
 
 
-class Ending(StrEnum):
+class TrainerEnding(StrEnum):
     """Why the loop ended."""
 
     FINISHED = "finished"
@@ -20,4 +20,8 @@ class Ending(StrEnum):
     @property
     def exit_code(self) -> int:
         """0 for nothing but a finished run: a Job never makes a pod again that ended with it."""
-        return {Ending.FINISHED: 0, Ending.INTERRUPTED: EXIT_INTERRUPTED, Ending.FAILED: EXIT_FAILED}[self]
+        return {
+            TrainerEnding.FINISHED: 0,
+            TrainerEnding.INTERRUPTED: EXIT_INTERRUPTED,
+            TrainerEnding.FAILED: EXIT_FAILED,
+        }[self]

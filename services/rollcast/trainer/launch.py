@@ -90,7 +90,7 @@ def main() -> int:
     )
     try:
         folder = load_run_config(arguments.config).run_folder
-        return Launcher(placement, ["--config", str(arguments.config), *passed_on]).run(folder)
+        return RankLauncher(placement, ["--config", str(arguments.config), *passed_on]).run(folder)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -101,7 +101,7 @@ def main() -> int:
         return EXIT_FAILED
 
 
-class Launcher:
+class RankLauncher:
     """The ranks of this machine, from start to end."""
 
     def __init__(self, placement: Placement, arguments: list[str]) -> None:

@@ -22,10 +22,11 @@ from rollcast.tasks.tokens import Tokenizer, load_tokenizer, render
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.control.controller import Books, Controller
+from rollcast.trainer.control.build import build_controller
+from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.prompt_book import PromptBook
-from rollcast.trainer.ending import Ending
+from rollcast.trainer.control.prompt_book import Books, PromptBook
+from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.checkpoint import latest_checkpoint
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
@@ -47,7 +48,7 @@ def serve(config: RunConfig, *, resume: bool) -> int:
         learners = LearnerGroup.build(config, ranks)
         if ranks.rank > 0:
             return learners.follow(stop).exit_code
-        ending = Ending.FAILED
+        ending = TrainerEnding.FAILED
         try:
             ending = _lead(config, ranks, learners, lambda: stop() or learners.stop_asked(), resume=resume)
         finally:
@@ -57,7 +58,9 @@ def serve(config: RunConfig, *, resume: bool) -> int:
         ranks.leave()
 
 
-def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: Callable[[], bool], *, resume: bool) -> Ending:
+def _lead(
+    config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: Callable[[], bool], *, resume: bool
+) -> TrainerEnding:
     folder = config.run_folder
     make_folder(folder)
     progress = _restore(config, learners, resume=resume)
@@ -72,7 +75,7 @@ def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: Callabl
     http.start()
     publish_port(folder, "trainer", http.port)
     controller = _when_redis_is_there(
-        lambda: Controller(
+        lambda: build_controller(
             config,
             learners=learners,
             ranks=ranks,
@@ -87,7 +90,7 @@ def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: Callabl
     )
     if controller is None:
         http.stop()
-        return Ending.INTERRUPTED
+        return TrainerEnding.INTERRUPTED
     try:
         try:
             publish_port(folder, "rpc", controller.start())
@@ -96,7 +99,7 @@ def _lead(config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: Callabl
             ended_at = time.monotonic()
         finally:
             controller.close()
-        if ending is Ending.FINISHED:
+        if ending is TrainerEnding.FINISHED:
             _wait_for_readers(readers, ended_at, stop)
     finally:
         http.stop()

@@ -22,7 +22,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
 
 import grpc
 import torch
@@ -35,7 +34,8 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.weights.epoch import Epoch
 from rollcast.weights.manifest import Manifest, TensorSpec, num_pieces, plan_buckets, total_bytes
 from rollcast.weights.process_group import RendezvousStore
-from rollcast.weights.roster import Answer, Member, Outgoing, Roster, Seat
+from rollcast.weights.removals import Removals
+from rollcast.weights.roster import Member, Outgoing, Roster, Seat, SeatAnswer
 from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.staging import Staging
 from rollcast.weights.sync_server import WeightSyncService
@@ -83,7 +83,6 @@ class Publisher:
         self._lm_head = lm_head
         self._device = device
         self._exporter = exporter
-        self._on_removed = on_removed
         self._buckets = plan_buckets(specs, weights.bucket_bytes)
         pieces = num_pieces(bucket.num_bytes for bucket in self._buckets)
         self._transfer_seconds = pieces * weights.bucket_timeout_seconds
@@ -98,7 +97,7 @@ class Publisher:
         self._looked_at = time.monotonic()
         self._news = False  # something happened since the control thread began its turn
         self._stopping = False
-        self._removed: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
+        self._removals = Removals(on_removed)
 
     def start(self) -> int:
         """Serve; returns the gRPC port. Raises UserError where it is taken."""
@@ -109,12 +108,9 @@ class Publisher:
             add_WeightSyncServicer_to_server(service, server)  # type: ignore[no-untyped-call]
 
         self._server, port = start_server(self._rpc, register, setting="rpc.port")
-        self._threads = [
-            threading.Thread(target=self._control, name="weight-control", daemon=True),
-            threading.Thread(target=self._tell_removals, name="weight-removals", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._control, name="weight-control", daemon=True)
+        self._thread.start()
+        self._removals.start()
         log.info("weight sync listens", port=port, megabytes=round(total_bytes(self._buckets) / 1e6, 1))
         return port
 
@@ -123,10 +119,9 @@ class Publisher:
         with self._changed:
             self._stopping = True
             self._notify()
-        self._removed.put(None)
         self._server.stop(grace=0).wait(deadline_seconds)
-        for thread in self._threads:
-            thread.join(deadline_seconds)
+        self._thread.join(deadline_seconds)
+        self._removals.stop(deadline_seconds)
         self._drop_epoch()
         self._staging.wait_for_readers(deadline_seconds)
 
@@ -199,13 +194,13 @@ class Publisher:
                     seat.beat(message.heartbeat, seat.heard_at)
                     return
                 case "joined":
-                    seat.respond(message.joined.epoch, Answer(good=True))
+                    seat.respond(message.joined.epoch, SeatAnswer(good=True))
                 case "acknowledge":
                     version = PolicyVersion.from_proto(message.acknowledge.version)
                     if self._current is not None and version == self._current.version:
                         seat.acknowledge(message.acknowledge.epoch, version)
                 case "failed":
-                    seat.respond(message.failed.epoch, Answer(good=False, reason=message.failed.reason[:500]))
+                    seat.respond(message.failed.epoch, SeatAnswer(good=False, reason=message.failed.reason[:500]))
                 case "leaving":
                     seat.leaving = True
             self._notify()
@@ -258,7 +253,7 @@ class Publisher:
         leavers = [seat for seat in self._roster if seat.leaving]
         for seat in leavers:
             self._roster.release(seat)
-            self._removed.put((seat.name, "left"))
+            self._removals.add(seat.name, "left")
             log.info("a generator left", generator=seat.name)
         return bool(leavers)
 
@@ -304,7 +299,7 @@ class Publisher:
                 )
                 epochs.append(epoch)
             self._exporter.set(names.WEIGHT_EPOCH, self._epochs_made)
-        self._settle(epochs, self._settings.bucket_timeout_seconds, "join")
+        self._wait_for_answers(epochs, self._settings.bucket_timeout_seconds, "join")
         whole: list[Epoch | None] = []
         for epoch in epochs:
             complete = not epoch.failed and all(seat in self._roster for seat in epoch.seats)
@@ -320,9 +315,9 @@ class Publisher:
         with self._changed:
             for epoch in epochs:
                 epoch.broadcast(snapshot, manifest)
-        self._settle(epochs, self._transfer_seconds, phase)
+        self._wait_for_answers(epochs, self._transfer_seconds, phase)
 
-    def _settle(self, epochs: list[Epoch], own_seconds: float, phase: str) -> None:
+    def _wait_for_answers(self, epochs: list[Epoch], own_seconds: float, phase: str) -> None:
         """Wait until rank 0's part is over and every seat has answered or was removed.
 
         own_seconds bounds rank 0's part; acknowledge_timeout_seconds runs from its end, and whoever has not answered by
@@ -379,7 +374,7 @@ class Publisher:
 
     def _fence(self, seat: Seat, fault: str) -> None:
         self._roster.fence(seat, fault)
-        self._removed.put((seat.name, fault))
+        self._removals.add(seat.name, fault)
         self._exporter.add(names.GENERATORS_FENCED, reason=fault)
         log.warning("a generator was fenced", generator=seat.name, reason=fault)
         self._notify()
@@ -394,10 +389,3 @@ class Publisher:
         with self._changed:
             self._news = True
             self._changed.notify_all()
-
-    def _tell_removals(self) -> None:
-        while (removed := self._removed.get()) is not None:
-            try:
-                self._on_removed(*removed)
-            except Exception:
-                log.exception("on_removed failed; the sweep of idle claims will find its tasks", generator=removed[0])

@@ -121,13 +121,13 @@ class Receiver:
             self._retired = [old for old in (*self._retired, worker) if not old.ended()]
 
     def _opened(self, worker: GroupWorker, opened: Future[None]) -> None:
-        self._settle(worker, opened, ReceiveState(JOINED, worker.address.epoch))
+        self._note_outcome(worker, opened, ReceiveState(JOINED, worker.address.epoch))
 
     def _received(self, worker: GroupWorker, received: Future[float]) -> None:
         seconds = received.result() if received.exception() is None else 0.0
-        self._settle(worker, received, ReceiveState(STAGED, worker.address.epoch, seconds))
+        self._note_outcome(worker, received, ReceiveState(STAGED, worker.address.epoch, seconds))
 
-    def _settle(self, worker: GroupWorker, future: Future[float] | Future[None], success: ReceiveState) -> None:
+    def _note_outcome(self, worker: GroupWorker, future: Future[float] | Future[None], success: ReceiveState) -> None:
         error = future.exception()
         with self._lock:
             if worker is self._worker:  # else it was abandoned: its outcome concerns nobody

@@ -41,18 +41,18 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class SeatRefusal:
     """A call that ends with an error which names a mistake of configuration."""
 
     reason: str
 
 
-Outgoing = SimpleQueue["weights_pb2.FromTrainer | Refusal | None"]
+Outgoing = SimpleQueue["weights_pb2.FromTrainer | SeatRefusal | None"]
 """What one stream still has to send; None ends the stream."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class SeatAnswer:
     """What a seat said of the group that it was last asked to join."""
 
     good: bool
@@ -76,7 +76,7 @@ class Seat:
     joined: bool = False
     leaving: bool = False
     epoch: int = 0  # of the group it was last asked to join; answers for others are stale
-    answer: Answer | None = None
+    answer: SeatAnswer | None = None
     failures: int = 0  # groups it reported broken since it last acknowledged
     heartbeat: weights_pb2.Heartbeat = field(default_factory=weights_pb2.Heartbeat)
 
@@ -89,7 +89,7 @@ class Seat:
             self.stepped_at = now
         self.heartbeat = heartbeat
 
-    def respond(self, epoch: int, answer: Answer) -> None:
+    def respond(self, epoch: int, answer: SeatAnswer) -> None:
         """Take note of the outcome in `epoch`; of a group that is history it is ignored."""
         if epoch == self.epoch:
             self.answer = answer
@@ -99,7 +99,7 @@ class Seat:
         """It applied `version`; that is a fact even where the group is history."""
         self.version = version
         self.failures = 0
-        self.respond(epoch, Answer(good=True))
+        self.respond(epoch, SeatAnswer(good=True))
 
     def fault(self, now: float, patience_seconds: float, suspicion_seconds: float, suspected: bool) -> Fault | None:
         """Why it must be fenced, if it must.
@@ -171,16 +171,16 @@ class Roster:
         """
         return min((seat.version.step for seat in self if seat.version is not None), default=None)
 
-    def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | Refusal | None:
+    def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | SeatRefusal | None:
         """Give a place. None = fenced before: it was told to come back as a new one."""
         if mismatch := wire_mismatch(generator=announce.wire, trainer=WIRE_VERSION):
-            return Refusal(mismatch)
+            return SeatRefusal(mismatch)
         if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
-            return Refusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
+            return SeatRefusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
         if not 0 <= announce.uncounted_seconds < math.inf:
-            return Refusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is no duration")
+            return SeatRefusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is no duration")
         if announce.lm_head != self._lm_head:
-            return Refusal(
+            return SeatRefusal(
                 f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
                 "give both the same run file"
             )

@@ -1,6 +1,6 @@
 """The gRPC service WeightSync: one bidirectional stream for each generator, turned into calls and a queue.
 
-    handler thread:  outgoing queue --> stream        ends at None, at a Refusal, or when the call ends
+    handler thread:  outgoing queue --> stream        ends at None, at a SeatRefusal, or when the call ends
     reader thread:   stream --> announced(...) once, then received(seat, message); at the end disconnected(seat)
 
 Neither thread decides anything.
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import grpc
 
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.roster import Outgoing, Refusal, Seat
+from rollcast.weights.roster import Outgoing, Seat, SeatRefusal
 from rollcast.wire import weights_pb2, weights_pb2_grpc
 
 ANNOUNCE_SECONDS = 10.0
@@ -47,7 +47,7 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
         except Empty:
             context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no announcement within {ANNOUNCE_SECONDS} s")
         while message is not None:
-            if isinstance(message, Refusal):
+            if isinstance(message, SeatRefusal):
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, message.reason)
                 return
             yield message
@@ -64,7 +64,7 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
                     if seat is None:
                         return
                 else:
-                    outgoing.put(Refusal("the first message must be an announcement"))
+                    outgoing.put(SeatRefusal("the first message must be an announcement"))
                     return
         except grpc.RpcError:
             log.info("a generator's stream broke", generator=seat.name if seat else None)

@@ -9,7 +9,7 @@ from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
     from rollcast.cli.plan.run_folder import MeasuredRun
-    from rollcast.simulation.generator import Engine
+    from rollcast.simulation.generator import EngineSpeed
     from rollcast.simulation.split import Rates
 
 ASSUMED_SPREAD = 0.8
@@ -44,7 +44,7 @@ class Given:
 def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
     """The rates of the simulation, what was given first, and what they take for granted. Raises UserError."""
     from rollcast.config.recipe import Recipe
-    from rollcast.recipe.schedule import PipelineSchedule, make_schedule
+    from rollcast.recipe.schedule import PipelineRL, make_schedule
     from rollcast.simulation.lengths import lognormal_with_mean, spread_of
     from rollcast.simulation.split import Rates
 
@@ -63,7 +63,7 @@ def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
     groups, rollouts = given.groups or recipe.prompts_per_step, given.rollouts or recipe.rollouts_per_prompt
     schedule = make_schedule(recipe.schedule, groups_per_step=groups)
     if given.lag is not None:
-        schedule = PipelineSchedule(lag=given.lag, groups_per_step=groups)
+        schedule = PipelineRL(lag=given.lag, groups_per_step=groups)
     budget = given.max_tokens or recipe.max_completion_tokens
     if mean_tokens > budget:
         raise UserError(f"--mean-tokens {mean_tokens:g}: is more than the budget of {budget}; mend it or --max-tokens")
@@ -90,18 +90,18 @@ def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
     return rates, _taken_for_granted(given, run, rates, longest)
 
 
-def _engine(slots: int, tokens_per_second: float, alone: float | None) -> Engine:
-    from rollcast.simulation.generator import Engine
+def _engine(slots: int, tokens_per_second: float, alone: float | None) -> EngineSpeed:
+    from rollcast.simulation.generator import EngineSpeed
 
     full = slots / tokens_per_second
     if alone is None or slots == 1:
-        return Engine(slots=slots, seconds_per_token=full)
+        return EngineSpeed(slots=slots, seconds_per_token=full)
     if 1 / alone > full:
         raise UserError(
             f"--tokens-per-second-alone {alone:g}: is less than a rollout has among {slots}, {1 / full:.4g}; "
             "give the rate of one rollout by itself"
         )
-    return Engine(
+    return EngineSpeed(
         slots=slots, seconds_per_token=1 / alone, seconds_per_token_per_rollout=(full - 1 / alone) / (slots - 1)
     )
 

@@ -5,5 +5,5 @@ for i = 1, #ARGV, 2 do
   if entry then
     to_dead(entry, ARGV[i + 1])
   end
-  settle(ARGV[i], entry)
+  remove(ARGV[i], entry)
 end

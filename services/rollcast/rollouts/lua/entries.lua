@@ -154,7 +154,7 @@ local function refuse()
 end
 
 -- Take a group off the queue for good.
-local function settle(id, entry)
+local function remove(id, entry)
   take_off(ROLLOUTS, TRAINER, id)
   local words = entry and words_of(redis.call('HGET', INFLIGHT, entry.s or '')) or {}
   if words[1] == 'finished' and words[4] == id then

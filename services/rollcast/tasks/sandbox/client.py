@@ -46,7 +46,7 @@ class Sandbox:
 
     def __init__(self, settings: Grading | None = None) -> None:
         self._settings = settings or Grading()
-        self._servers: dict[str, ForkServer] = {}
+        self._servers: dict[str, ForkServerClient] = {}
         self._lock = threading.Lock()
 
     def check(self, verifier: str) -> None:
@@ -99,10 +99,10 @@ class Sandbox:
         for server in servers:
             server.close()
 
-    def _server(self, verifier: str) -> ForkServer | None:
+    def _server(self, verifier: str) -> ForkServerClient | None:
         with self._lock:
             if verifier not in self._servers:
-                server = ForkServer(verifier)
+                server = ForkServerClient(verifier)
                 if why := server.wait_until_ready():
                     log.error("the sandbox does not start", verifier=verifier, reason=why)
                     server.close()
@@ -110,7 +110,7 @@ class Sandbox:
                 self._servers[verifier] = server
             return self._servers[verifier]
 
-    def _discard(self, verifier: str, server: ForkServer) -> None:
+    def _discard(self, verifier: str, server: ForkServerClient) -> None:
         """The next grading starts a fresh one."""
         with self._lock:
             if self._servers.get(verifier) is server:
@@ -118,7 +118,7 @@ class Sandbox:
         server.close()
 
 
-class ForkServer:
+class ForkServerClient:
     """One process and the control connection to it."""
 
     def __init__(self, verifier: str) -> None:

@@ -41,7 +41,7 @@ MAX_PROGRAMS = 4096
 
 
 @dataclass
-class Grading:
+class RunningGrading:
     connection: socket.socket
     """Only to see the client hang up and to say how it ended: requests and verdicts are the judge's."""
     requests: socket.socket
@@ -58,7 +58,7 @@ class ForkServer:
         self._verifier = verifier
         self._judges = judges
         self._programs = programs
-        self._gradings: list[Grading] = []
+        self._gradings: list[RunningGrading] = []
         self._handlers: dict[int, Callable[[], None]] = {}
         self._forgotten: list[socket.socket] = []
         """Closed after the events at hand: a new descriptor of the same number must not get an old one's events."""
@@ -114,12 +114,12 @@ class ForkServer:
         pid = self._fork(judge, group=0)
         judges_end.close()
         patience = limits.deadline_seconds + (VERDICT_SECONDS if self._verifier == CODE else 0.0)
-        grading = Grading(connection, requests, limits, pid, time.monotonic() + patience)
+        grading = RunningGrading(connection, requests, limits, pid, time.monotonic() + patience)
         self._gradings.append(grading)
         self._watch(connection.fileno(), 0, lambda: self._close(grading, "abandoned"))
         self._watch(requests.fileno(), select.EPOLLIN, lambda: self._obey(grading))
 
-    def _obey(self, grading: Grading) -> None:
+    def _obey(self, grading: RunningGrading) -> None:
         try:
             data, descriptors, _, _ = socket.recv_fds(grading.requests, 16, 3, socket.MSG_DONTWAIT)
         except OSError:  # the judge died with something unread
@@ -133,7 +133,7 @@ class ForkServer:
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _start_program(self, grading: Grading, descriptors: list[int]) -> None:
+    def _start_program(self, grading: RunningGrading, descriptors: list[int]) -> None:
         def program() -> None:
             for target, descriptor in enumerate(descriptors[1:]):
                 os.dup2(descriptor, target)
@@ -172,7 +172,7 @@ class ForkServer:
             if (code := _exit_code(grading.judge)) is not None:
                 self._close(grading, "ended", judge_code=code)
 
-    def _close(self, grading: Grading, why: str, *, judge_code: int | None = None) -> None:
+    def _close(self, grading: RunningGrading, why: str, *, judge_code: int | None = None) -> None:
         """Nothing of the grading lives on after this."""
         self._gradings.remove(grading)
         for pid in (grading.program, grading.judge if judge_code is None else None):

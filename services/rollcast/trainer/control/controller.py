@@ -16,58 +16,43 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from rollcast.config.run import RunConfig
-from rollcast.recipe.data_reuse import reduced
-from rollcast.recipe.mixture import make_curriculum
-from rollcast.recipe.schedule import Batch, State, Wait, WaitReason, make_schedule
+from rollcast.recipe.curriculum import Curriculum
+from rollcast.recipe.mixture import MixtureCurriculum
+from rollcast.recipe.schedule import Batch, PipelineState, Schedule, Wait, WaitReason
 from rollcast.rollouts.base import Delivery, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose, RolloutGroup
-from rollcast.runfolder import files
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.compute import ComputeLedger
-from rollcast.trainer.control.defects import defect
-from rollcast.trainer.control.dispatch import Dispatcher, stored_sequence
-from rollcast.trainer.control.evaluation import evaluation_plans
+from rollcast.trainer.control.defects import DefectFinder
+from rollcast.trainer.control.dispatch import Dispatcher
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import AWAY_RETRY_SECONDS, Fleet
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
-from rollcast.trainer.control.pacing import Pacing, grading_seconds
+from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker, shares
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.ending import Ending
+from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.publisher import Publisher
 from rollcast.wire.version import PolicyVersion
 
 POLL_SECONDS = 0.05
+"""Of one wait for groups: how soon acknowledgements and a request to stop are seen."""
 FINAL_ACKNOWLEDGE_SECONDS = 60.0
+"""For every generator to hold the final weights before they are evaluated."""
+CLOSE_SECONDS = 10.0
+"""For the publisher's threads and streams to end."""
 log = get_logger()
-
-
-@dataclass(slots=True)
-class Books:
-    """The prompts of the run, tokenised."""
-
-    train: PromptBook
-    held_out: PromptBook
-    downstream: dict[str, PromptBook] = field(default_factory=dict)
-    """By the label of their evaluations."""
-
-    @property
-    def skipped_too_long(self) -> int:
-        """Prompts left out of any of them because they are longer than the recipe allows, or empty."""
-        return sum(book.skipped_too_long for book in (self.train, self.held_out, *self.downstream.values()))
 
 
 class Controller:
@@ -77,147 +62,66 @@ class Controller:
         self,
         config: RunConfig,
         *,
+        progress: Progress,
+        checkpoint: PolicyVersion,
+        history: SurvivingHistory,
+        schedule: Schedule,
+        curriculum: Curriculum | MixtureCurriculum,
+        ledger: Ledger,
+        queue: TrainerQueue,
+        dispatcher: Dispatcher,
+        examiner: Examiner,
+        defects: DefectFinder,
+        intake: Intake,
+        pacing: Pacing,
+        fleet: Fleet,
+        compute: ComputeLedger,
+        reporter: Reporter,
+        exporter: Exporter,
+        publisher: Publisher,
         learners: LearnerGroup,
         ranks: Ranks,
-        queue: TrainerQueue,
-        books: Books,
-        encode: Callable[[str], list[int]],
-        exporter: Exporter,
-        progress: Progress | None,
         stop_requested: Callable[[], bool],
     ) -> None:
-        """`progress`: of the checkpoint that `learners` were restored from; None starts a new run."""
+        """`build_controller` makes the parts. `checkpoint`: version of the newest one; its step is -1 where none is."""
         self._config = config
-        self._learners = learners
-        self._num_devices = ranks.num_devices
-        self._on_gpu = ranks.device.type == "cuda"
-        self._turned_at = time.monotonic()
+        self._progress = progress
+        self._checkpoint_version = checkpoint
+        self._history = history
+        self._schedule = schedule
+        self._curriculum = curriculum
+        self._ledger = ledger
         self._queue = queue
+        self._dispatcher = dispatcher
+        self._examiner = examiner
+        self._defects = defects
+        self._intake = intake
+        self._pacing = pacing
+        self._fleet = fleet
+        self._compute = compute
+        self._reporter = reporter
         self._exporter = exporter
+        self._publisher = publisher
+        self._learners = learners
+        self._ranks = ranks
         self._stop_requested = stop_requested
-        recipe = config.recipe
-        self._schedule = make_schedule(recipe.schedule, groups_per_step=recipe.prompts_per_step)
-        self._progress = progress or Progress()
-        self._checkpoint_version = PolicyVersion(self._progress.incarnation, self._progress.step if progress else -1)
-        incarnation = queue.start_incarnation(self._progress.incarnation + 1)
-        earlier = tuple((number, last) for number, last in self._progress.earlier)
-        self._history = SurvivingHistory(earlier, incarnation)
-        if progress is not None:
-            before = SurvivingHistory(earlier, self._progress.incarnation)
-            self._history = before.continued_by(incarnation, self._progress.step)
         self._steps_since_start = 0
-        self._is_out_of_prompts = False
-        self._is_serving = False
-        parts = shares(books.train, evaluation_plans(config)[0].weights)
-        self._curriculum = make_curriculum(
-            reduced(parts, recipe.unique_prompts, seed=config.seed),
-            seed=config.seed,
-            remove_at=recipe.no_positive_resampling,
-        )
-        if self._progress.curriculum is not None:
-            self._curriculum.restore(self._progress.curriculum)
-        self._compute = ComputeLedger(config.run_folder / files.COMPUTE)
-        self._pacing = Pacing(
-            lag=self._schedule.lag,
-            groups_per_step=recipe.prompts_per_step,
-            token_budget=recipe.max_completion_tokens,
-            drop_after_budgets=config.trainer.drop_after_budgets,
-            grading_seconds=grading_seconds(config),
-        )
-        self._reporter = Reporter(config, exporter, books.train, self._curriculum)
-        self._ledger = self._restore_ledger()
-        maker = TaskMaker(config, encode, incarnation)
-        self._dispatcher = Dispatcher(
-            config,
-            curriculum=self._curriculum,
-            prompts=books.train,
-            maker=maker,
-            ledger=self._ledger,
-            queue=queue,
-            reporter=self._reporter,
-        )
-        self._examiner = Examiner(
-            config,
-            incarnation=incarnation,
-            held_out=books.held_out,
-            downstream=books.downstream,
-            maker=maker,
-            ledger=self._ledger,
-            queue=queue,
-            compute=self._compute,
-            progress=self._progress,
-            reporter=self._reporter,
-            send=self._dispatcher.send,
-        )
-        self._intake = Intake(
-            queue,
-            self._ledger,
-            self._history,
-            self._examiner.evaluator,
-            exporter,
-            make_task=self._dispatcher.train_task,
-            count_outcome=self._reporter.count_group,
-            find_defect=lambda group, task: defect(
-                group,
-                task,
-                newest=PolicyVersion(incarnation, self._published_step),
-                history=self._history,
-                vocab_size=learners.vocab_size,
-                max_length=config.model.max_length,
-            ),
-            is_filtered=(lambda group: not assemble([group], recipe).sequences) if recipe.refill_filtered else None,
-        )
+        self._published_step = progress.step
         self._refilled: list[RolloutGroup] = []
         """Filtered on arrival since the last batch: others take their place."""
-        self._publisher = Publisher(
-            weights=config.weights,
-            rpc=config.rpc,
-            incarnation=incarnation,
-            history=self._history.earlier,
-            lm_head=recipe.lm_head,
-            specs=learners.specs,
-            device=ranks.device,
-            exporter=exporter,
-            on_removed=lambda generator, reason: self._fleet.fence(generator, reason),
-        )
-        self._fleet = Fleet(
-            config,
-            queue=queue,
-            ledger=self._ledger,
-            intake=self._intake,
-            pacing=self._pacing,
-            compute=self._compute,
-            reporter=self._reporter,
-            ask_hand_over=self._publisher.hand_over,
-            stop_requested=lambda: self._stop_requested(),
-        )
+        self._is_out_of_prompts = False
+        self._is_serving = False
         self._straggler_seconds = 0.0
-        self._published_step = self._progress.step
-        self._last_step_at = time.monotonic()
+        self._turned_at = self._last_step_at = time.monotonic()
 
     # Start
-
-    def _restore_ledger(self) -> Ledger:
-        """The checkpoint's ledger; what a lost history dispatched after it is taken off wire 1."""
-        highest = stored_sequence(self._queue, self._config.run)
-        if self._progress.ledger is None:
-            ledger = Ledger(next_sequence=highest)
-        else:
-            ledger = Ledger.restore(self._progress.ledger, at_least=highest)
-        self._queue.settle(list(ledger.held.values()))
-        ledger.held.clear()
-        lost = self._queue.outstanding().sequences - ledger.outstanding.keys()
-        if lost:
-            log.info("tasks dispatched after the checkpoint are taken back", tasks=len(lost))
-            self._queue.retire(sorted(lost))
-        return ledger
 
     def start(self) -> int:
         """Serve generators and publish the current weights; returns the gRPC port."""
         port = self._publisher.start()
         self._is_serving = True
         self._compute.start(
-            self._num_devices,
+            self._ranks.num_devices,
             self._progress.compute_state,
             allocated_seconds=process_age_seconds(),
             start_up=self._progress.start_up,
@@ -233,7 +137,7 @@ class Controller:
     def version(self) -> PolicyVersion:
         return PolicyVersion(self._history.incarnation, self._progress.step)
 
-    def run(self) -> Ending:
+    def run(self) -> TrainerEnding:
         """Train until the budget ends or a stop is requested. Redis being away is waited for."""
         while not self._stop_requested():
             try:
@@ -256,7 +160,9 @@ class Controller:
         self._dispatcher.dispatch(self._schedule.dispatch(state), self._intake)
         decision = self._schedule.next_batch(state)
         waited_for = decision.groups if isinstance(decision, Wait) else ()
-        self._fleet.hand_over(self._publisher.members(), self._schedule, state, waited_for)
+        self._fleet.hand_over(
+            self._publisher.members(), self._schedule, state, waited_for, ask=self._publisher.hand_over
+        )
         match decision:
             case Wait(reason=reason):
                 if reason is WaitReason.BATCH:  # a wait for weights does not say that no batch lies ready
@@ -265,11 +171,11 @@ class Controller:
             case Batch(sequences=sequences):
                 self._step(sequences)
 
-    def _state(self) -> State:
+    def _state(self) -> PipelineState:
         """Acknowledgements are read before the claims: a start that is not seen yet counts as the oldest possible."""
         acknowledged = self._publisher.lowest_step()
         self._intake.reconcile()
-        return State(
+        return PipelineState(
             step=self._progress.step,
             steps_since_start=self._steps_since_start,
             acknowledged=acknowledged,
@@ -312,7 +218,7 @@ class Controller:
         self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": str(reason)})
 
     def _redis_away(self, error: QueueAway) -> None:
-        """The queue waited for half a minute already; a stop is looked for, then it is asked again."""
+        """The queue has waited for half a minute already. The loop asks it again, unless a stop was requested."""
         log.warning("Redis stays away; training waits for it", error=str(error))
         time.sleep(AWAY_RETRY_SECONDS)
 
@@ -348,7 +254,8 @@ class Controller:
 
     def _wait_for_broadcast(self) -> None:
         """Where a broadcast would share GPUs with the update's collectives it goes first, unless the run says else."""
-        if self._num_devices == 1 or not self._on_gpu or self._config.weights.overlap_training:
+        alone = self._ranks.num_devices == 1 or self._ranks.device.type != "cuda"
+        if alone or self._config.weights.overlap_training:
             return
         started = time.monotonic()
         self._publisher.wait_acknowledged(self._published_step, self._config.weights.acknowledge_timeout_seconds)
@@ -401,6 +308,7 @@ class Controller:
         self._learners.gather(snapshot)
         self._publisher.publish(snapshot, self.version)
         self._published_step = self._progress.step
+        self._defects.newest = self.version
 
     # Checkpoint and end
 
@@ -428,7 +336,7 @@ class Controller:
             return True
         return self._is_out_of_prompts or self._examiner.stop_reason is not None
 
-    def _finish(self) -> Ending:
+    def _finish(self) -> TrainerEnding:
         """Evaluate the final weights, write them down, export them."""
         if self._examiner.stop_reason is not None:
             self._reporter.stopped_early(self._progress.step, self._examiner.stop_reason)
@@ -444,21 +352,21 @@ class Controller:
             self._intake.reconcile_evaluation()
             self._serve()
         self._checkpoint()
-        self._intake.acknowledge()
+        self._intake.remove_done()
         if self._stop_requested():
-            return Ending.INTERRUPTED
+            return TrainerEnding.INTERRUPTED
         self._learners.export(self._config.run_folder / "model")
         self._compute.save(stopped=True)
-        return Ending.FINISHED
+        return TrainerEnding.FINISHED
 
-    def _interrupted(self) -> Ending:
+    def _interrupted(self) -> TrainerEnding:
         with suppress(QueueAway):
             self._checkpoint()
-            self._intake.acknowledge()
-        return Ending.INTERRUPTED
+            self._intake.remove_done()
+        return TrainerEnding.INTERRUPTED
 
     def close(self) -> None:
         """Let go of generators and Redis."""
         if self._is_serving:
-            self._publisher.stop(deadline_seconds=10.0)
+            self._publisher.stop(deadline_seconds=CLOSE_SECONDS)
         self._queue.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rollcast.rollouts.records import PromptTask, Rollout, RolloutGroup
@@ -14,6 +16,28 @@ LARGEST_LOGPROB = 1e-4
 LONGEST_SECONDS = 7 * 86_400.0
 """Between a group's begin and end. It may be handed over, outlive outages and weekends without a trainer, and end on a
 clock that was set back or is another machine's; what lies beyond would make nonsense of the pacing."""
+
+
+@dataclass(slots=True)
+class DefectFinder:
+    """`defect` with what it needs to know of the run."""
+
+    history: SurvivingHistory
+    vocab_size: int
+    max_length: int
+    """Tokens of prompt and completion."""
+    newest: PolicyVersion
+    """The newest version that was published; whoever publishes brings it up to date."""
+
+    def find(self, group: RolloutGroup, task: PromptTask) -> str | None:
+        return defect(
+            group,
+            task,
+            newest=self.newest,
+            history=self.history,
+            vocab_size=self.vocab_size,
+            max_length=self.max_length,
+        )
 
 
 def defect(

@@ -13,7 +13,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.recipe.allocation import allocated_rollouts
 from rollcast.recipe.curriculum import Curriculum
-from rollcast.recipe.mixture import Mixture
+from rollcast.recipe.mixture import MixtureCurriculum
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.keys import Keys
@@ -51,7 +51,7 @@ class Dispatcher:
         self,
         config: RunConfig,
         *,
-        curriculum: Curriculum | Mixture,
+        curriculum: Curriculum | MixtureCurriculum,
         prompts: PromptBook,
         maker: TaskMaker,
         ledger: Ledger,

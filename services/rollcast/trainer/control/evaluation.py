@@ -103,7 +103,7 @@ class Closed:
     """Tasks that nobody waits for any more."""
 
 
-class Evaluator:
+class OpenEvaluations:
     """Collects the answers to evaluation prompts."""
 
     def __init__(self, run: str, deadline_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,7 +9,7 @@ from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask
 from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.early_stop import EarlyStop
-from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Evaluator, Moment, evaluation_plans
+from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Moment, OpenEvaluations, evaluation_plans
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
@@ -47,12 +47,12 @@ class Examiner:
         self._send = send
         self._plans = evaluation_plans(config)
         self._early_stop = EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None
-        self.evaluator = Evaluator(config.run, config.tasks.evaluation.deadline_seconds)
+        self.open_evaluations = OpenEvaluations(config.run, config.tasks.evaluation.deadline_seconds)
 
     @property
     def pending(self) -> bool:
         """Answers are still waited for."""
-        return self.evaluator.pending
+        return self.open_evaluations.pending
 
     @property
     def stop_reason(self) -> str | None:
@@ -74,7 +74,7 @@ class Examiner:
             if plan.is_due(
                 self._progress.step,
                 at_start=at_start,
-                asked=self.evaluator.asked_step(plan),
+                asked=self.open_evaluations.asked_step(plan),
                 evaluated=self._progress.newest_evaluation(plan.dataset),
             )
         ]
@@ -82,13 +82,13 @@ class Examiner:
     def ask_last(self) -> None:
         """Ask for what the final weights were not asked yet."""
         for plan in self._plans:
-            newest = max(self.evaluator.asked_step(plan), self._progress.newest_evaluation(plan.dataset))
+            newest = max(self.open_evaluations.asked_step(plan), self._progress.newest_evaluation(plan.dataset))
             if newest < self._progress.step:
                 self._ask(plan)
 
     def close_finished(self, *, generators: bool, away_seconds: float) -> None:
-        """Take down the evaluations that are complete or out of time; arguments as `Evaluator.close_finished`."""
-        for closed in self.evaluator.close_finished(generators=generators, away_seconds=away_seconds):
+        """Take down the evaluations that are complete or out of time; arguments as `OpenEvaluations.close_finished`."""
+        for closed in self.open_evaluations.close_finished(generators=generators, away_seconds=away_seconds):
             self._take_down(closed)
 
     def _ask(self, plan: EvaluationPlan) -> None:
@@ -106,7 +106,7 @@ class Examiner:
             trained_tokens=self._progress.trained_tokens,
             truncation_ratio=self._reporter.truncation_ratio,
         )
-        self.evaluator.ask(plan, moment, tasks)
+        self.open_evaluations.ask(plan, moment, tasks)
         self._send(tasks)
 
     def _take_down(self, closed: Closed) -> None:

@@ -5,7 +5,7 @@
     far longer than needed   -> overdue    dispatched again
     much slower than a peer  -> hand over  partial rollouts go on elsewhere
 
-The time for which Redis was away accuses nobody.
+No generator is blamed for the time for which Redis was away.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from rollcast.config.run import RunConfig
-from rollcast.recipe.schedule import Schedule, State
+from rollcast.recipe.schedule import PipelineState, Schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose
@@ -28,7 +28,9 @@ from rollcast.trainer.control.reporting import Reporter
 from rollcast.weights.roster import Member
 
 AWAY_RETRY_SECONDS = 0.5
+"""Between two questions to a Redis that stays away."""
 SWEEP_SECONDS = 5.0
+"""Between two looks for claims that nobody renews."""
 SILENT_HEARTBEATS = 3.0
 """Claims not renewed for so many heartbeat timeouts have no owner any more."""
 log = get_logger()
@@ -47,10 +49,8 @@ class Fleet:
         pacing: Pacing,
         compute: ComputeLedger,
         reporter: Reporter,
-        ask_hand_over: Callable[[str, Sequence[int]], bool],
         stop_requested: Callable[[], bool],
     ) -> None:
-        """`ask_hand_over(generator, sequences)`: False = it cannot be reached."""
         self._devices_each = config.generator.tensor_parallel
         self._silent_seconds = SILENT_HEARTBEATS * config.weights.heartbeat_timeout_seconds
         self._queue = queue
@@ -60,7 +60,7 @@ class Fleet:
         self._compute = compute
         self._reporter = reporter
         self._stop_requested = stop_requested
-        self._hand_overs = HandOvers(ask_hand_over)
+        self._hand_overs = HandOvers()
         self._counted: set[str] = set()
         self._swept_at = time.monotonic()
         self._away_seconds = queue.away_seconds
@@ -91,9 +91,14 @@ class Fleet:
         self._compute.tick(len(members) * self._devices_each, new_devices)
 
     def hand_over(
-        self, members: Sequence[Member], schedule: Schedule, state: State, waited_for: Collection[int]
+        self,
+        members: Sequence[Member],
+        schedule: Schedule,
+        state: PipelineState,
+        waited_for: Collection[int],
+        ask: Callable[[str, Sequence[int]], bool],
     ) -> None:
-        """Let slow generators hand over what they would finish too late."""
+        """Let slow generators hand over what they would finish too late. `ask`: as of `HandOvers.request`."""
         able = [member for member in members if member.joined and not member.draining]
         snapshot = self._intake.snapshot.of(Purpose.TRAIN)
         outlook = self._pacing.outlook(waiting=len(snapshot.waiting))
@@ -110,7 +115,7 @@ class Fleet:
             waited_for=waited_for,
             now=time.time(),
         )
-        for generator, sequences in self._hand_overs.request(moves, self._ledger.outstanding).items():
+        for generator, sequences in self._hand_overs.request(moves, self._ledger.outstanding, ask).items():
             log.info("a slow generator hands groups over", generator=generator, tasks=len(sequences))
             self._reporter.mark("handed_over", generator=generator, tasks=sequences)
 

@@ -27,7 +27,7 @@ SAFETY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class GroupOutlook:
     """What recent steps and groups lead one to expect."""
 
     step_seconds: float
@@ -44,7 +44,7 @@ def groups_to_move(
     groups: Iterable[Group],
     claims: Mapping[int, Claim],
     rates: Mapping[str, float],
-    outlook: Outlook,
+    outlook: GroupOutlook,
     *,
     step: int,
     floor: int,
@@ -71,7 +71,7 @@ def groups_to_move(
     return moves
 
 
-def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float, outlook: Outlook) -> bool:
+def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float, outlook: GroupOutlook) -> bool:
     sampled = elapsed * rate
     expected = outlook.longest_tokens if sampled < outlook.longest_tokens else outlook.token_budget
     remaining = max(0.0, expected - sampled)
@@ -83,18 +83,24 @@ def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float
 class HandOvers:
     """Asks each owner once for each task: one that gets it again, because no other had room, keeps it."""
 
-    def __init__(self, ask: Callable[[str, Sequence[int]], bool]) -> None:
-        """`ask(generator, sequences)`: False = it cannot be reached."""
-        self._ask = ask
+    def __init__(self) -> None:
         self._asked: set[tuple[int, str]] = set()
 
-    def request(self, moves: Mapping[str, Sequence[int]], outstanding: Container[int]) -> dict[str, list[int]]:
-        """Ask for what was not asked for; returns that. `outstanding`: tasks that are worth remembering."""
+    def request(
+        self,
+        moves: Mapping[str, Sequence[int]],
+        outstanding: Container[int],
+        ask: Callable[[str, Sequence[int]], bool],
+    ) -> dict[str, list[int]]:
+        """Ask for what was not asked for; returns that.
+
+        `outstanding`: tasks that are worth remembering. `ask(generator, sequences)`: False = it cannot be reached.
+        """
         self._asked = {pair for pair in self._asked if pair[0] in outstanding}
         requested = {}
         for generator, sequences in moves.items():
             new = [sequence for sequence in sequences if (sequence, generator) not in self._asked]
-            if new and self._ask(generator, new):
+            if new and ask(generator, new):
                 self._asked.update((sequence, generator) for sequence in new)
                 requested[generator] = new
         return requested

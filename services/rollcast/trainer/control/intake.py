@@ -1,10 +1,10 @@
 """What comes back from the generators, held against what was dispatched.
 
-read --> of an evaluation --> Evaluator, settled at once
+read --> of an evaluation --> OpenEvaluations, off the queue at once
      --> of training -------> ready until the schedule puts it into a batch, in training until it is settled
                               filtered, where those do not count towards a batch: until `take_filtered`
-     --> unknown, twice ----> settled, counted
-     --> lost version ------> settled, counted; the task is dispatched again
+     --> unknown, twice ----> off the queue, counted
+     --> lost version ------> off the queue, counted; the task is dispatched again
      --> defective ---------> buried with the reason, counted; the task is dispatched again, or dead at the third
 
 reconcile (before every decision): one snapshot of wire 1 --> dead ones return their credit,
@@ -22,11 +22,12 @@ from rollcast.runfolder.records import TaskOutcome
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.control.evaluation import Evaluator
+from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.ledger import Ledger
 
 MAX_GROUPS_PER_READ = 64
+"""Of one call to the queue; more are read by the next call at once."""
 log = get_logger()
 
 
@@ -38,7 +39,7 @@ class Intake:
         queue: TrainerQueue,
         ledger: Ledger,
         history: SurvivingHistory,
-        evaluator: Evaluator,
+        open_evaluations: OpenEvaluations,
         exporter: Exporter,
         make_task: Callable[[int, str], PromptTask],
         count_outcome: Callable[[TaskOutcome, int, str], None],
@@ -52,7 +53,7 @@ class Intake:
         self._queue = queue
         self._ledger = ledger
         self._history = history
-        self._evaluator = evaluator
+        self._open_evaluations = open_evaluations
         self._exporter = exporter
         self._make_task = make_task
         self._count = count_outcome
@@ -60,7 +61,7 @@ class Intake:
         self._is_filtered = is_filtered
         self._filtered: dict[int, Delivery] = {}
         self._done: list[str] = []
-        """Stream ids to be acknowledged."""
+        """Stream ids to be removed."""
         self._refused: dict[str, str] = {}
         """Stream ids to be buried, with the reason."""
         self._training: dict[int, Delivery] = {}
@@ -91,7 +92,7 @@ class Intake:
         self._exporter.add(names.TOKENS, tokens, role="generator")
         if group.purpose is Purpose.EVAL:
             self._exporter.add(names.CONSUMED_TOKENS, tokens)
-        if task := self._evaluator.wanted(group.sequence):
+        if task := self._open_evaluations.wanted(group.sequence):
             self._sort_evaluation(delivery, task)
         else:
             self._sort_training(delivery)
@@ -118,12 +119,12 @@ class Intake:
         group = delivery.group
         if defect := self._find_defect(group, task):
             self._refuse(delivery, defect)
-            if not self._evaluator.refuse(group.sequence):
+            if not self._open_evaluations.refuse(group.sequence):
                 self._exporter.add(names.GROUPS, outcome="dead")
         elif not self._survives(group):
             self._discard(delivery, "lost_version")
         else:
-            self._evaluator.add(group)
+            self._open_evaluations.add(group)
             self._done.append(delivery.stream_id)
 
     def _survives(self, group: RolloutGroup) -> bool:
@@ -145,12 +146,12 @@ class Intake:
         self._exporter.add(names.GROUPS, outcome=outcome)
 
     def done_with(self, stream_ids: Iterable[str]) -> None:
-        """These groups are settled: off the queue at the next acknowledgement."""
+        """These groups are settled: off the queue at the next `remove_done`."""
         self._done.extend(stream_ids)
 
-    def acknowledge(self) -> None:
+    def remove_done(self) -> None:
         """Take what is done off the queue."""
-        self._queue.settle(self._done)
+        self._queue.remove(self._done)
         self._done.clear()
         self._queue.bury(self._refused)
         self._refused.clear()
@@ -170,11 +171,11 @@ class Intake:
 
     def reconcile_evaluation(self) -> None:
         """A new snapshot; dead tasks are buried, evaluation tasks that are missing are asked again."""
-        self.acknowledge()
+        self.remove_done()
         self.snapshot = self._queue.outstanding()
         if self.snapshot.dead:
             self._bury(self.snapshot)
-        unanswered = self._evaluator.unanswered()
+        unanswered = self._open_evaluations.unanswered()
         if lost := unanswered.keys() - self.snapshot.sequences:
             log.warning("evaluation tasks were missing from Redis and are asked again", tasks=len(lost))
             self._queue.dispatch([unanswered[sequence] for sequence in sorted(lost)])
@@ -183,7 +184,7 @@ class Intake:
         for sequence, dead in snapshot.dead.items():
             log.warning("task given up", task=sequence, purpose=str(dead.purpose), reason=dead.reason)
             if dead.purpose is Purpose.EVAL:
-                self._evaluator.give_up([sequence])
+                self._open_evaluations.give_up([sequence])
             elif sequence in self._ledger.outstanding.keys() - self.ready.keys() - self._training.keys():
                 self._count("dead", sequence, self._ledger.settle(sequence))
         self._queue.retire(list(snapshot.dead))

@@ -6,8 +6,8 @@
               lost by a crash or by Redis -> dispatched again  given up (too old after a restart) -> owed -> dispatched
 
 What is outstanding is never stored: it is this ledger (kept with the checkpoint) held against what Redis says. Used
-groups whose tokens all survive a restart stay unacknowledged until the next checkpoint (`held`), the others are
-acknowledged at once: after a restart they would be worthless.
+groups whose tokens all survive a restart stay on the queue until the next checkpoint (`held`). The others are removed
+at once: after a restart they would be worthless.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Ledger:
     refused: dict[int, int] = field(default_factory=dict)
     """Task sequence -> answers that could not be used, of the outstanding tasks that had any."""
     held: dict[int, str] = field(default_factory=dict)
-    """Used or filtered, acknowledged at the next checkpoint: task sequence -> stream id."""
+    """Used or filtered, on the queue until the next checkpoint: task sequence -> stream id."""
     owed: list[str] = field(default_factory=list)
     """Prompts of groups that were given up: dispatched before new ones are drawn."""
 

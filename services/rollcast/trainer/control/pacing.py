@@ -12,9 +12,10 @@ from rollcast.recipe.staleness import drop_deadline_seconds, enough_groups, long
 from rollcast.rollouts.records import Claim, RolloutGroup
 from rollcast.tasks.prompts import verifier_names
 from rollcast.tasks.verifiers import is_sandboxed
-from rollcast.trainer.control.hand_over import Outlook
+from rollcast.trainer.control.hand_over import GroupOutlook
 
 WINDOW = 16
+"""Recent steps that count."""
 LEAST_OVERDUE_SECONDS = 60.0
 """Small budgets are decoded in less than an engine's start or a grader's deadline takes on a busy machine."""
 
@@ -90,7 +91,7 @@ class Pacing:
             taken_per_step=self._groups_taken(),
         )
 
-    def outlook(self, waiting: int) -> Outlook | None:
+    def outlook(self, waiting: int) -> GroupOutlook | None:
         """What a group under way may be expected to take; None = nothing is known yet.
 
         `waiting`: training tasks that nobody has claimed. They are claimed as fast as steps take groups.
@@ -98,7 +99,7 @@ class Pacing:
         if not self._step_seconds or not self._longest_tokens:
             return None
         step = self._typical_step()
-        return Outlook(
+        return GroupOutlook(
             step_seconds=step,
             longest_tokens=max(self._longest_tokens),
             token_budget=self._token_budget,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -57,6 +58,21 @@ class PromptBook:
     def length_decile(self, prompt_id: str) -> int:
         """0..9 by the prompt's length: known when it is dispatched, so that what becomes of long ones can be seen."""
         return bisect_right(self._decile_bounds, len(self._by_id[prompt_id].token_ids))
+
+
+@dataclass(slots=True)
+class Books:
+    """The prompts of the run, tokenised."""
+
+    train: PromptBook
+    held_out: PromptBook
+    downstream: dict[str, PromptBook] = field(default_factory=dict)
+    """By the label of their evaluations."""
+
+    @property
+    def skipped_too_long(self) -> int:
+        """Prompts left out of any of them because they are longer than the recipe allows, or empty."""
+        return sum(book.skipped_too_long for book in (self.train, self.held_out, *self.downstream.values()))
 
 
 def shares(book: PromptBook, weights: Mapping[str, float]) -> list[Share]:

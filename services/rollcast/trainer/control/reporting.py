@@ -10,7 +10,7 @@ from typing import Any
 
 from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import Curriculum
-from rollcast.recipe.mixture import Mixture
+from rollcast.recipe.mixture import MixtureCurriculum
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
@@ -39,12 +39,15 @@ from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
 
 SERVE_SECONDS = 1.0
+"""Between two updates of the gauges that change between steps."""
 WARN_SECONDS = 60.0
+"""Between two warnings about the same thing."""
 TRUNCATION_WARNING = 0.10
 """Above this truncation typically destabilises a run (paper A.15)."""
 REFILL_WARNING = 10
 """Batches' worth of groups filtered and replaced before one could be trained on."""
 QUARTERS = 4
+"""Of the pass rate, by which groups are counted."""
 log = get_logger()
 
 
@@ -52,7 +55,7 @@ class Reporter:
     """Knows how to tell; decides nothing."""
 
     def __init__(
-        self, config: RunConfig, exporter: Exporter, prompts: PromptBook, curriculum: Curriculum | Mixture
+        self, config: RunConfig, exporter: Exporter, prompts: PromptBook, curriculum: Curriculum | MixtureCurriculum
     ) -> None:
         self._config = config
         self._exporter = exporter

@@ -14,6 +14,7 @@ from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.pass_rate import verdicts
 
 KEPT_EVALUATIONS = 16
+"""Newest evaluations that stay on the metrics page, of each data set."""
 _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
     (names.EVAL_PASS_RATE, "pass_rate"),
     (names.EVAL_STANDARD_ERROR, "standard_error"),

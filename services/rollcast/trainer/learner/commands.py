@@ -38,7 +38,7 @@ class CommandKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class RankCommand:
     kind: CommandKind
     body: bytes = b""
 
@@ -84,7 +84,7 @@ class CommandReceiver:
         self.rank = rank
         self.received = 0
 
-    def receive(self, meanwhile: Callable[[], None] = lambda: None) -> Command:
+    def receive(self, meanwhile: Callable[[], None] = lambda: None) -> RankCommand:
         """Wait for the next command, without deadline; `meanwhile` is called before, and every two seconds.
 
         Raises DistNetworkError when the store is gone.
@@ -98,7 +98,7 @@ class CommandReceiver:
         assert len(body) == num_bytes
         self.store.delete_key(key)
         self.received += 1
-        return Command(CommandKind(kind), body)
+        return RankCommand(CommandKind(kind), body)
 
     def ask_to_stop(self) -> None:
         """Tell rank 0 that this process was asked to stop."""

@@ -21,7 +21,7 @@ from rollcast.config.run import RunConfig
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses import make_loss
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.ending import Ending
+from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.batch import (
     TrainingSequence,
     decode_micro_batches,
@@ -30,7 +30,7 @@ from rollcast.trainer.learner.batch import (
     plan_micro_batches,
 )
 from rollcast.trainer.learner.checkpoint import load_checkpoint, save_checkpoint
-from rollcast.trainer.learner.commands import Command, CommandKind, CommandReceiver, CommandSender
+from rollcast.trainer.learner.commands import CommandKind, CommandReceiver, CommandSender, RankCommand
 from rollcast.trainer.learner.export import export_weights
 from rollcast.trainer.learner.gather import gather_weights, weight_specs
 from rollcast.trainer.learner.learner import Learner, UpdateStats
@@ -129,20 +129,20 @@ class LearnerGroup:
         self._gather(snapshot)
         export_weights(snapshot, self.config.model, folder)
 
-    def stop(self, ending: Ending) -> None:
+    def stop(self, ending: TrainerEnding) -> None:
         """Let the other ranks return `ending` from `follow`.
 
         Waits until they have heard it; where the run failed they may hang in a collective, and end without.
         """
         self.sender.send(CommandKind.STOP, ending.encode())
-        if ending is not Ending.FAILED and not self.sender.wait_received(HEAR_SECONDS):
+        if ending is not TrainerEnding.FAILED and not self.sender.wait_received(HEAR_SECONDS):
             log.warning("not every rank heard how the run ended", ending=str(ending))
 
     def stop_asked(self) -> bool:
         """At rank 0: whether another rank was asked to stop. May be called by any thread."""
         return self.sender.stop_asked()
 
-    def follow(self, stop_requested: Callable[[], bool] = lambda: False) -> Ending:
+    def follow(self, stop_requested: Callable[[], bool] = lambda: False) -> TrainerEnding:
         """Ranks above 0: do what rank 0 says until it says stop; returns how the run ended.
 
         Where `stop_requested` turns true rank 0 is told, which ends all ranks in order.
@@ -162,10 +162,10 @@ class LearnerGroup:
                     continue
         except DistNetworkError as error:
             log.error("rank 0 is gone", error=" ".join(str(error).split())[:200])
-            return Ending.FAILED
-        return Ending(command.body.decode())
+            return TrainerEnding.FAILED
+        return TrainerEnding(command.body.decode())
 
-    def _obey(self, command: Command) -> None:
+    def _obey(self, command: RankCommand) -> None:
         if command.kind is CommandKind.UPDATE:
             self.learner.update(*decode_micro_batches(command.body))
         elif command.kind is CommandKind.GATHER:

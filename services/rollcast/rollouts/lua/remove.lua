@@ -1,4 +1,4 @@
 -- ARGV: ids on :rollouts
 for _, id in ipairs(ARGV) do
-  settle(id, read_entry(ROLLOUTS, id))
+  remove(id, read_entry(ROLLOUTS, id))
 end

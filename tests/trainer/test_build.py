@@ -1,0 +1,82 @@
+"""Parts of the controller made one by one, and what `build_controller` joins."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+from rollcast.rollouts.base import Claimed
+from rollcast.trainer.control.build import restore_ledger
+from rollcast.trainer.control.compute import ComputeLedger
+from rollcast.trainer.control.defects import DefectFinder
+from rollcast.trainer.control.fleet import Fleet
+from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.pacing import Pacing
+from rollcast.trainer.control.progress import Progress
+from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.examples import VERSION, make_group, make_task
+from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
+from tests.trainer.test_controller import Answers, QuickLearners, make_config, make_controller
+
+
+def claim_all(broker: MemoryBroker, owner: str) -> list[Claimed]:
+    generator = MemoryGeneratorQueue(broker, owner)
+    return asyncio.run(generator.claim(train=8, evals=0, first_version=lambda: VERSION, block_seconds=0.0))
+
+
+def test_a_ledger_takes_back_what_was_dispatched_after_its_checkpoint() -> None:
+    broker = MemoryBroker()
+    queue = MemoryTrainerQueue(broker)
+    queue.dispatch([make_task(sequence) for sequence in (3, 4, 5)])
+    queue.set_state("next_sequence", b"6")
+    kept = Ledger(next_sequence=4, outstanding={3: "prompt-3"}, num_rollouts={3: 2})
+    ledger = restore_ledger(queue, "r", Progress(step=2, incarnation=1, ledger=kept.state()))
+    assert (ledger.outstanding, ledger.next_sequence) == ({3: "prompt-3"}, 6)
+    assert queue.outstanding().sequences == {3}
+
+
+def test_a_fleet_by_itself_gives_the_tasks_of_a_removed_generator_to_others(tmp_path: Path) -> None:
+    broker, counted = MemoryBroker(), []
+    queue = MemoryTrainerQueue(broker)
+    queue.dispatch([make_task(1), make_task(2)])
+    claim_all(broker, "g")
+    fleet = Fleet(
+        make_config(tmp_path, steps=1),
+        queue=queue,
+        ledger=Ledger(outstanding={1: "prompt-1", 2: "prompt-2"}),
+        intake=SimpleNamespace(),  # type: ignore[arg-type]
+        pacing=Pacing(lag=3, groups_per_step=4, token_budget=8, drop_after_budgets=3.0),
+        compute=ComputeLedger(tmp_path / "compute.json"),
+        reporter=SimpleNamespace(count_group=lambda *what: counted.append(what)),  # type: ignore[arg-type]
+        stop_requested=lambda: False,
+    )
+    fleet.fence("g", "silent")
+    assert counted == [("redone", 1, "prompt-1"), ("redone", 2, "prompt-2")]
+    assert [claimed.task.attempt for claimed in claim_all(broker, "other")] == [1, 1]
+
+
+def test_a_version_is_no_defect_once_it_is_published() -> None:
+    task = make_task(1)
+    group = make_group(Claimed(task, "1-0", VERSION), "g")
+    before = PolicyVersion(VERSION.incarnation, VERSION.step - 1)
+    finder = DefectFinder(SurvivingHistory((), VERSION.incarnation), vocab_size=1_000, max_length=64, newest=before)
+    assert "the newest published is 1.6" in str(finder.find(group, task))
+    finder.newest = VERSION
+    assert finder.find(group, task) is None
+
+
+def test_a_controller_tells_its_parts_of_removals_and_of_versions(tmp_path: Path) -> None:
+    broker = MemoryBroker()
+    queue, answers = MemoryTrainerQueue(broker), Answers(0.5, PolicyVersion(1, 0), random.Random(0))
+    controller = make_controller(make_config(tmp_path, steps=1), queue, answers, QuickLearners())
+    controller._dispatcher.dispatch(2, controller._intake)
+    assert len(claim_all(broker, "g")) == 2
+    controller._publisher._removals._on_removed("g", "silent")
+    assert sorted(queue.outstanding().waiting) == [0, 1]
+    controller._progress.step = 5
+    assert controller._defects.newest == PolicyVersion(1, 0)
+    controller._publish()
+    assert controller._defects.newest == PolicyVersion(1, 5)
