@@ -443,7 +443,7 @@ def test_an_evaluation_that_was_made_twice_is_one_point_for_every_reader(tmp_pat
     assert [(point.incarnation, point.step) for point in StatusReader(config).read().evaluations] == expected
     rates = {(line["incarnation"], line["step"]): line["pass_rate"] for line in lines(config, "evaluations.jsonl")}
     curve = read_curve(str(config.run_folder / "evaluations.jsonl"), Columns(), None)
-    assert curve.pass_rate.tolist() == [rates[version] for version in expected]
+    assert [curve.initial, *curve.pass_rate] == [rates[version] for version in expected]
     assert [(point[0], point[1]) for point in second._progress.curve] == [
         (version[1], rates[version]) for version in expected
     ]
