@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -183,7 +184,8 @@ def test_the_whole_of_a_mixture_is_the_weighted_mean_of_its_parts() -> None:
     """Part b has more prompts and less weight: their plain mean would be another number."""
     evaluator = Evaluator("run", deadline_seconds=60)
     ask(evaluator, range(4), MIXED, datasets="abbb")
-    for sequence, rewards in enumerate([[1, 1, 1, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 0, 0]]):
+    answers: list[list[float]] = [[1, 1, 1, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 0, 0]]
+    for sequence, rewards in enumerate(answers):
         evaluator.add(make_group(sequence, rewards, dataset="ab"[sequence > 0]))
     (closed,) = evaluator.close_finished(generators=True)
     whole = closed.evaluation
@@ -229,7 +231,9 @@ def test_without_a_verdict_on_one_part_the_whole_has_no_point_and_the_other_part
 
 
 def test_downstream_sets_are_asked_for_at_checkpoints_or_as_often_as_they_say() -> None:
-    sets = [{"dataset": {"kind": "countdown", "name": name, "size": 20}} for name in ("aime", "lcb")]
+    sets: list[dict[str, Any]] = [
+        {"dataset": {"kind": "countdown", "name": name, "size": 20}} for name in ("aime", "lcb")
+    ]
     sets[1] |= {"every_steps": 7, "rollouts_per_prompt": 32}
     config = parse_run_config(
         {"run": "r", "model": {"path": "m"}, "tasks": {"downstream": sets}, "trainer": {"checkpoint_every_steps": 50}},

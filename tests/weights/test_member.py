@@ -126,7 +126,7 @@ def test_whoever_fails_to_join_or_to_receive_is_in_no_group_until_the_next_join(
     async def answers() -> list[tuple[str, bool]]:
         trainer = CommandingTrainer(commands)
         server = grpc.aio.server()
-        add_WeightSyncServicer_to_server(trainer, server)  # type: ignore[no-untyped-call]
+        add_WeightSyncServicer_to_server(trainer, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         trainer.member = WeightMember(
