@@ -26,7 +26,8 @@ check: $(INSTALLED)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-# The chart's checks that need more than a checkout: operators' definitions, checkov, package indexes.
+# The chart's checks that need more than a checkout (operators' definitions, checkov, package indexes) or more time (every
+# Kubernetes between the oldest and the newest).
 proofs: $(INSTALLED)
 	@requirements/proofs.sh $(PYTHON) $(VENV)
 
