@@ -59,17 +59,10 @@ class System:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.terminate()
-        deadline = time.monotonic() + 20.0
-        for process in self.processes.values():
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait(10)
+        """Redis last: the others say goodbye to it, and wait where it is gone."""
+        redis = [self.processes[name] for name in ("redis",) if name in self.processes]
+        _end([process for process in self.processes.values() if process not in redis])
+        _end(redis)
 
     def _start(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
         self.ended.discard(name)
@@ -184,3 +177,18 @@ class System:
 
     def groups(self, outcome: str) -> float:
         return self.metrics("trainer").get(("rollcast_groups_total", (("outcome", outcome),)), 0.0)
+
+
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """SIGTERM, and SIGKILL for whoever does not end by it."""
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+    deadline = time.monotonic() + 20.0
+    for process in running:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
