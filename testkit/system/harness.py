@@ -23,6 +23,8 @@ from rollcast.local.ports import free_port
 from testkit.system.audit import read_lines
 
 STOP_SECONDS = 60.0
+_pages = httpx.Client(timeout=5.0, limits=httpx.Limits(max_keepalive_connections=0))
+"""Made once: a client of its own for each look at a page spends 30 ms on TLS that nobody asks for."""
 
 
 def wait_for(condition: Callable[[], Any], seconds: float, what: str, every: float = 0.1) -> Any:
@@ -168,7 +170,7 @@ class System:
     def metrics(self, service: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         """Samples of a service's /metrics: (name, labels without run) -> value."""
         port = int((self.run_folder / "ports" / service).read_text())
-        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5.0).text
+        text = _pages.get(f"http://127.0.0.1:{port}/metrics").text
         return {
             (sample.name, tuple(sorted((k, v) for k, v in sample.labels.items() if k != "run"))): sample.value
             for family in text_string_to_metric_families(text)
