@@ -1,6 +1,6 @@
-"""The bound on the real system, k = 2, with long-tailed lengths: trainer slow, a generator slow, then 20 times slower.
+"""The bound on the real system, k = 2, with long-tailed lengths, while a generator or the trainer is slow.
 
-That generator hands its groups over to its peer; nothing is lost, dropped or too old in all of it.
+A generator that has become 20 times slower hands its groups over; nothing is lost, dropped or too old in all of it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def much_slower_generator(system: System) -> None:
         system.slow_down("g1", 0.05, 1.0)
 
 
-SLOW: tuple[Callable[[System], None], ...] = (slow_trainer, slow_generator, much_slower_generator)
+SLOW: tuple[Callable[[System], None], ...] = (much_slower_generator, slow_trainer, slow_generator)
+"""In this order: a generator that was never slow before holds what it must hand over."""
 
 
 def test_nothing_is_too_old_and_nothing_is_dropped(tmp_path: Path, settings: dict[str, Any]) -> None:
@@ -56,15 +57,15 @@ def test_nothing_is_too_old_and_nothing_is_dropped(tmp_path: Path, settings: dic
             for slow in SLOW:
                 slow(system)
                 system.wait_step(system.last_step + LAG + 2, 120)
-            asked = handed_over(system)
-            handed_back = system.metrics("g1").get(("rollcast_hand_overs_total", ()), 0.0)
             system.wait_step(25, 120)
+            handed_back = wait_for(lambda: hand_overs_of(system, "g1"), 60, "a hand-over on the slow generator's books")
+            asked = handed_over(system)
             assert system.terminate("trainer") == 143, system.log("trainer")[-3000:]
         if "a generator was fenced" not in system.log("trainer"):
             break
     else:
         pytest.skip("the machine is too busy: a healthy generator missed its heartbeats in every attempt")
-    assert 0 < handed_back <= len(asked), "those that ended before they were asked for were handed in as usual"
+    assert handed_back <= len(asked), "those that ended before they were asked for were handed in as usual"
     assert max(int(age) for line in system.steps for age in line["staleness_tokens"]) <= LAG
     lines = system.lines("tasks.jsonl")
     outcomes = check_every_task_once(lines)
@@ -76,3 +77,7 @@ def test_nothing_is_too_old_and_nothing_is_dropped(tmp_path: Path, settings: dic
 
 def handed_over(system: System) -> list[int]:
     return [task for line in system.lines("tasks.jsonl") if line["what"] == "handed_over" for task in line["tasks"]]
+
+
+def hand_overs_of(system: System, generator: str) -> float:
+    return system.metrics(generator).get(("rollcast_hand_overs_total", ()), 0.0)
