@@ -1,24 +1,35 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Each sets itself up; a second run starts in seconds.
+# While one works: `make quick` after every change, `make check` before a commit, `make test` before a merge.
 PYTHON ?= python3
 VENV := .venv
 DEVICE := $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
 INSTALLED := $(VENV)/.installed-$(DEVICE)
 PYTEST_ARGUMENTS ?=
+# Packages are installed without bytecode. A container that forbids to write it would compile vLLM at each of its starts.
+export PYTHONDONTWRITEBYTECODE :=
+# tests/conftest.py says what runs in one process and what starts first; its order is kept, not xdist's by size.
+PYTEST := $(VENV)/bin/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo test check proofs wire chart setup debian clean
+.PHONY: demo test quick check proofs wire chart setup debian clean
 
 demo: $(INSTALLED)
 	@$(VENV)/bin/rollcast demo
 
-test: $(INSTALLED) debian
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGUMENTS)
+test: $(INSTALLED) check debian
+	@$(PYTEST) --durations=10 $(PYTEST_ARGUMENTS)
 
+quick: $(INSTALLED)
+	@$(PYTEST) --quick -q $(PYTEST_ARGUMENTS)
+
+# Each keeps a cache: a second run looks only at what has changed.
 check: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
 
-# The chart's checks that need more than a checkout: operators' definitions, checkov, package indexes.
+# The chart's checks that need more than a checkout (operators' definitions, checkov, package indexes) or more time (every
+# Kubernetes between the oldest and the newest).
 proofs: $(INSTALLED)
 	@requirements/proofs.sh $(PYTHON) $(VENV)
 
@@ -42,7 +53,7 @@ $(INSTALLED): requirements/$(DEVICE).txt pyproject.toml requirements/install.sh
 	@requirements/install.sh $(PYTHON) $(VENV) $(DEVICE)
 	@touch $@
 
-# Servers and a browser that only tests use; where they cannot be installed those tests are skipped, and say so.
+# Servers and a browser that only tests use; DEBIAN=0 installs none, and tests that miss one are skipped and name it.
 debian:
 	@requirements/debian.sh
 

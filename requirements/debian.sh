@@ -1,18 +1,26 @@
 #!/bin/sh
-# Install the Debian packages that tests use and this machine lacks, where that is possible.
+# Install the Debian packages that tests use and this machine lacks, where that is possible; says which and what for.
+# DEBIAN=0: install nothing, only say what is missing.
 set -u
 missing=""
-command -v redis-server >/dev/null || missing="$missing redis-server"
-command -v prometheus >/dev/null || missing="$missing prometheus"
-command -v chromium >/dev/null || missing="$missing chromium"
+reasons=""
+needs() { # needs PROGRAM WHY: the package has the program's name
+	command -v "$1" >/dev/null && return
+	missing="$missing $1"
+	reasons="$reasons
+  $1: $2"
+}
+needs redis-server "Redis 7, beside the 6.2 that pip brings: the wire's contract and its faults on both"
+needs prometheus "rules, dashboards and the forecaster's sources against a real Prometheus, and promtool"
+needs chromium "the live page in a real browser"
 [ -n "$missing" ] || exit 0
 
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	echo "installing$missing for the tests"
+if [ "${DEBIAN:-1}" != 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	echo "apt-get installs what tests need and this machine lacks (DEBIAN=0 keeps it from that):$reasons"
 	# RUNLEVEL: the packages' own services must not start.
 	# shellcheck disable=SC2086
 	apt-get update -q >/dev/null && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
 		apt-get install -q -y --no-install-recommends $missing >/dev/null && exit 0
 fi
-echo "without$missing the tests that need them are skipped" >&2
+echo "these are not installed, and the tests that need them are skipped and say so:$reasons" >&2
 exit 0

@@ -1,8 +1,102 @@
-"""Machines are shared: how long an example takes never fails a test."""
+"""How the tests share a machine: what runs in one process, what starts first, and which are quick.
+
+    make quick   --quick: none of SLOW, nothing that is marked for an engine, a browser or a whole system
+    make test    all of them in parallel processes: xdist, --dist loadgroup, groups handed out in the order of `order`
+
+How long an example takes never fails a test: machines are shared.
+"""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+# Two processes on two cores: one thread each. Before any test imports torch, which reads it once.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+TESTS = Path(__file__).parent
+SLOW = (
+    "monitoring",
+    "system",
+    "chart/test_runs_locally.py",
+    "forecaster/test_page.py",
+    "generator",
+    "trainer/test_machines.py",
+    "trainer/test_last_reading.py",
+    "weights/test_faults.py",
+    "test_gpu_benchmark.py",
+    "chart",
+    "autoscaler/test_service.py",
+    "forecaster",
+    "grader",
+    "local",
+    "tasks/test_code.py",
+    "cli",
+    "tasks/test_sandbox.py",
+    "tasks/test_sandbox_hostile.py",
+    "simulation/test_split.py",
+    "weights",
+    "autoscaler",
+    "connections/test_page_readers.py",
+    "trainer/test_launch.py",
+    "scaling/test_verdict.py",
+    "rollouts/test_outages.py",
+    "connections/test_http.py",
+    "trainer/test_two_ranks.py",
+    "scaling/test_forecast.py",
+    "trainer/test_controller.py",
+    "rollouts/test_hostile_entries.py",
+    "trainer/test_run_files.py",
+    "trainer/test_checkpoint.py",
+    "trainer/test_model.py",
+    "scaling/test_posterior.py",
+    "rollouts/test_life_cycle.py",
+    "simulation/test_gate_properties.py",
+    "tasks/test_rows.py",
+    "telemetry",
+    "test_layers.py",
+)
+"""Files and folders that start processes or compute for long, the longest first. Not part of `make quick`."""
+SLOW_MARKS = ("engine", "system", "gpu", "cluster", "browser", "index")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out what starts engines, systems, charts or servers")
+
+
+def place(path: Path) -> int:
+    """Index in SLOW of a test file, or of a folder that it is in; len(SLOW) for a quick one."""
+    name = path.relative_to(TESTS).as_posix()
+    return next((index for index, slow in enumerate(SLOW) if name == slow or name.startswith(f"{slow}/")), len(SLOW))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("quick") and place(collection_path) < len(SLOW) else None
+
+
+def group(item: pytest.Item) -> str:
+    """Of tests that one process runs, one after the other.
+
+    A file is one group, so that what its module or session fixtures started serves all of its tests. All whole systems
+    are one group: each keeps a core busy by itself, and two at once would only wait for each other's deadlines.
+    """
+    return "system" if item.get_closest_marker("system") else item.path.relative_to(TESTS).as_posix()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the groups, and put the longest first: the systems keep one process busy, the others take the rest."""
+    if config.getoption("quick"):
+        slow = [item for item in items if any(item.get_closest_marker(mark) for mark in SLOW_MARKS)]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+    if config.getoption("loadgroup", False):  # set in the processes of xdist
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(group(item)))
+        items.sort(key=lambda item: (not item.get_closest_marker("system"), place(item.path)))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -32,13 +32,13 @@ class Service:
         self.grpc_port = int((ports / "forecaster-grpc").read_text())
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20.0)
 
-    def forecast(self, run: str = "demo") -> dict[str, object] | None:
+    def forecast(self, run: str = "demo") -> dict[str, Any] | None:
         answer = self.client.get(f"/api/runs/{run}/forecast")
         assert answer.status_code in (200, 404), answer.text
         return answer.json() if answer.status_code == 200 else None
 
-    def wait_points(self, count: int, run: str = "demo") -> dict[str, object]:
-        def enough() -> dict[str, object] | None:
+    def wait_points(self, count: int, run: str = "demo") -> dict[str, Any]:
+        def enough() -> dict[str, Any] | None:
             forecast = self.forecast(run)
             return forecast if forecast and int(str(forecast["num_points"])) >= count else None
 

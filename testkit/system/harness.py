@@ -23,6 +23,8 @@ from rollcast.local.ports import free_port
 from testkit.system.audit import read_lines
 
 STOP_SECONDS = 60.0
+_pages = httpx.Client(timeout=5.0, limits=httpx.Limits(max_keepalive_connections=0))
+"""Made once: a client of its own for each look at a page spends 30 ms on TLS that nobody asks for."""
 
 
 def wait_for(condition: Callable[[], Any], seconds: float, what: str, every: float = 0.1) -> Any:
@@ -59,17 +61,10 @@ class System:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.terminate()
-        deadline = time.monotonic() + 20.0
-        for process in self.processes.values():
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait(10)
+        """Redis last: the others say goodbye to it, and wait where it is gone."""
+        redis = [self.processes[name] for name in ("redis",) if name in self.processes]
+        _end([process for process in self.processes.values() if process not in redis])
+        _end(redis)
 
     def _start(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
         self.ended.discard(name)
@@ -175,7 +170,7 @@ class System:
     def metrics(self, service: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         """Samples of a service's /metrics: (name, labels without run) -> value."""
         port = int((self.run_folder / "ports" / service).read_text())
-        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5.0).text
+        text = _pages.get(f"http://127.0.0.1:{port}/metrics").text
         return {
             (sample.name, tuple(sorted((k, v) for k, v in sample.labels.items() if k != "run"))): sample.value
             for family in text_string_to_metric_families(text)
@@ -184,3 +179,18 @@ class System:
 
     def groups(self, outcome: str) -> float:
         return self.metrics("trainer").get(("rollcast_groups_total", (("outcome", outcome),)), 0.0)
+
+
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """SIGTERM, and SIGKILL for whoever does not end by it."""
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+    deadline = time.monotonic() + 20.0
+    for process in running:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)

@@ -125,11 +125,11 @@ def test_while_the_number_is_not_known_there_is_no_value_but_never_zero(board: D
     try:
         with pytest.raises(grpc.RpcError) as refused:
             keda.desired()
-        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         assert keda.is_active(OBJECT, timeout=5).result
         with pytest.raises(grpc.RpcError) as unknown:
             keda.metrics(pb.GetMetricsRequest(scaledObjectRef=OBJECT, metricName="cpu"), timeout=5)
-        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
+        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
     finally:
         keda.close()
         server.stop(0).wait(5)
@@ -192,7 +192,7 @@ def test_streams_are_bounded_and_a_client_that_went_away_frees_its_place(board: 
             assert all(answer.result for answer in readers.map(next, streams))
         with pytest.raises(grpc.RpcError) as refused:
             next(keda.stream(OBJECT))
-        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert keda.desired() == 1, "calls beside the streams are answered"
         for stream in streams:
             stream.cancel()

@@ -1,9 +1,14 @@
-"""Every value set renders, lints, and is what Kubernetes 1.28 to 1.37 and the run file's own schema accept."""
+"""Every value set renders, lints, and is what Kubernetes 1.28 to 1.37 and the run file's own schema accept.
+
+The oldest and the newest are asked every time, those between them by `make proofs`: what the API took away or added is
+seen at the ends.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +22,7 @@ from tests.chart.value_sets import VALUE_SETS
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
 VERSIONS = [f"1.{minor}" for minor in range(28, 38)]
+ASKED = VERSIONS if "ROLLCAST_EVERY_KUBERNETES" in os.environ else [VERSIONS[0], VERSIONS[-1]]
 CUSTOM = ("keda.sh/v1alpha1", "monitoring.coreos.com/v1", "jobset.x-k8s.io/v1alpha2")
 
 
@@ -63,7 +69,7 @@ def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_for("1.32", tmp_path_factory.mktemp("charts"))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ASKED)
 def test_kubernetes_accepts_every_object(version: str, old_cluster: Path) -> None:
     checked = 0
     for item in _every_object(old_cluster if version in VERSIONS[:5] else CHART):

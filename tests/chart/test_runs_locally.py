@@ -33,6 +33,8 @@ SMALLER: dict[str, Any] = {
     }
 }
 INIT_SECONDS = 240.0
+PROBE_SECONDS = 1.0
+"""Between two looks at whether a pod is ready."""
 
 
 @pytest.fixture
@@ -85,7 +87,12 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
         process = trainer.start("trainer")
         sampler = generator.start("generator")
         finish(cluster.pod("test", owner="test-redis"), "test", 120)
-        wait_for(lambda: sampler.poll() is not None or ready(generator, "generator"), 500, "a ready generator")
+        wait_for(
+            lambda: sampler.poll() is not None or ready(generator, "generator"),
+            500,
+            "a ready generator",
+            every=PROBE_SECONDS,
+        )
         assert sampler.poll() is None, generator.log("generator").read_text()[-3000:]
         assert trainer.probe("trainer", "startupProbe") == 0
         assert ready(forecaster, "forecaster")

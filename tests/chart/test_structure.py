@@ -213,7 +213,7 @@ def _job(values: Object) -> str:
         ({"networkPolicy": {"enabled": False}, "monitoring": {"enabled": True}}, set()),
         ({"trainer": {"ttlSecondsAfterFinished": 60, "backoffLimit": 3}}, set()),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, dict) else "+".join(sorted(value)),
 )
 def test_an_upgrade_restarts_only_what_reads_the_change(change: Object, restarts: set[str]) -> None:
     before, after = render(CPU), render(merged(CPU, change))

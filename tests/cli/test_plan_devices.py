@@ -59,8 +59,8 @@ def write_run(folder: Path, *, generators: int = 2, steps: int = 80, with_longes
     return folder
 
 
-GIVEN = ("--step-seconds", 12, "--tokens-per-second", 800, "--mean-tokens", 100, "--longest-tokens", 100)
-GIVEN = (*GIVEN, "--groups", 4, "--rollouts", 2, "--slots", 8, "--publish-seconds", 0)
+GIVEN: tuple[str | int, ...] = ("--step-seconds", 12, "--tokens-per-second", 800, "--mean-tokens", 100)
+GIVEN = (*GIVEN, "--longest-tokens", 100, "--groups", 4, "--rollouts", 2, "--slots", 8, "--publish-seconds", 0)
 
 
 def test_given_equal_lengths_the_answer_is_the_closed_form(tmp_path: Path) -> None:

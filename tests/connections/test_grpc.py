@@ -19,7 +19,7 @@ from testkit.connections.certificates import lock_key, make_certificates
 
 
 def register_echo(server: Any) -> None:
-    echo = grpc.unary_unary_rpc_method_handler(lambda request, _: request)
+    echo: Any = grpc.unary_unary_rpc_method_handler(lambda request, _: request)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Echo", {"Say": echo}),))
 
 
@@ -35,7 +35,8 @@ def serving(rpc: Rpc) -> Iterator[Rpc]:
 
 async def say(rpc: Rpc) -> bytes:
     async with open_channel_async(rpc) as channel:
-        answer = await channel.unary_unary("/test.Echo/Say")(b"hello", metadata=call_metadata(rpc), timeout=10.0)
+        call: Any = channel.unary_unary("/test.Echo/Say")
+        answer = await call(b"hello", metadata=call_metadata(rpc), timeout=10.0)
         assert isinstance(answer, bytes)
         return answer
 
@@ -83,7 +84,7 @@ async def test_ipv6_addresses_are_served_and_reached() -> None:
 async def test_a_file_of_rpc_tls_that_cannot_be_used_is_named_by_both_sides(tmp_path: Path) -> None:
     tls, other = make_certificates(tmp_path / "a"), make_certificates(tmp_path / "b")
     (tmp_path / "junk.pem").write_text("junk")
-    wrong = {
+    wrong: dict[str, dict[str, str | Path | None]] = {
         r"rpc\.tls\.certificate_authority = .*absent\.pem: .*No such file": {"certificate_authority": "absent.pem"},
         r"rpc\.tls\.certificate_authority = .*junk\.pem": {"certificate_authority": "junk.pem"},
         r"rpc\.tls\.certificate = .*absent\.pem, .*No such file": {"certificate": "absent.pem"},

@@ -36,7 +36,7 @@ def test_an_appended_row_is_a_new_forecast(tmp_path: Path) -> None:
         expected = fit(
             Curve.from_points([r.compute for r in points[:12]], [r.pass_rate for r in points[:12]], name="theirs")
         )
-        assert before["asymptote"]["q50"] == pytest.approx(float(expected.asymptote((0.5,))[0]))  # type: ignore[index]
+        assert before["asymptote"]["q50"] == pytest.approx(float(expected.asymptote((0.5,))[0]))
         assert before["verdict"] == str(expected.verdict.kind)
         with path.open("a") as file:
             file.write(lines[12])

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,14 +55,19 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
     command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "past.om"), str(tmp_path / "data")]
     subprocess.run(command, check=True, capture_output=True)
     port = free_port("127.0.0.1")
-    curve = {
+    curve: dict[str, Any] = {
         "run": "theirs",
         "pass_rate": 'acc{experiment="a"} / 100',
         "compute": 'gpu_seconds{experiment="a"} / 3600',
         "truncation_ratio": 'cut_percent{experiment="a"} / 100',
         "look_back_hours": 12,
     }
-    source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5, "curves": [curve]}
+    source: dict[str, Any] = {
+        "kind": "prometheus",
+        "url": f"http://127.0.0.1:{port}",
+        "every_seconds": 0.5,
+        "curves": [curve],
+    }
     with prometheus(tmp_path, port, []), running(run_file(tmp_path, source), tmp_path) as service:
         service.wait_points(20, "theirs")
         found = service.client.get("/api/runs/theirs/points").json()["points"]
@@ -144,7 +150,7 @@ def test_an_evaluation_that_was_made_twice_is_one_point(tmp_path: Path) -> None:
 
 def test_runs_are_read_from_prometheus_and_its_outage_loses_nothing(tmp_path: Path) -> None:
     port, points = free_port("127.0.0.1"), record()
-    source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
+    source: dict[str, Any] = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
     with TrainerPage() as page, TrainerPage("other") as other:
         for reading in points[:10]:
             page.show(reading)

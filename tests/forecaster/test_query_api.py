@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     history.close()
 
 
-def ask(client: TestClient, path: str, **form: object) -> object:
+def ask(client: TestClient, path: str, **form: object) -> Any:
     answer = client.post(f"/prometheus/api/v1/{path}", data=form)
     assert answer.status_code == 200, answer.text
     assert answer.json()["status"] == "success"

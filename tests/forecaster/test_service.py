@@ -73,8 +73,8 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path)
         assert len(service.client.get("/api/runs/demo/points").json()["points"]) == 30
 
         predicted = service.client.get("/api/runs/demo/predict", params={"compute": [0.5, 1.0]}).json()["predictions"]
-        reading = expected.predictive([0.5, 1.0], (0.05, 0.5, 0.95))
-        assert [p["reading"]["q95"] for p in predicted] == pytest.approx(reading[2].tolist())
+        predictive = expected.predictive([0.5, 1.0], (0.05, 0.5, 0.95))
+        assert [p["reading"]["q95"] for p in predicted] == pytest.approx(predictive[2].tolist())
         target = service.client.get("/api/runs/demo/target", params={"pass_rate": 0.8}).json()
         assert target["compute"]["q50"] == pytest.approx(float(expected.compute_to_target(0.8, (0.5,))[0]))
         never = service.client.get("/api/runs/demo/target", params={"pass_rate": 1.0}).json()

@@ -113,6 +113,7 @@ async def test_mixture_of_experts_agrees_but_for_router_flips(
             assert agree[~seen_flips(sequences, flips)].all(), "a gap that no flip explains"
             first = first or (sequences, generator)
             assert pair.group.update(sequences).applied
+        assert first is not None
         assert gaps(pair, first[0]).max() > 0.05, "the updates moved nothing: the old log-probs would agree as well"
         assert router_flips(*first, trainer).sum() > 0, "other weights choose other experts, and nothing was counted"
 

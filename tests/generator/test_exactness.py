@@ -1,11 +1,17 @@
-"""Every log-prob equals what a plain replay of the recorded spans and marks gives."""
+"""Every log-prob equals what a plain replay of the recorded spans and marks gives.
+
+The engine starts as on a fresh machine: what vLLM compiles is compiled before the generator announces itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from rollcast.generator.sampling import RolloutSampler
 from rollcast.recipe.length_control import interruption_position
@@ -16,6 +22,34 @@ pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 TOLERANCE = 1e-4
 PHRASE = (30, 31, 32, 33, 34)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def compiler_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Empty when the engine starts; asked for before `versions`."""
+    return tmp_path_factory.mktemp("inductor")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fresh_machine(compiler_cache: Path) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(compiler_cache))
+        yield
+
+
+def compiled(folder: Path) -> set[Path]:
+    return set(folder.rglob("*.so"))
+
+
+async def test_the_first_rollouts_compile_nothing(compiler_cache: Path, versions: Versions) -> None:
+    before = compiled(compiler_cache)
+    assert before
+    await versions.apply(0)
+    for sequence, rollouts in enumerate((1, 2, 7)):
+        task = make_task(sequence, random_prompt(sequence), LengthBudget(max_tokens=8), rollouts=rollouts)
+        for rollout in await sample_all(versions, task, [None] * rollouts, []):
+            assert versions.largest_gap(rollout, task) < TOLERANCE
+    assert compiled(compiler_cache) == before
 
 
 async def test_rollouts_straddle_updates(versions: Versions) -> None:

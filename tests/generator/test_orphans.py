@@ -12,6 +12,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -213,13 +214,17 @@ def test_up_killed_while_an_engine_starts(start: Callable[..., Started], tempora
     assert left_behind(temporary) == []
 
 
+def has_spoken(holder: Started) -> bool:
+    return len(holder.said()) == 1
+
+
 def test_a_new_start_clears_what_its_predecessor_left_and_nothing_of_the_living(
     start: Callable[..., Started], temporary: Path
 ) -> None:
     """The generator and its warden are killed at once, as by a kernel short of memory: nobody else clears then."""
     dead, living = start(*HOLDER), start(*HOLDER)
     for holder in (dead, living):
-        holder.wait_for(lambda holder=holder: len(holder.said()) == 1, 60)
+        holder.wait_for(partial(has_spoken, holder), 60)
     assert dead.shared_memory()
     assert [words.split()[-1] for words in dead.kill_with_wardens()] == ["its-engine"]
     assert len(left_behind(temporary)) == 2

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,10 @@ def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraderProcess]:
     tried = subprocess.run([*IN_GVISOR, *AS_IN_A_POD, "true"], capture_output=True, text=True, timeout=60, check=False)
     if tried.returncode != 0:
         pytest.skip(f"runsc cannot start here: {tried.stderr.strip()[-200:]}")
-    sections = {"grader": {"sandbox": "gvisor", "token": TOKEN}, "grading": {"deadline_seconds": 30.0}}
+    sections: dict[str, dict[str, Any]] = {
+        "grader": {"sandbox": "gvisor", "token": TOKEN},
+        "grading": {"deadline_seconds": 30.0},
+    }
     with GraderProcess(tmp_path_factory.mktemp("gvisor"), within=(*IN_GVISOR, *AS_IN_A_POD), **sections) as made:
         yield made
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -37,7 +38,7 @@ LOOP = "```python\ndef f(x):\n    while True: pass\n```"
 SLOW = "```python\nimport time\ndef f(x):\n    time.sleep(1)\n    return x + 1\n```"
 SLOWER = SLOW.replace("sleep(1)", "sleep(4)")
 ADDS = json.dumps({"kind": "tests", "tests": "assert f(1) == 2"})
-LIMITS = {"deadline_seconds": 8.0, "seconds_per_test": 6.0, "memory_mib": 256}
+LIMITS: dict[str, Any] = {"deadline_seconds": 8.0, "seconds_per_test": 6.0, "memory_mib": 256}
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import yaml
 from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption
-from rollcast.config.run import RunConfig, load_run_config
+from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.local.left_out import filled_in
 from rollcast.local.preflight import check_files, load_to_start
 
@@ -45,7 +45,7 @@ def minimal(folder: Path, *, length: int | None, markers: tuple[str, ...] = (), 
 def test_a_large_model_keeps_the_papers_lengths(tmp_path: Path) -> None:
     config, _ = load_to_start(minimal(tmp_path, length=40_960, markers=("</think>",), rows=20_000))
     assert config.model.max_length == 16_384
-    assert config.recipe == RunConfig(run="r", model={"path": "m"}).recipe
+    assert config.recipe == parse_run_config({"run": "r", "model": {"path": "m"}}, source="test").recipe
     assert config.tasks.evaluation.num_prompts == 1_000
     assert (config.redis.port, config.rpc.port) == (0, 0)
 
@@ -70,7 +70,7 @@ def test_without_the_marker_or_without_room_nothing_is_cut(
 
 
 def test_what_the_file_says_is_never_changed(tmp_path: Path) -> None:
-    said = {
+    said: dict[str, Any] = {
         "model": {"max_length": 512},
         "recipe": {"max_completion_tokens": 300, "prompts_per_step": 4, "length_control": {"kind": "none"}},
         "tasks": {"evaluation": {"num_prompts": 7}},

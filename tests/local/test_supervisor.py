@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -83,7 +84,9 @@ def gone(pid: int) -> bool:
 
 def assert_all_gone(folder: Path) -> None:
     for path in folder.glob("*.pids"):
-        wait_for(lambda path=path: all(gone(int(line)) for line in path.read_text().splitlines()))
+        pids = [int(line) for line in path.read_text().splitlines()]
+        for pid in pids:
+            wait_for(partial(gone, pid))
 
 
 def test_the_run_ends_when_the_trainer_does_and_nothing_stays(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def _mismatch(value: Any, declared: Any, place: str) -> typing.Iterator[str]:
         yield from _lost(value, json.loads(json.dumps(read, cls=JSONEncoder)), place)
         yield from _ill_typed(read, place)
     elif isinstance(declared, type):
-        accepted = (int, float) if declared is float else declared
+        accepted: tuple[type, ...] | type = (int, float) if declared is float else declared
         if issubclass(declared, Enum):
             accepted = (declared, str, int)
         if not isinstance(value, accepted) or (isinstance(value, bool) and declared in (int, float)):

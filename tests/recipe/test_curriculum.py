@@ -183,9 +183,9 @@ def test_a_prompt_leaves_when_its_mean_reward_reaches_the_threshold(groups: list
         if not seen:
             assert curriculum.pass_rate("a") is None
             continue
-        mean = sum(seen) / len(seen)
+        mean = sum(seen, Fraction()) / len(seen)
         assert curriculum.pass_rate("a") == pytest.approx(float(mean))
-        assume(abs(sum(seen) / sampled - Fraction(0.9)) > 1e-5)
+        assume(abs(sum(seen, Fraction()) / sampled - Fraction(0.9)) > 1e-5)
         is_gone |= sum(seen) > Fraction(0.9) * sampled
         assert curriculum.num_removed == is_gone
 

@@ -126,7 +126,7 @@ def test_advantages_are_centred_and_ignore_a_shift_of_all_rewards(
     if spread and max(spread) > 0.05 and normalisation != "prompt":
         np.testing.assert_allclose(
             advantages(normalisation, rewards + shift, group),  # type: ignore[arg-type]
-            values,
+            np.asarray(values),
             atol=1e-9,
         )
 

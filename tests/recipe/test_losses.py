@@ -106,14 +106,14 @@ def slow_advantages(kept: list[Rollout], normalisation: str) -> None:
         centred[id(rollout)] = rollout.reward - sum(peers) / len(peers)
     everything = math.sqrt(sum(value**2 for value in centred.values()) / len(kept)) if kept else 0.0
     for rollout in kept:
-        peers = [other for other in kept if other.prompt == rollout.prompt]
+        group = [other for other in kept if other.prompt == rollout.prompt]
         value = centred[id(rollout)]
         if normalisation == "batch":
             value /= everything + 1e-6
         elif normalisation == "prompt":
-            value /= math.sqrt(sum(centred[id(peer)] ** 2 for peer in peers) / len(peers)) + 1e-6
+            value /= math.sqrt(sum(centred[id(peer)] ** 2 for peer in group) / len(group)) + 1e-6
         elif normalisation == "leave_one_out":
-            others = [peer.reward for peer in peers if peer is not rollout]
+            others = [peer.reward for peer in group if peer is not rollout]
             value = rollout.reward - sum(others) / len(others)
         rollout.advantage = value
 
@@ -299,6 +299,9 @@ class LogProbability:
 
     def terms(self, inputs: LossInputs) -> torch.Tensor:
         return inputs.logprobs
+
+    def clamped(self, inputs: LossInputs) -> torch.Tensor:
+        return torch.zeros_like(inputs.logprobs, dtype=torch.bool)
 
 
 def test_aggregations_weigh_prompts_rollouts_and_tokens() -> None:

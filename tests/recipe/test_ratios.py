@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Context, Decimal
+from typing import Any
 
 import pytest
 import torch
@@ -102,7 +103,7 @@ def test_every_token_is_exact_where_its_ratio_is_a_number_and_finite_elsewhere(
         share = largest / LARGEST[dtype]
         if share < Decimal("0.9999"):
             assert not clamped[index]
-            near = {"rel": ROUNDING[dtype], "abs": 1e-37}
+            near: Any = {"rel": ROUNDING[dtype], "abs": 1e-37}
             assert terms[index].item() == pytest.approx(float(term), **near)
             assert gradient[index].item() == pytest.approx(float(derivative) * inputs.weights[index].item(), **near)
         elif share > Decimal("1.0001"):
@@ -114,7 +115,7 @@ def test_every_token_is_exact_where_its_ratio_is_a_number_and_finite_elsewhere(
                 assert terms[index] < -1e18 * abs(a)
 
 
-LOSSES = {
+LOSSES: dict[str, ClippedSurrogate | Gspo] = {
     "dapo": ClippedSurrogate(LOW, HIGH),
     "gspo": Gspo(3e-3, 4e-3),
     "gspo-printed": Gspo(LOW, HIGH, length_normalised=False),
@@ -142,7 +143,7 @@ def test_a_batch_is_what_it_was_wherever_that_was_finite(
     """Weights as of a rollout's mean: they add up to 1, or to a tenth, over each rollout."""
     rows = [(x, a, w / len(values), index) for index, (a, w, values) in enumerate(rollouts_) for x in values]
     loss = LOSSES[name]
-    inputs = inputs_of(*(list(column) for column in zip(*rows, strict=True)), dtype)  # type: ignore[arg-type]
+    inputs = inputs_of(*(list(column) for column in zip(*rows, strict=True)), dtype)  # type: ignore[arg-type, call-arg]
     before, slope_before = value_and_gradient(unclamped(loss, inputs), inputs)
     after, slope_after = value_and_gradient(loss.terms(inputs), inputs)
     assert slope_after.isfinite().all()

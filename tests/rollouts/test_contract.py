@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from rollcast.rollouts.base import GeneratorQueue, Redispatch
+from rollcast.rollouts.base import Claimed, GeneratorQueue, Redispatch
 from rollcast.rollouts.errors import OwnerFenced
 from rollcast.rollouts.records import Purpose
 from rollcast.wire.version import PolicyVersion
@@ -15,7 +15,9 @@ from testkit.rollouts.examples import VERSION, make_group, make_rollout, make_ta
 from tests.rollouts.conftest import Wire
 
 
-async def claim(queue: GeneratorQueue, train: int = 8, evals: int = 0, version: PolicyVersion = VERSION):
+async def claim(
+    queue: GeneratorQueue, train: int = 8, evals: int = 0, version: PolicyVersion = VERSION
+) -> list[Claimed]:
     return await queue.claim(train=train, evals=evals, first_version=lambda: version, block_seconds=0)
 
 

@@ -260,7 +260,7 @@ class LifeCycle(RuleBasedStateMachine):
 
 def run_histories(connect: Callable[[], Ends], *, max_examples: int) -> None:
     run_state_machine_as_test(
-        lambda: LifeCycle(connect),
+        lambda: LifeCycle(connect),  # type: ignore[arg-type]  # a factory is as good
         settings=settings(
             max_examples=max_examples, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import pytest_asyncio
-import redis
 
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.codec import encode_task
@@ -23,7 +23,8 @@ from testkit.rollouts.servers import Server
 class Bench:
     """A run with one task of each kind: 0 finished, 1 claimed, 2 waiting, 3 waiting for evaluation."""
 
-    raw: redis.Redis
+    raw: Any
+    """redis.Redis; its types know neither which answers are bytes nor what a mapping may hold."""
     keys: Keys
     trainer: RedisTrainerQueue
     generator: RedisGeneratorQueue

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from rollcast.scaling.allocation import allocate
 from rollcast.scaling.backtest import backtest
@@ -66,10 +67,10 @@ def test_a_rest_that_gains_nothing_ends_a_run_of_any_verdict_with_enough_evaluat
 
 
 def test_a_run_that_learns_nothing_is_stopped_as_flat_and_one_that_climbs_is_not() -> None:
-    compute = np.arange(1.0, 26.0)
-    noise = 0.004 * np.random.default_rng(0).standard_normal(compute.size)
+    compute = np.linspace(1.0, 25.0, 25)
+    noise: NDArray[np.float64] = 0.004 * np.random.default_rng(0).standard_normal(compute.size)
 
-    def reason(pass_rate: np.ndarray, budget: float) -> str | None:
+    def reason(pass_rate: NDArray[np.float64], budget: float) -> str | None:
         curve = Curve.from_points(compute, pass_rate + noise)
         refits = [Refit.of(fit(curve.window(stop=stop)), budget) for stop in (23.0, 24.0, 25.0)]
         return stop_reason(StopRule(), refits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from hypothesis import strategies as st
 
@@ -72,7 +73,7 @@ class Scenario:
             seed=self.seed,
         )
         for fault in self.faults:
-            pipeline.at(fault.time, lambda fault=fault: apply(pipeline, fault, engines))
+            pipeline.at(fault.time, partial(apply, pipeline, fault, engines))
         return pipeline
 
 

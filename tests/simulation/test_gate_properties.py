@@ -70,19 +70,19 @@ def test_waiting_only_for_what_is_due_now_is_caught(monkeypatch: pytest.MonkeyPa
     def due_now(remaining: Iterable[Group], *, floor: int, lag: int, step: int, groups_per_step: int) -> list[Group]:
         return [g for g in remaining if staleness.deadline(g, floor=floor, lag=lag) <= step and not g.ready]
 
-    monkeypatch.setattr(schedule_module.staleness, "stragglers", due_now)
+    monkeypatch.setattr(staleness, "stragglers", due_now)
     assert caught(FILTERED)
 
 
 def test_not_waiting_at_all_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_module.staleness, "stragglers", lambda remaining, **at: ())
+    monkeypatch.setattr(staleness, "stragglers", lambda remaining, **at: ())
     assert caught(SLOW)
 
 
 def test_a_window_of_one_more_batch_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     real = staleness.window
     monkeypatch.setattr(
-        schedule_module.staleness,
+        staleness,
         "window",
         lambda *, groups_per_step, **at: real(groups_per_step=groups_per_step, **at) + groups_per_step,
     )
@@ -94,7 +94,7 @@ def test_taking_the_newest_groups_first_is_caught(monkeypatch: pytest.MonkeyPatc
         ready = sorted((g for g in groups if g.ready), key=lambda g: -staleness.deadline(g, floor=floor, lag=lag))
         return tuple(ready[:count])
 
-    monkeypatch.setattr(schedule_module.staleness, "oldest_ready", newest)
+    monkeypatch.setattr(staleness, "oldest_ready", newest)
     assert caught(SLOW)
 
 

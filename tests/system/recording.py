@@ -26,7 +26,7 @@ from rollcast.rollouts.keys import Keys
 from rollcast.wire.version import PolicyVersion
 from testkit.system.harness import System, wait_for
 from tests.system.conftest import SMALL, small_settings
-from tests.system.test_faults import joined, stop_holding_tasks
+from tests.system.faults import joined, stop_holding_tasks
 
 _LENGTH = struct.Struct("<I")
 

@@ -10,18 +10,32 @@ import yaml
 
 from testkit.system.harness import System
 
+Metrics = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(400)]
 
 
-def test_a_run_from_start_to_exported_model(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_a_run_of_two_ranks_from_start_to_exported_model_and_on_with_one(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """FSDP over two processes under torchrun: exact log-probs, and a checkpoint that one rank can continue."""
     with System(tmp_path, settings) as system:
-        system.start_trainer()
+        system.start_trainer(ranks=2)
         system.start_generator("g0")
         system.wait_step(10, 240)
         metrics = system.metrics("trainer")
         generator = system.metrics("g0")
         assert system.wait_end(120) == 0, system.log("trainer")[-3000:]
+        check_a_finished_run(system, metrics, generator)
+        check_the_weights_moved(Path(settings["model"]["path"]), system.run_folder / "model")
+        system.config.write_text(yaml.safe_dump(system.settings | {"budget": {"steps": 14}}))
+        system.start_trainer(resume=True)
+        assert system.wait_end(300) == 0, system.log("trainer")[-3000:]
+    assert [line["step"] for line in system.steps] == list(range(1, 15))
 
+
+def check_a_finished_run(system: System, metrics: Metrics, generator: Metrics) -> None:
+    """metrics, generator: the trainer's and the generator's page near the end."""
     assert [line["step"] for line in system.steps] == list(range(1, 13))
     evaluations = {line["step"]: line for line in system.lines("evaluations.jsonl")}
     assert set(evaluations) == {0, 5, 10, 12}
@@ -32,7 +46,9 @@ def test_a_run_from_start_to_exported_model(tmp_path: Path, settings: dict[str, 
 
     staleness = {int(age): tokens for line in system.steps for age, tokens in line["staleness_tokens"].items()}
     assert max(staleness) <= 4, "a token older than k was trained on"
-    assert max(line["logprob_gap_max"] for line in system.steps if list(line["staleness_tokens"]) == ["0"]) < 1e-4
+    fresh = [line for line in system.steps if list(line["staleness_tokens"]) == ["0"]]
+    assert fresh
+    assert max(line["logprob_gap_max"] for line in fresh) < 1e-4
     outcomes = {labels[0][1]: value for (name, labels), value in metrics.items() if name == "rollcast_groups_total"}
     assert outcomes.get("used", 0) > 0
     assert not {"refused", "dead", "stale", "redone", "duplicate", "lost_version"} & {
@@ -40,34 +56,12 @@ def test_a_run_from_start_to_exported_model(tmp_path: Path, settings: dict[str, 
     }
     assert generator.get(("rollcast_preemptions_total", ()), 0) == 0
 
+
+def check_the_weights_moved(before: Path, after: Path) -> None:
     from transformers import AutoModelForCausalLM
 
-    trained = AutoModelForCausalLM.from_pretrained(system.run_folder / "model")
-    start = AutoModelForCausalLM.from_pretrained(settings["model"]["path"])
-    moved = [
-        (before - after).abs().max().item()
-        for before, after in zip(start.parameters(), trained.parameters(), strict=True)
-    ]
-    assert max(moved) > 1e-4, "the weights did not change"
-
-
-def test_two_trainer_ranks_under_torchrun(tmp_path: Path, settings: dict[str, Any]) -> None:
-    """FSDP over two processes: the same run, exact log-probs, a checkpoint that one rank can continue."""
-    settings["budget"] = {"steps": 6}
-    with System(tmp_path, settings) as system:
-        system.start_trainer(ranks=2)
-        system.start_generator("g0")
-        assert system.wait_end(300) == 0, system.log("trainer")[-3000:]
-        compute = system.lines("evaluations.jsonl")[-1]["compute_device_hours"]
-        assert compute > 0
-        fresh = [line for line in system.steps if list(line["staleness_tokens"]) == ["0"]]
-        assert fresh
-        assert max(line["logprob_gap_max"] for line in fresh) < 1e-4
-        settings["budget"] = {"steps": 8}
-        system.config.write_text(yaml.safe_dump(system.settings | {"budget": {"steps": 8}}))
-        system.start_trainer(resume=True)
-        assert system.wait_end(300) == 0, system.log("trainer")[-3000:]
-    assert [line["step"] for line in system.steps] == list(range(1, 9))
+    models = (AutoModelForCausalLM.from_pretrained(path).parameters() for path in (before, after))
+    assert max((old - new).abs().max().item() for old, new in zip(*models, strict=True)) > 1e-4
 
 
 def test_at_learning_rate_0_the_gap_does_not_drift(tmp_path: Path, settings: dict[str, Any]) -> None:

@@ -322,7 +322,7 @@ def test_plain_values_go_over_unchanged(value: Any) -> None:
 
 
 def test_types_and_odd_values_go_over() -> None:
-    class Named(tuple):
+    class Named(tuple[int, ...]):
         pass
 
     for value in (

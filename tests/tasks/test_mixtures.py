@@ -61,7 +61,7 @@ def test_no_text_stands_on_two_sides_whatever_template_it_wears(
 
 
 def test_a_puzzle_that_is_asked_downstream_leaves_training_in_whatever_order_its_numbers_stand() -> None:
-    small = {"numbers": (3, 3), "max_number": 6, "max_target": 12}
+    small: Any = {"numbers": (3, 3), "max_number": 6, "max_target": 12}
     tasks = Tasks(
         dataset=CountdownDataset(size=80, seed=1, **small),
         evaluation=Evaluation(num_prompts=20),

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ def arithmetic_tasks(size: int = 300, held_out: int = 60, max_digits: int = 4) -
     )
 
 
-def jsonl_tasks(path: Path, held_out: int = 1, **settings: str) -> Tasks:
+def jsonl_tasks(path: Path, held_out: int = 1, **settings: Any) -> Tasks:
     return Tasks(dataset=JsonlDataset(name="rows", path=path, **settings), evaluation=Evaluation(num_prompts=held_out))
 
 

@@ -25,7 +25,7 @@ from rollcast.tasks.mappings import MAPPINGS
 from rollcast.tasks.prompts import load
 from rollcast.tasks.rows import read_rows
 
-ROWS = [{"q": f"question {i}", "truth": {"answer": i, "note": None}} for i in range(200)]
+ROWS: list[dict[str, Any]] = [{"q": f"question {i}", "truth": {"answer": i, "note": None}} for i in range(200)]
 
 READ_FROM_THE_HUB = """
 import sys, time

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import pytest
@@ -91,7 +91,7 @@ def _hostile_verifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_hostile_verifier_costs_a_deadline_and_is_told_apart_from_a_wrong_answer(
-    sandbox: Sandbox, tmp_path: Path, verifier: str, status: str
+    sandbox: Sandbox, tmp_path: Path, verifier: str, status: Literal["wrong", "timeout", "error"]
 ) -> None:
     assert grade(verifier, "now", '"x"', deadline_seconds=1.0, sandbox=sandbox) == Grade(0.0, status)
     assert grade("math", "\\boxed{4}", '"4"', sandbox=sandbox) == RIGHT  # the next grading is not harmed
@@ -110,7 +110,8 @@ def test_the_verifier_of_the_documentation_works_as_it_is_described(
     text = (ROOT / "docs" / "sandbox.md").read_text()
     (source,), (project,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "toml"))
     points = tomllib.loads(project)["project"]["entry-points"]["rollcast.verifiers"]
-    (name, target), module = *points.items(), source
+    ((name, target),) = points.items()
+    module = source
     lines = "[rollcast.verifiers]\n" + f"{name} = {target}\n"
     install(tmp_path, monkeypatch, lines, **{target.partition(":")[0]: module})
     assert grade(name, "<think>2, 3</think>a palindrome: level", '{"length": 5}', sandbox=sandbox) == RIGHT

@@ -90,7 +90,8 @@ def test_gradients_equal_the_models_own_with_and_without_activation_checkpointin
         passes: Counter[str] = Counter()
         policy.causal_lm.model.layers[0].self_attn.register_forward_hook(lambda *_: passes.update(["forward"]))
         policy(batch.input_ids, batch.positions, batch.targets)[0].mul(upstream).sum().backward()
-        found = {name: weight.grad.full_tensor() for name, weight in policy.named_weights() if weight.grad is not None}
+        sharded: dict[str, Any] = {name: weight.grad for name, weight in policy.named_weights()}
+        found = {name: gradient.full_tensor() for name, gradient in sharded.items() if gradient is not None}
         return found, passes["forward"]
 
     plain = slow_model(folder)

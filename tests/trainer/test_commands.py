@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from torch.distributed import DistError, PrefixStore, TCPStore
+from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from rollcast.trainer.learner.commands import CHUNK_BYTES, CommandKind, CommandReceiver, CommandSender, RankCommand
 

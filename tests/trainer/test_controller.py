@@ -49,10 +49,16 @@ from testkit.system.audit import check_every_task_once, read_lines
 
 class CharTokenizer:
     chat_template = None
-    eos_token_id = 0
+    eos_token_id: int | None = 0
 
     def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
         return {"input_ids": [1 + ord(character) % 50 for character in text]}
+
+    def apply_chat_template(self, conversation: Any, **_: Any) -> Any:
+        raise NotImplementedError("the model has no chat template")
+
+    def decode(self, token_ids: Any, **_: Any) -> str:
+        raise NotImplementedError("nothing reads completions")
 
 
 class QuickLearners:
@@ -404,7 +410,7 @@ def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Control
     with contextlib.suppress(KeyboardInterrupt):
         run(first, answers)
     assert killed
-    del learners.save  # type: ignore[method-assign]
+    del learners.save
     progress = Progress.from_json(learners.saved["1.6"])
     second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress=progress)
     second._reporter.started(second._history, 6, 3)

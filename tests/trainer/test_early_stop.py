@@ -93,5 +93,5 @@ def test_a_restart_decides_as_if_there_had_been_none() -> None:
 def test_start_up_costs_do_not_shorten_the_rest_of_the_budget() -> None:
     """2 device-hours of start-up, then 0.01 a step: a budget of 10 is 800 steps, not 333."""
     stop = EarlyStop(StopWhen(), Budget(device_hours=10.0), [])
-    step = np.arange(0.0, 101.0, 10.0)
+    step = np.linspace(0.0, 100.0, 11)
     assert stop._last_step(step, np.where(step > 0, 2.0 + 0.01 * step, 0.0)) == pytest.approx(800.0)

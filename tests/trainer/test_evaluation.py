@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -184,7 +185,8 @@ def test_the_whole_of_a_mixture_is_the_weighted_mean_of_its_parts() -> None:
     """Part b has more prompts and less weight: their plain mean would be another number."""
     open_evaluations = OpenEvaluations("run", deadline_seconds=60)
     ask(open_evaluations, range(4), MIXED, datasets="abbb")
-    for sequence, rewards in enumerate([[1, 1, 1, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 0, 0]]):
+    answers: list[list[float]] = [[1, 1, 1, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 0, 0]]
+    for sequence, rewards in enumerate(answers):
         open_evaluations.add(make_group(sequence, rewards, dataset="ab"[sequence > 0]))
     (closed,) = open_evaluations.close_finished(generators=True)
     whole = closed.evaluation
@@ -193,6 +195,8 @@ def test_the_whole_of_a_mixture_is_the_weighted_mean_of_its_parts() -> None:
     assert (of_a.dataset, of_b.dataset, whole.dataset, closed.dataset) == ("part:a", "part:b", "both", "both")
     assert (of_a.pass_rate, of_b.pass_rate) == (pytest.approx(3 / 4), pytest.approx(1 / 4))
     assert whole.pass_rate == pytest.approx(0.75 * 3 / 4 + 0.25 * 1 / 4)
+    assert of_a.standard_error is not None
+    assert of_b.standard_error is not None
     expected = np.hypot(0.75 * of_a.standard_error, 0.25 * of_b.standard_error)
     assert whole.standard_error == pytest.approx(expected)
     for field in ("samples", "num_prompts", "generated_tokens", "missing_prompts", "timed_out", "ungraded"):
@@ -212,7 +216,7 @@ def test_the_standard_error_of_a_mixture_is_the_spread_of_repeated_samplings() -
         (closed,) = open_evaluations.close_finished(generators=True)
         assert closed.evaluation is not None
         values.append(closed.evaluation.pass_rate)
-        errors.append(closed.evaluation.standard_error)
+        errors.append(closed.evaluation.standard_error or 0.0)
     assert np.mean(values) == pytest.approx(0.75 * rates["a"].mean() + 0.25 * rates["b"].mean(), abs=0.01)
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.15)
 
@@ -230,7 +234,9 @@ def test_without_a_verdict_on_one_part_the_whole_has_no_point_and_the_other_part
 
 
 def test_downstream_sets_are_asked_for_at_checkpoints_or_as_often_as_they_say() -> None:
-    sets = [{"dataset": {"kind": "countdown", "name": name, "size": 20}} for name in ("aime", "lcb")]
+    sets: list[dict[str, Any]] = [
+        {"dataset": {"kind": "countdown", "name": name, "size": 20}} for name in ("aime", "lcb")
+    ]
     sets[1] |= {"every_steps": 7, "rollouts_per_prompt": 32}
     config = parse_run_config(
         {"run": "r", "model": {"path": "m"}, "tasks": {"downstream": sets}, "trainer": {"checkpoint_every_steps": 50}},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -72,7 +73,7 @@ NEEDS_40_SECONDS = {"owner": 1.0, "peer": 1000 / 38}
         ({}, {}, {}),
     ],
 )
-def test_a_group_moves_if_it_would_be_late_here_and_sooner_there(rates, changes, expected) -> None:
+def test_a_group_moves_if_it_would_be_late_here_and_sooner_there(rates: Any, changes: Any, expected: Any) -> None:
     assert moves(rates, **changes) == expected
 
 

@@ -68,7 +68,7 @@ class Desk:
         self.outcomes: Counter[str] = Counter()
         self.exporter = Exporter("r")
         self.intake = Intake(
-            self.queue,  # type: ignore[arg-type]
+            self.queue,
             self.ledger,
             SurvivingHistory(((1, 5),), 2),
             self.open_evaluations,

@@ -192,7 +192,7 @@ def slow_gradient(
                 count += 1
         objective = objective + inner / count
     model.zero_grad()
-    (-objective / len(varied)).backward()  # type: ignore[no-untyped-call]
+    (-objective / len(varied)).backward()
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 

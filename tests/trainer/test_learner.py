@@ -63,7 +63,7 @@ class SlowAdamW:
 
     @torch.no_grad()
     def step(self, number: int, rate: float, *, betas: tuple[float, float], eps: float, decay: float) -> float:
-        norm = math.sqrt(sum(float((p.grad**2).sum()) for p in self.parameters))  # type: ignore[operator]
+        norm = math.sqrt(math.fsum(float((p.grad**2).sum()) for p in self.parameters if p.grad is not None))
         for p, first, second in zip(self.parameters, self.first, self.second, strict=True):
             grad = p.grad * min(1.0, 1.0 / norm)  # type: ignore[operator]
             first.mul_(betas[0]).add_(grad * (1 - betas[0]))
@@ -91,7 +91,7 @@ def test_update_equals_a_slow_float64_loop(ranks: Ranks, model: Path, tmp_path: 
     slow = SlowAdamW(list(reference.parameters()))
     for number in (1, 2, 3):
         loss = cispo_with_prompt_aggregation(reference, make_groups(number))
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         rate = settings.learning_rate * number / settings.warmup_steps
         norm = slow.step(number, rate, betas=settings.betas, eps=settings.epsilon, decay=settings.weight_decay)
         sequences = make_sequences(number)

@@ -157,7 +157,7 @@ def test_a_restart_repeats_no_evaluation_that_was_closed_before_the_checkpoint(t
     learners.save = save  # type: ignore[method-assign]
     with contextlib.suppress(KeyboardInterrupt):
         run(first, answers)
-    del learners.save  # type: ignore[method-assign]
+    del learners.save
     progress = Progress.from_json(learners.saved["1.6"])
     second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress)
     second._reporter.started(second._history, 6, 3)

@@ -54,8 +54,9 @@ def evaluated(group: RolloutGroup) -> EvaluationRecord | None:
     open_evaluations = OpenEvaluations("run", deadline_seconds=60)
     ask(open_evaluations, range(1))
     open_evaluations.add(group)
-    (point,) = points(open_evaluations) or [None]
-    return point
+    found = points(open_evaluations)
+    assert len(found) <= 1
+    return found[0] if found else None
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import DifficultyAllocation, PPOOffPolicySchedule
 from rollcast.config.run import RunConfig
+from rollcast.recipe.curriculum import CurriculumState
 from rollcast.rollouts.records import PromptTask, Purpose
 from rollcast.trainer.control.progress import Progress
 from rollcast.wire.version import PolicyVersion
@@ -116,7 +117,8 @@ def test_refilling_counts_the_history_of_filtered_prompts_and_survives_a_restart
     progress = Progress.from_json(learners.saved[str(first.version)])
     assert progress.curriculum is not None
     settled = sum(map(sum, (step.values() for step in outcomes_by_step(config))))
-    assert sum(evaluations for _, _, evaluations, _ in progress.curriculum["history"].values()) >= settled
+    history = cast(CurriculumState, progress.curriculum)["history"]
+    assert sum(evaluations for _, _, evaluations, _ in history.values()) >= settled
     second = make_controller(config, RecordingQueue(queue.broker, answers), answers, learners, progress=progress)
     second._reporter.started(second._history, progress.step, 3)
     assert second._curriculum.state() == progress.curriculum

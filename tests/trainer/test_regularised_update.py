@@ -88,7 +88,7 @@ def test_update_equals_a_slow_float64_loop(
     reference = AutoModelForCausalLM.from_pretrained(other_model, dtype=torch.float64)
     sequences = make_sequences(5)
     loss, distance = slow_loss(plain, reference, sequences, kl=kl, entropy=entropy)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     stats = learner.update([tuple(sequences[:4]), tuple(sequences[4:])], denominator(sequences))
     assert stats.loss == pytest.approx(loss.item(), rel=1e-9)
     assert stats.kl == (pytest.approx(distance, rel=1e-9) if kl else None)
@@ -210,5 +210,5 @@ def test_the_logits_of_all_tokens_never_exist_at_once() -> None:
     hidden = torch.randn(tokens, 8, requires_grad=True)
     with LargestTensor() as largest:
         logprobs, entropy = Head(weight, precision="fp32", chunk_tokens=chunk)(hidden, torch.zeros(tokens).long())
-        (logprobs.sum() + 0.1 * entropy.sum()).backward()  # type: ignore[no-untyped-call]
+        (logprobs.sum() + 0.1 * entropy.sum()).backward()
     assert largest.numel == max(chunk * vocab, vocab * 8)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed import TCPStore
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from transformers import AutoModelForCausalLM
 
 from rollcast.trainer.learner.group import LearnerGroup

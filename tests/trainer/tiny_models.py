@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,7 @@ def write_model(folder: Path, *, tied: bool = False, seed: int = 0, hidden: int 
     return folder
 
 
-def make_config(model_path: Path, run_folder: Path, /, **changes: dict[str, object]) -> RunConfig:
+def make_config(model_path: Path, run_folder: Path, /, **changes: Mapping[str, object]) -> RunConfig:
     """Return a run file for float32 on CPU; `changes` are merged section by section."""
     sections: dict[str, dict[str, object]] = {
         "model": {"path": str(model_path), "dtype": "float32", "max_length": 128},

@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from rollcast.local.ports import free_port
 from rollcast.wire.version import PolicyVersion
 from tests.weights import trainer_process
-from tests.weights.conftest import wait_until
+from tests.weights.conftest import Process, Trainer, wait_until
 
 SLOW = {"slow_seconds": 0.1}
 """Seconds for each of the twelve buckets: time to strike in mid-broadcast."""
@@ -22,7 +23,9 @@ RECONNECT_SECONDS = 5.0
 
 
 @pytest.mark.parametrize("victim_first", [True, False])
-def test_a_generator_killed_in_mid_broadcast_costs_the_others_nothing(start_trainer, start_generator, victim_first):
+def test_a_generator_killed_in_mid_broadcast_costs_the_others_nothing(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process], victim_first: bool
+) -> None:
     trainer = start_trainer()
     names = ["victim", "other"] if victim_first else ["other", "victim"]
     generators = {}
@@ -44,7 +47,9 @@ def test_a_generator_killed_in_mid_broadcast_costs_the_others_nothing(start_trai
     assert trainer.metric('rollcast_generators_fenced_total{reason="disconnected",run="test"}') == 1
 
 
-def test_a_generator_frozen_in_mid_broadcast_is_fenced_and_comes_back_as_new(start_trainer, start_generator):
+def test_a_generator_frozen_in_mid_broadcast_is_fenced_and_comes_back_as_new(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer()
     victim, other = start_generator("victim", trainer.rpc, **SLOW), start_generator("other", trainer.rpc)
     trainer.publish(0)
@@ -66,7 +71,9 @@ def test_a_generator_frozen_in_mid_broadcast_is_fenced_and_comes_back_as_new(sta
     assert trainer.removed == [("victim", "silent")]
 
 
-def test_a_joiner_killed_while_it_catches_up_does_not_hold_up_the_others(start_trainer, start_generator):
+def test_a_joiner_killed_while_it_catches_up_does_not_hold_up_the_others(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer(coalesce_seconds=1.0)
     joiner, other = start_generator("joiner", trainer.rpc, **SLOW), start_generator("other", trainer.rpc)
     trainer.publish(0)
@@ -78,7 +85,9 @@ def test_a_joiner_killed_while_it_catches_up_does_not_hold_up_the_others(start_t
     assert other.wait("applied", version="1.1")["digest"] == expected
 
 
-def test_a_trainer_killed_in_mid_broadcast_is_followed_by_its_next_incarnation(start_process, start_generator):
+def test_a_trainer_killed_in_mid_broadcast_is_followed_by_its_next_incarnation(
+    start_process: Callable[..., Process], start_generator: Callable[..., Process]
+) -> None:
     rpc = {"port": 0}
     first = start_process(trainer_process.run, {"incarnation": 1, "rpc": rpc})
     rpc = {"port": first.wait("started")["port"]}
@@ -101,7 +110,9 @@ def test_a_trainer_killed_in_mid_broadcast_is_followed_by_its_next_incarnation(s
     assert "1.1" not in [event.get("version") for event in slow.events]  # half received: discarded
 
 
-def test_a_trainer_that_was_away_for_long_is_joined_again_within_seconds(start_process, start_generator):
+def test_a_trainer_that_was_away_for_long_is_joined_again_within_seconds(
+    start_process: Callable[..., Process], start_generator: Callable[..., Process]
+) -> None:
     """After 29 s the back-off that gRPC's channels share by default has grown to some 15 s."""
     rpc = {"port": 0}
     first = start_process(trainer_process.run, {"incarnation": 1, "rpc": rpc})
@@ -126,7 +137,9 @@ def test_a_trainer_that_was_away_for_long_is_joined_again_within_seconds(start_p
         generator.wait("applied", version="2.8")
 
 
-def test_a_trainer_that_was_frozen_fences_nobody(start_process, start_generator):
+def test_a_trainer_that_was_frozen_fences_nobody(
+    start_process: Callable[..., Process], start_generator: Callable[..., Process]
+) -> None:
     """For a moment it still counts as reached; for longer it does not, and is joined again when it wakes."""
     trainer = start_process(trainer_process.run, {"incarnation": 1, "rpc": {"port": 0}})
     generator = start_generator("patient", {"port": trainer.wait("started")["port"]})
@@ -153,7 +166,9 @@ def test_a_trainer_that_was_frozen_fences_nobody(start_process, start_generator)
     generator.wait("applied", version="1.2")
 
 
-def test_a_corrupted_version_is_sent_again_and_never_applied(start_trainer, start_generator):
+def test_a_corrupted_version_is_sent_again_and_never_applied(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer()
     generator = start_generator("corrupt", trainer.rpc, corrupt=True)
     expected = trainer.publish(0)
@@ -162,7 +177,9 @@ def test_a_corrupted_version_is_sent_again_and_never_applied(start_trainer, star
     assert trainer.removed == []
 
 
-def test_a_live_front_end_with_a_hung_engine_is_fenced(start_trainer, start_generator):
+def test_a_live_front_end_with_a_hung_engine_is_fenced(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer()
     generator = start_generator("hung", trainer.rpc)
     trainer.publish(0)
@@ -173,7 +190,9 @@ def test_a_live_front_end_with_a_hung_engine_is_fenced(start_trainer, start_gene
 
 
 @pytest.mark.parametrize("set_hours", [0, -7, 7], ids=["as it is", "set back", "set forward"])
-def test_a_generator_counts_from_its_start_and_after_a_fence_from_there(start_trainer, start_generator, set_hours):
+def test_a_generator_counts_from_its_start_and_after_a_fence_from_there(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process], set_hours: int
+) -> None:
     """Whatever the wall clock is set to meanwhile."""
     rpc = {"port": free_port("127.0.0.1")}
     earliest = time.monotonic()
@@ -191,7 +210,9 @@ def test_a_generator_counts_from_its_start_and_after_a_fence_from_there(start_tr
     assert trainer.publisher.members()[0].allocated_since > told_at
 
 
-def test_an_idle_engine_need_not_step(start_trainer, start_generator):
+def test_an_idle_engine_need_not_step(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer(heartbeat_timeout_seconds=1.5)
     generator = start_generator("idle", trainer.rpc, running_rollouts=0)
     trainer.publish(0)
@@ -201,7 +222,9 @@ def test_an_idle_engine_need_not_step(start_trainer, start_generator):
     assert trainer.removed == []
 
 
-def test_a_generator_whose_stream_broke_keeps_its_name_and_its_weights(start_trainer, start_generator):
+def test_a_generator_whose_stream_broke_keeps_its_name_and_its_weights(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer()
     with Proxy(trainer.rpc["port"]) as proxy:
         generator = start_generator("cut-off", {"port": proxy.port})
@@ -218,7 +241,9 @@ def test_a_generator_whose_stream_broke_keeps_its_name_and_its_weights(start_tra
         assert trainer.removed == []
 
 
-def test_a_generator_that_comes_back_holds_up_the_gate_until_it_caught_up(start_trainer, start_generator):
+def test_a_generator_that_comes_back_holds_up_the_gate_until_it_caught_up(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     """Its engine goes on sampling with what it held: its claims must be reckoned with before it is a member again."""
     trainer = start_trainer(coalesce_seconds=4.0)
     with Proxy(trainer.rpc["port"]) as proxy:

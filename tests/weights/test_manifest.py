@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ spec_lists = st.lists(st.tuples(st.sampled_from(sorted(DTYPE_BYTES)), shapes), m
 
 
 @given(spec_lists, st.integers(1, 4000))
-def test_buckets_keep_order_hold_one_dtype_and_are_as_full_as_allowed(specs, limit):
+def test_buckets_keep_order_hold_one_dtype_and_are_as_full_as_allowed(specs: list[TensorSpec], limit: int) -> None:
     buckets = plan_buckets(specs, limit)
     assert [tensor for bucket in buckets for tensor in bucket.tensors] == specs
     for bucket in buckets:
@@ -44,14 +45,14 @@ def test_buckets_keep_order_hold_one_dtype_and_are_as_full_as_allowed(specs, lim
 
 
 @given(spec_lists, st.integers(1, 4000), st.integers(0, 2**64 - 1))
-def test_a_manifest_survives_the_wire(specs, limit, checksum):
+def test_a_manifest_survives_the_wire(specs: list[TensorSpec], limit: int, checksum: int) -> None:
     manifest = Manifest(PolicyVersion(3, 118), plan_buckets(specs, limit), checksum, "fp32")
     message = weights_pb2.Manifest.FromString(manifest_to_proto(manifest).SerializeToString())
     assert manifest_from_proto(message) == manifest
 
 
 @given(spec_lists, st.integers(1, 4000))
-def test_views_cover_every_byte_once(specs, limit):
+def test_views_cover_every_byte_once(specs: list[TensorSpec], limit: int) -> None:
     snapshot = Snapshot(plan_buckets(specs, limit), torch.device("cpu"))
     views = list(snapshot.views())
     assert [(name, str(t.dtype).removeprefix("torch."), tuple(t.shape)) for name, t in views] == [
@@ -64,16 +65,16 @@ def test_views_cover_every_byte_once(specs, limit):
     assert all(bool(buffer.all()) for buffer in snapshot.buffers)
 
 
-def test_sizes_are_those_of_torch():
+def test_sizes_are_those_of_torch() -> None:
     for dtype, size in DTYPE_BYTES.items():
         assert getattr(torch, dtype).itemsize == size
 
 
-def test_a_large_bucket_is_sent_in_pieces():
+def test_a_large_bucket_is_sent_in_pieces() -> None:
     assert num_pieces([0, 1, PIECE_BYTES, PIECE_BYTES + 1]) == 4
 
 
-def tensor(**fields):
+def tensor(**fields: Any) -> weights_pb2.Tensor:
     return weights_pb2.Tensor(**{"name": "t", "dtype": "float32", "shape": [2], **fields})
 
 
@@ -88,6 +89,6 @@ def tensor(**fields):
         ([weights_pb2.Bucket(tensors=[tensor(shape=[1 << 50])], num_bytes=math.prod([1 << 50, 4]))], "more than"),
     ],
 )
-def test_a_manifest_that_contradicts_itself_is_refused(buckets, complaint):
+def test_a_manifest_that_contradicts_itself_is_refused(buckets: Any, complaint: str) -> None:
     with pytest.raises(ManifestError, match=complaint):
         manifest_from_proto(weights_pb2.Manifest(buckets=buckets))

@@ -117,7 +117,7 @@ def join_of(epoch: int, outcome: str) -> weights_pb2.FromTrainer:
 async def commanded(trainer: CommandingTrainer) -> list[tuple[str, bool]]:
     """What a member answers to the trainer's commands, over gRPC."""
     server = grpc.aio.server()
-    add_WeightSyncServicer_to_server(trainer, server)  # type: ignore[no-untyped-call]
+    add_WeightSyncServicer_to_server(trainer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     trainer.member = WeightMember(

@@ -17,7 +17,7 @@ from rollcast.weights.process_group import GroupAddress, GroupError, RendezvousS
 @pytest.mark.parametrize(
     ("bind", "listens"), [("127.0.0.1", "127.0.0.1"), ("127.0.0.3", "127.0.0.3"), ("0.0.0.0", "0.0.0.0")]
 )
-def test_the_store_listens_where_it_was_told_and_nowhere_else(bind, listens):
+def test_the_store_listens_where_it_was_told_and_nowhere_else(bind: str, listens: str) -> None:
     store = RendezvousStore(bind)
     connections = psutil.Process().net_connections("tcp")
     addresses = {c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN and c.laddr.port == store.port}
@@ -25,7 +25,7 @@ def test_the_store_listens_where_it_was_told_and_nowhere_else(bind, listens):
     socket.create_connection((store.host, store.port), 5.0).close()
 
 
-def test_an_address_of_another_machine_is_named():
+def test_an_address_of_another_machine_is_named() -> None:
     with pytest.raises(UserError, match=re.escape("rpc.bind")):
         RendezvousStore("192.0.2.1")
 
@@ -38,7 +38,7 @@ def enter(store: RendezvousStore, rank: int, prefix: str) -> int:
 
 
 @pytest.mark.parametrize("stray", [False, True])
-def test_only_those_who_were_told_the_prefix_meet(stray):
+def test_only_those_who_were_told_the_prefix_meet(stray: bool) -> None:
     store = RendezvousStore("127.0.0.1")
     assert store.prefix != RendezvousStore("127.0.0.1").prefix
     with ThreadPoolExecutor(2) as threads:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rollcast.weights.manifest import TensorSpec
 from rollcast.wire.version import PolicyVersion
-from tests.weights.conftest import SPECS, wait_until
+from tests.weights.conftest import SPECS, Process, Trainer, wait_until
 
 MANY_KINDS = [
     TensorSpec("embed.weight", "bfloat16", (700, 96)),  # larger than a bucket
@@ -20,7 +22,9 @@ MANY_KINDS = [
 ]
 
 
-def test_every_byte_of_every_dtype_arrives_at_every_worker(start_trainer, start_generator):
+def test_every_byte_of_every_dtype_arrives_at_every_worker(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer(MANY_KINDS)
     first = start_generator("first", trainer.rpc, num_workers=2)
     second = start_generator("second", trainer.rpc)
@@ -42,7 +46,9 @@ def test_every_byte_of_every_dtype_arrives_at_every_worker(start_trainer, start_
     assert trainer.removed == []
 
 
-def test_nobody_joins_before_the_first_version_and_nobody_is_waited_for(start_trainer, start_generator):
+def test_nobody_joins_before_the_first_version_and_nobody_is_waited_for(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer()
     assert trainer.publisher.lowest_step() is None
     assert trainer.publisher.wait_acknowledged(5, 0.0)
@@ -53,7 +59,9 @@ def test_nobody_joins_before_the_first_version_and_nobody_is_waited_for(start_tr
     assert generator.wait("applied")["digest"] == expected
 
 
-def test_a_joiner_enters_while_versions_are_published(start_trainer, start_generator):
+def test_a_joiner_enters_while_versions_are_published(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer()
     old = start_generator("old", trainer.rpc)
     trainer.publish(0)
@@ -75,7 +83,9 @@ def test_a_joiner_enters_while_versions_are_published(start_trainer, start_gener
     assert trainer.metric('rollcast_weight_failures_total{reason="publish",run="test"}') == 0
 
 
-def test_joiners_are_coalesced_into_one_epoch(start_trainer, start_generator):
+def test_joiners_are_coalesced_into_one_epoch(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer(coalesce_seconds=3.0)
     trainer.publish(0)
     for index in range(3):
@@ -86,7 +96,9 @@ def test_joiners_are_coalesced_into_one_epoch(start_trainer, start_generator):
     assert trainer.metric('rollcast_weight_epoch{run="test"}') == 4  # three private groups, one of all
 
 
-def test_a_leaver_takes_part_until_it_is_confirmed(start_trainer, start_generator):
+def test_a_leaver_takes_part_until_it_is_confirmed(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer()
     stays, leaves = start_generator("stays", trainer.rpc), start_generator("leaves", trainer.rpc)
     trainer.publish(0)
@@ -101,7 +113,9 @@ def test_a_leaver_takes_part_until_it_is_confirmed(start_trainer, start_generato
     assert trainer.metric('rollcast_weight_failures_total{reason="publish",run="test"}') == 0
 
 
-def test_a_slow_publish_coalesces_to_the_newest_version(start_trainer, start_generator):
+def test_a_slow_publish_coalesces_to_the_newest_version(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer()
     generator = start_generator("slow", trainer.rpc, slow_seconds=0.05)  # 12 buckets: 0.6 s for each version
     trainer.publish(0)
@@ -116,7 +130,9 @@ def test_a_slow_publish_coalesces_to_the_newest_version(start_trainer, start_gen
     assert applied == ["1.0", "1.1", "1.8"]
 
 
-def test_the_engine_steps_on_while_a_version_arrives(start_trainer, start_generator):
+def test_the_engine_steps_on_while_a_version_arrives(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer(SPECS)
     generator = start_generator("busy", trainer.rpc, slow_seconds=0.05)
     trainer.publish(0)
@@ -126,7 +142,9 @@ def test_the_engine_steps_on_while_a_version_arrives(start_trainer, start_genera
     assert generator.wait("applied", version="1.1")["steps"] > before + 10
 
 
-def test_one_generator_is_asked_to_hand_tasks_over_even_while_weights_arrive(start_trainer, start_generator):
+def test_one_generator_is_asked_to_hand_tasks_over_even_while_weights_arrive(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer()
     slow, fast = start_generator("slow", trainer.rpc, slow_seconds=0.05), start_generator("fast", trainer.rpc)
     trainer.publish(0)
@@ -145,7 +163,9 @@ def test_one_generator_is_asked_to_hand_tasks_over_even_while_weights_arrive(sta
     assert not trainer.publisher.hand_over("slow", [3]), "it is gone"
 
 
-def test_who_lags_behind_what_was_announced_is_not_ready_until_it_caught_up(start_trainer, start_generator):
+def test_who_lags_behind_what_was_announced_is_not_ready_until_it_caught_up(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     def readiness(max_staleness: int) -> tuple[bool, str]:
         generator.tell(("readiness", max_staleness))
         event = generator.wait("readiness")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import grpc
 import pytest
 
@@ -9,24 +11,31 @@ from rollcast.config.errors import UserError
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION
 from rollcast.wire.weights_pb2_grpc import WeightSyncStub
+from tests.weights.conftest import Process, Trainer
 
 
 @pytest.mark.parametrize("token", [None, "wrong"])
-def test_a_generator_without_the_token_is_refused(start_trainer, start_generator, token):
+def test_a_generator_without_the_token_is_refused(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process], token: str | None
+) -> None:
     trainer = start_trainer(rpc={"token": "right"})
     generator = start_generator("intruder", {**trainer.rpc, "token": token})
     assert "token" in generator.wait("refused")["reason"]
     assert trainer.publisher.members() == []
 
 
-def test_the_right_token_opens_the_door(start_trainer, start_generator):
+def test_the_right_token_opens_the_door(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer(rpc={"token": "right"})
     start_generator("friend", trainer.rpc)
     trainer.publish(0)
     trainer.wait_members("friend")
 
 
-def test_a_head_of_other_precision_is_refused(start_trainer, start_generator):
+def test_a_head_of_other_precision_is_refused(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
     trainer = start_trainer()
     generator = start_generator("low", trainer.rpc, lm_head="model")
     reason = generator.wait("refused")["reason"]
@@ -36,7 +45,7 @@ def test_a_head_of_other_precision_is_refused(start_trainer, start_generator):
 
 
 @pytest.mark.parametrize("theirs", [0, WIRE_VERSION + 1])
-def test_a_generator_of_another_wire_version_is_refused(start_trainer, theirs):
+def test_a_generator_of_another_wire_version_is_refused(start_trainer: Callable[..., Trainer], theirs: int) -> None:
     """As a process of another release announces itself, over the real stream."""
     trainer = start_trainer()
     announce = weights_pb2.Announce(generator="other", num_workers=1, lm_head="fp32", slots=4, wire=theirs)
@@ -45,12 +54,13 @@ def test_a_generator_of_another_wire_version_is_refused(start_trainer, theirs):
         with pytest.raises(grpc.RpcError) as refused:
             next(stream)
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert f"the generator speaks wire version {theirs} and the trainer {WIRE_VERSION}; " in refused.value.details()
-    assert "\n" not in refused.value.details()
+    sentence = str(refused.value.details())
+    assert f"the generator speaks wire version {theirs} and the trainer {WIRE_VERSION}; " in sentence
+    assert "\n" not in sentence
     assert trainer.publisher.members() == []
 
 
-def test_a_taken_port_is_named(start_trainer):
+def test_a_taken_port_is_named(start_trainer: Callable[..., Trainer]) -> None:
     taken = start_trainer().rpc["port"]
     with pytest.raises(UserError, match=str(taken)):
         start_trainer(rpc={"port": taken})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -14,13 +15,13 @@ from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 PATIENCE, SUSPICION = 8.0, 3.0
 
 
-def announce(name: str = "g", **fields) -> weights_pb2.Announce:
+def announce(name: str = "g", **fields: Any) -> weights_pb2.Announce:
     return weights_pb2.Announce(
         **{"generator": name, "num_workers": 1, "lm_head": "fp32", "slots": 4, "wire": WIRE_VERSION, **fields}
     )
 
 
-def take_place(roster: Roster, now: float = 100.0, **fields) -> Seat:
+def take_place(roster: Roster, now: float = 100.0, **fields: Any) -> Seat:
     seat = roster.admit(announce(**fields), SimpleQueue(), now)
     assert isinstance(seat, Seat)
     return seat
@@ -43,13 +44,15 @@ def roster() -> Roster:
         (False, True, 0.0, "disconnected"),
     ],
 )
-def test_silence_convicts_sooner_when_something_broke(roster, connected, suspected, silent, fault):
+def test_silence_convicts_sooner_when_something_broke(
+    roster: Roster, connected: bool, suspected: bool, silent: float, fault: str | None
+) -> None:
     seat = take_place(roster)
     seat.connected = connected
     assert seat.fault(100.0 + silent, PATIENCE, SUSPICION, suspected) == fault
 
 
-def test_an_engine_with_work_must_step(roster):
+def test_an_engine_with_work_must_step(roster: Roster) -> None:
     seat = take_place(roster)
     for now in range(101, 111):
         seat.beat(weights_pb2.Heartbeat(engine_steps=5, running_rollouts=2), now)
@@ -63,7 +66,7 @@ def test_an_engine_with_work_must_step(roster):
     assert seat.fault(130.0, PATIENCE, SUSPICION, suspected=False) is None
 
 
-def test_who_breaks_every_group_is_the_cause(roster):
+def test_who_breaks_every_group_is_the_cause(roster: Roster) -> None:
     seat = take_place(roster)
     for epoch in range(1, MAX_FAILURES + 1):
         assert seat.fault(100.0, PATIENCE, SUSPICION, suspected=False) is None
@@ -75,24 +78,24 @@ def test_who_breaks_every_group_is_the_cause(roster):
     assert seat.fault(100.0, PATIENCE, SUSPICION, suspected=False) is None
 
 
-def test_answers_of_a_dead_epoch_are_ignored(roster):
+def test_answers_of_a_dead_epoch_are_ignored(roster: Roster) -> None:
     seat = take_place(roster)
     seat.epoch = 5
     seat.respond(4, SeatAnswer(good=False))
     assert (seat.answer, seat.failures) == (None, 0)
 
 
-def test_a_fenced_name_is_told_to_come_back_as_new(roster):
+def test_a_fenced_name_is_told_to_come_back_as_new(roster: Roster) -> None:
     seat = take_place(roster)
     roster.fence(seat, "silent")
-    queue = SimpleQueue()
+    queue: SimpleQueue[Any] = SimpleQueue()
     assert roster.admit(announce(), queue, 200.0) is None
     assert queue.get().leave.reason == "silent"
     assert queue.get() is None
     assert isinstance(roster.admit(announce("g-2"), SimpleQueue(), 200.0), Seat)
 
 
-def test_the_start_up_of_a_generator_counts_once(roster):
+def test_the_start_up_of_a_generator_counts_once(roster: Roster) -> None:
     take_place(roster, now=100.0, uncounted_seconds=40.0)
     back = take_place(roster, now=150.0, uncounted_seconds=20.0)  # its stream broke; it was counted all the time
     assert back.member(None).allocated_since == 60.0
@@ -100,7 +103,7 @@ def test_the_start_up_of_a_generator_counts_once(roster):
     assert take_place(roster, name="g-2", now=170.0, uncounted_seconds=5.0).member(None).allocated_since == 165.0
 
 
-def test_a_stream_that_comes_back_takes_over_the_place(roster):
+def test_a_stream_that_comes_back_takes_over_the_place(roster: Roster) -> None:
     old = take_place(roster)
     old.joined = True
     new = take_place(roster, version=PolicyVersion(2, 4).to_proto())
@@ -120,7 +123,7 @@ def test_a_stream_that_comes_back_takes_over_the_place(roster):
         (PolicyVersion(3, 1), None),
     ],
 )
-def test_who_may_sample_counts_for_the_gate_before_it_has_joined(held, lowest):
+def test_who_may_sample_counts_for_the_gate_before_it_has_joined(held: Any, lowest: Any) -> None:
     roster = Roster(incarnation=2, lm_head="fp32", history=[Surviving(1, 7)])
     assert roster.lowest_step() is None
     take_place(roster, **({} if held is None else {"version": held.to_proto()}))
@@ -144,14 +147,14 @@ def test_who_may_sample_counts_for_the_gate_before_it_has_joined(held, lowest):
         ({"name": "x" * 300}, "name"),
     ],
 )
-def test_a_contradictory_announcement_is_refused(roster, fields, complaint):
+def test_a_contradictory_announcement_is_refused(roster: Roster, fields: Any, complaint: str) -> None:
     refusal = roster.admit(announce(**fields), SimpleQueue(), 0.0)
     assert isinstance(refusal, SeatRefusal)
     assert complaint in refusal.reason
 
 
 @pytest.mark.parametrize(("step", "ready"), [(6, False), (7, True), (8, True)])
-def test_ready_is_joined_and_at_most_one_step_behind(roster, step, ready):
+def test_ready_is_joined_and_at_most_one_step_behind(roster: Roster, step: int, ready: bool) -> None:
     seat = take_place(roster, version=PolicyVersion(2, step).to_proto())
     newest = PolicyVersion(2, 8)
     assert not seat.member(newest).ready

@@ -1,0 +1,55 @@
+"""How a fault is made so that it costs something, and what the trainer counts of it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+
+import httpx
+
+from rollcast.config.services import Redis
+from rollcast.rollouts.base import Claimed
+from rollcast.rollouts.records import Claim
+from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from testkit.rollouts.examples import make_group, make_task
+from testkit.system.harness import System, wait_for
+
+
+def joined(system: System) -> float:
+    """Generators by the trainer's page; none where there is no page."""
+    with suppress(httpx.HTTPError, OSError, ValueError):
+        return system.metrics("trainer").get(("rollcast_generators", (("state", "joined"),)), 0.0)
+    return 0.0
+
+
+def stop_holding_tasks(system: System, name: str) -> dict[int, Claim]:
+    """SIGSTOP a generator at a moment when it holds tasks, so that the fault always costs something; those tasks."""
+    queue = RedisTrainerQueue(Redis(port=system.redis_port), system.settings["run"])
+
+    def held_when_stopped() -> dict[int, Claim]:
+        system.signal(name, signal.SIGSTOP)
+        claims = queue.outstanding().claims
+        held = {sequence: claim for sequence, claim in claims.items() if claim.owner.startswith(f"{name}-")}
+        if not held:
+            system.signal(name, signal.SIGCONT)
+        return held
+
+    held: dict[int, Claim] = wait_for(held_when_stopped, 60, f"{name} holding tasks", every=0.03)
+    queue.close()
+    return held
+
+
+def answer_late(system: System, held: dict[int, Claim]) -> None:
+    """What the frozen generator would send if it woke up in the middle of a publish: wire 1 must not take it."""
+
+    async def publish() -> list[bool]:
+        taken = []
+        for sequence, claim in held.items():
+            queue = RedisGeneratorQueue(Redis(port=system.redis_port), system.settings["run"], claim.owner)
+            claimed = Claimed(make_task(sequence, purpose=claim.purpose), claim.stream_id, claim.first_version)
+            taken.append(await queue.publish(claimed, make_group(claimed, claim.owner)))
+            await queue.close()
+        return taken
+
+    assert not any(asyncio.run(publish()))
