@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rollcast.config.resolved import reveal
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import shown
 
@@ -28,22 +29,21 @@ class Difference:
 
 def differences(before: RunConfig, after: RunConfig) -> list[Difference]:
     """In the order of the schema. Where a group is of another kind it differs as a whole."""
-    return list(_between(*(json.loads(_text(config)) for config in (before, after)), ""))
+    return list(_between(_plain(before), _plain(after), ""))
 
 
-def _text(config: RunConfig) -> str:
-    from rollcast.config.resolved import reveal
-
-    return json.dumps(reveal(config.model_dump()), default=str)
+def _plain(config: RunConfig) -> dict[str, Any]:
+    """As a file would have it: lists for tuples, text for paths, secrets in clear."""
+    return dict(json.loads(json.dumps(reveal(config.model_dump()), default=str)))
 
 
 def _between(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name), after.get(name)
-        groups = isinstance(old, dict) and isinstance(new, dict)
-        if groups and old.get("kind") == new.get("kind"):
-            yield from _between(old, new, f"{prefix}{name}.")
-        elif groups:
-            yield Difference(f"{prefix}{name}.kind", old.get("kind"), new.get("kind"))
+        if isinstance(old, dict) and isinstance(new, dict):
+            if old.get("kind") == new.get("kind"):
+                yield from _between(old, new, f"{prefix}{name}.")
+            else:
+                yield Difference(f"{prefix}{name}.kind", old.get("kind"), new.get("kind"))
         elif old != new:
             yield Difference(f"{prefix}{name}", old, new)

@@ -54,7 +54,7 @@ def _on_this_machine(config: RunConfig) -> RunConfig:
     """A Redis of its own, and ports that nobody has."""
     if not _given(config.redis, "host"):
         config = _changed(config, "redis", port=0)
-    if not _given(config.grader, "host"):
+    if config.tasks.grading.sandbox == "remote" and not _given(config.grader, "host"):
         config = _changed(config, "grader", port=0)
     if not _given(config.forecaster, "http_port"):
         try:
