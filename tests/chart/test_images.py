@@ -157,6 +157,7 @@ IMPORTS = {
         "grader.service",
         "cli.main",
         "cli.plots.forecast",
+        "local.preflight",
         "tasks.sandbox.files",
         "tasks.sandbox.system_calls",
     ),

@@ -341,13 +341,11 @@ def test_a_set_that_was_trained_elsewhere_ends_in_the_same_table(recorded: Path)
     (elsewhere / "miniature-without-cispo-s1/evaluations.jsonl").write_text("no\nevaluation\n")
     answered = rollcast(*here, "--from-folder", elsewhere)
     assert answered.returncode == 1
-    assert answered.stderr == (
-        f"{elsewhere}/miniature-whole-s0: 2 lines left out, of evaluations.jsonl and steps.jsonl, malformed\n"
-    )
+    assert answered.stderr == (f"{elsewhere}/miniature-whole-s0: 1 line left out, of evaluations.jsonl, malformed\n")
     (failed,) = (record for record in json.loads(answered.stdout)["set"] if record["state"] == "failed")
     assert (failed["run"], failed["error"].split(" holds ")[1]) == (
         "miniature-without-cispo-s1",
-        "no evaluation after the first step; lines of its files that are no JSON objects: 2",
+        "no evaluation after the first step; lines of its files that are no records: 2",
     )
 
     other = json.loads((folder / "miniature-whole-s1/up.json").read_text())

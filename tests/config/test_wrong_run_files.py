@@ -156,6 +156,40 @@ def test_of_wrong_files_both_say_the_same_and_a_check_for_elsewhere_what_it_left
     assert "not checked: model, data, verifiers, certificates, disk and devices" in elsewhere.stdout
 
 
+def test_every_kind_of_mistake_is_told_at_once(tmp_path: Path) -> None:
+    """Of settings, between settings, and in files that right settings name."""
+    rows = {"kind": "jsonl", "name": "rows", "path": str(tmp_path / "none.jsonl")}
+    change = {
+        "seeds": 1,
+        "recipe": {"temperature": 0, "rollouts_per_prompt": 512},
+        "model": {"path": str(tmp_path / "none")},
+        "tasks": {"dataset": rows},
+    }
+    file = str(written(tmp_path, change))
+    sentences = said("config", "check", file)
+    assert [sentence.split()[0] for sentence in sentences] == [
+        "recipe.temperature",
+        "seeds",
+        "recipe.rollouts_per_prompt",
+        "model.path",
+        "tasks.dataset.path",
+    ]
+    assert said("up", "--config", file) == sentences
+
+
+def test_data_of_wrong_settings_is_not_read(tmp_path: Path) -> None:
+    """A range that is upside down would end in a traceback where the data is made."""
+    small = {"path": str(tmp_path / "model")}
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"max_position_embeddings": 64}')
+    settings = {"run": "r", "budget": {"steps": 1}, "model": small}
+    settings["tasks"] = {"dataset": {"kind": "countdown", "numbers": [4, 3]}}
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    sentences = said("config", "check", str(file))
+    assert sentences[0] == "tasks.dataset.numbers = [4, 3] is wrong: must be [low, high] with low <= high; swap them"
+
+
 def test_broken_rules_and_wrong_files_are_told_at_once(tmp_path: Path) -> None:
     file = str(
         written(tmp_path, {"model": {"path": str(tmp_path / "none"), "max_length": 64}, "budget": {"steps": None}})

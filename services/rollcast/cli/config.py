@@ -29,18 +29,17 @@ def check(
     from rollcast.config.run import load_run_config
     from rollcast.local import preflight
 
-    filled = ""
+    filled_in = ""
     if elsewhere:
         config = load_run_config(file, to_start=True)
         left = ["model, data, verifiers, certificates, disk and devices"]
     else:
         config, found = preflight.load_to_start(file)
-        filled = preflight.in_words(found)
         preflight.check_files(config)
-        left = preflight.not_checked(config)
+        left, filled_in = preflight.not_checked(config), preflight.in_words(found)
     typer.echo(f"{file}: right (run {config.run!r}, results in {config.run_folder})")
-    if filled:
-        typer.echo(f"filled in: {filled}")
+    if filled_in:
+        typer.echo(f"filled in: {filled_in}")
     typer.echo(f"not checked: {'; '.join(left)}")
 
 

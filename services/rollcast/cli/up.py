@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,14 +31,13 @@ def up(
     from rollcast.local.preflight import in_words, load_to_start
 
     settings, found = load_to_start(config)
-    if found:
-        typer.echo(f"filled in: {in_words(found)}")
+    news = [f"filled in: {in_words(found)}"] if found else []
     if generators is not None:
         settings = settings.model_copy(update={"local": settings.local.model_copy(update={"generators": generators})})
-    sys.exit(run_and_conclude(settings, resume=resume))
+    sys.exit(run_and_conclude(settings, resume=resume, news=news))
 
 
-def run_and_conclude(config: RunConfig, *, resume: bool) -> int:
+def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = ()) -> int:
     """Run to the end and print how the forecast did; returns the exit code."""
     from rollcast.cli.views import make_view
     from rollcast.local.frozen_forecast import conclude
@@ -47,7 +47,7 @@ def run_and_conclude(config: RunConfig, *, resume: bool) -> int:
 
     with make_view() as view:
         try:
-            ending = run_locally(config, resume=resume, view=view)
+            ending = run_locally(config, resume=resume, view=view, news=news)
         except ServiceLostError as error:
             typer.echo(f"error: {error}", err=True)
             return EXIT_GIVEN_UP

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rollcast.config.resolved import reveal
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import shown
 
@@ -32,10 +33,8 @@ def differences(before: RunConfig, after: RunConfig) -> list[Difference]:
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:
-    from rollcast.config.resolved import reveal
-
-    values: dict[str, Any] = json.loads(json.dumps(reveal(config.model_dump()), default=str))
-    return values
+    """As a file would have it: lists for tuples, text for paths, secrets in clear."""
+    return dict(json.loads(json.dumps(reveal(config.model_dump()), default=str)))
 
 
 def _between(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Difference]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from rollcast.config.run import RunConfig
+from rollcast.config.schema import RunConfig
 
 
 def write_resolved(config: RunConfig, path: Path) -> None:

@@ -16,17 +16,18 @@ from rollcast.config.sentences import Wrong, described, without
 from rollcast.config.yaml_loader import load_yaml
 
 MAX_FILE_BYTES = 1 << 20
-__all__ = ["BrokenRulesError", "RunConfig", "load_run_config", "parse_run_config"]
+__all__ = ["RunConfig", "WrongSettingsError", "load_run_config", "parse_run_config"]
 
 MOST_MENDS = 4
 """A mistake may hide others below it, which show once it is out of the way."""
 
 
-class BrokenRulesError(UserError):
-    """Each setting is right by itself, so that `config` tells which files the run would read, and how."""
+class WrongSettingsError(UserError):
+    """Every mistake in a run file's settings; `config` holds the others, None where they cannot be told."""
 
-    def __init__(self, sentences: str, config: RunConfig) -> None:
-        super().__init__(sentences)
+    def __init__(self, source: str, mistakes: list[Wrong], config: RunConfig | None) -> None:
+        super().__init__("\n".join(f"{source}: {mistake.sentence}" for mistake in mistakes))
+        self.mistakes = mistakes
         self.config = config
 
 
@@ -63,13 +64,9 @@ def parse_run_config(
 
     Raises UserError: one sentence for each mistake, all of them at once.
     """
-    config, alone, broken = _checked(data, START_RULES if to_start else RULES, filled_in)
-    if alone or broken:
-        sentences = "\n".join(f"{source}: {mistake.sentence}" for mistake in (*alone, *broken))
-        unreadable = any(mistake.field.startswith(("tasks.dataset", "tasks.downstream")) for mistake in broken)
-        if alone or config is None or unreadable:
-            raise UserError(sentences)
-        raise BrokenRulesError(sentences, config)
+    config, mistakes = _checked(data, START_RULES if to_start else RULES, filled_in)
+    if mistakes:
+        raise WrongSettingsError(source, mistakes, config)
     assert config is not None
     updates: dict[str, Any] = {}
     if password := os.environ.get("ROLLCAST_REDIS_PASSWORD"):
@@ -85,8 +82,8 @@ def parse_run_config(
 
 def _checked(
     data: dict[str, Any], rules: tuple[Rule, ...], filled_in: Callable[[RunConfig], RunConfig] | None
-) -> tuple[RunConfig | None, list[Wrong], list[Wrong]]:
-    """The settings, what is wrong with each alone, and the broken rules. Rules are asked with the default where a setting is wrong by itself."""
+) -> tuple[RunConfig | None, list[Wrong]]:
+    """The settings, and every mistake in them. Rules are asked with the default where a setting is wrong by itself."""
     mistakes: list[Wrong] = []
     mended = data
     for _ in range(MOST_MENDS):
@@ -99,8 +96,8 @@ def _checked(
                     mistakes.append(wrong)
             mended = without(mended, found)
             continue
-        if filled_in is not None and not mistakes:
+        if filled_in is not None:
             config = filled_in(config)
         broken = [wrong for wrong in broken_rules(config, rules) if not any(wrong.touches(m) for m in mistakes)]
-        return config, mistakes, [wrong.told_of(data) for wrong in broken]
-    return None, mistakes, []
+        return config, mistakes + [wrong.told_of(data) for wrong in broken]
+    return None, mistakes

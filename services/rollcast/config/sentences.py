@@ -69,7 +69,7 @@ class Wrong:
 
     def touches(self, other: Wrong) -> bool:
         """Whether both speak of one setting, or one of them of what is in the other's."""
-        return any(_overlap(mine, its) for mine in (self.field, *self.others) for its in (other.field, *other.others))
+        return any(overlap(mine, its) for mine in (self.field, *self.others) for its in (other.field, *other.others))
 
     def told_of(self, data: Mapping[str, Any]) -> Wrong:
         """The same mistake, saying so where its value is a default that `data`, the settings as they were read, lacks."""
@@ -186,5 +186,6 @@ def _holder(settings: Any, path: list[str]) -> Any:
     return settings
 
 
-def _overlap(one: str, other: str) -> bool:
+def overlap(one: str, other: str) -> bool:
+    """Whether two names are of one setting, or one is of a group that holds the other."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")

@@ -14,7 +14,9 @@ from typing import Any
 from rollcast.config.datasets import RowsDataset
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, LengthControl, NoLengthControl
+from rollcast.config.rules import RULES, broken_rules
 from rollcast.config.run import RunConfig
+from rollcast.config.sentences import overlap
 from rollcast.connections.http import listen
 from rollcast.tasks.prompts import PromptSplit, load
 
@@ -54,7 +56,7 @@ def _on_this_machine(config: RunConfig) -> RunConfig:
     """A Redis of its own, and ports that nobody has."""
     if not _given(config.redis, "host"):
         config = _changed(config, "redis", port=0)
-    if not _given(config.grader, "host"):
+    if config.tasks.grading.sandbox == "remote" and not _given(config.grader, "host"):
         config = _changed(config, "grader", port=0)
     if not _given(config.forecaster, "http_port"):
         try:
@@ -85,6 +87,8 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 def _prompts(config: RunConfig) -> PromptSplit | None:
     """Every prompt, where they decide anything: rows of a data set, or lengths that do not fit the model."""
     tasks, recipe = config.tasks, config.recipe
+    if any(overlap(wrong.field, "tasks") for wrong in broken_rules(config, RULES)):
+        return None
     shares = isinstance(tasks.dataset, RowsDataset) and not (
         _given(tasks.evaluation, "num_prompts") and _given(recipe, "prompts_per_step")
     )

@@ -15,7 +15,8 @@ from typing import NoReturn
 from rollcast.config.differences import Difference, differences
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.rules import START_RULES, broken_rules
-from rollcast.config.run import BrokenRulesError, RunConfig, load_run_config
+from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
+from rollcast.config.sentences import Wrong, overlap
 from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import listen
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
@@ -34,7 +35,7 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
     """The run file that a whole run is to be started from here, with what it leaves out filled in; and what that was.
 
-    Raises UserError: where rules across its settings are broken, with what is wrong with its files as well.
+    Raises UserError: where settings are wrong, with what is wrong with files that other settings name as well.
     """
     found: list[Difference] = []
 
@@ -45,8 +46,9 @@ def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
 
     try:
         return load_run_config(file, to_start=True, filled_in=fill_in), found
-    except BrokenRulesError as error:
-        _raise_all([partial(_refuse, error), *_files(error.config)])
+    except WrongSettingsError as error:
+        others = [] if error.config is None else _files(error.config, error.mistakes)
+        _raise_all([partial(_refuse, error), *others])
         raise
 
 
@@ -84,15 +86,28 @@ def _settings_and_files(config: RunConfig) -> list[Callable[[], object]]:
     return [lambda: _check_rules(config), *_files(config)]
 
 
-def _files(config: RunConfig) -> list[Callable[[], object]]:
-    return [
-        lambda: check_certificates(config),
-        lambda: _check_disk(config, _weight_bytes(config)),
-        lambda: _check_cores(config),
-        lambda: _check_devices(config),
-        *(partial(find_verifier, name) for name in sorted(verifier_names(config.tasks))),
-        lambda: check_prompts(load(config.tasks), config.recipe.prompts_per_step),
+def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Callable[[], object]]:
+    """Checks of what settings name or ask for, but of those settings that are mistaken themselves."""
+    checks: list[tuple[tuple[str, ...], Callable[[], object]]] = [
+        (("redis.tls", "rpc.tls", "http.tls", "grader"), lambda: check_certificates(config)),
+        (
+            ("model.path", "model.dtype", "folder", "run", "trainer.keep_checkpoints"),
+            lambda: _check_disk(config, _weight_bytes(config)),
+        ),
+        (("generator.cpu", "trainer.cpu", "local"), lambda: _check_cores(config)),
+        (("generator.tensor_parallel",), lambda: _check_devices(config)),
+        (("tasks",), lambda: _check_verifiers(config)),
+        (
+            ("tasks", "recipe.prompts_per_step"),
+            lambda: check_prompts(load(config.tasks), config.recipe.prompts_per_step),
+        ),
     ]
+    wrong = {name for mistake in mistakes for name in (mistake.field, *mistake.others)}
+    return [check for settings, check in checks if not any(overlap(one, name) for one in wrong for name in settings)]
+
+
+def _check_verifiers(config: RunConfig) -> None:
+    _raise_all([partial(find_verifier, name) for name in sorted(verifier_names(config.tasks))])
 
 
 def _raise_all(checks: Sequence[Callable[[], object]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from rollcast.config.resolved import write_resolved
@@ -26,8 +27,8 @@ class View(Protocol):
     def tick(self) -> None: ...
 
 
-def run_locally(config: RunConfig, *, resume: bool, view: View) -> Ending:
-    """Check, start, supervise, stop.
+def run_locally(config: RunConfig, *, resume: bool, view: View, news: Sequence[str] = ()) -> Ending:
+    """Check, start, supervise, stop. `news`: what the view is to say first.
 
     Raises UserError for whatever the user can mend; nothing is left running then.
     """
@@ -44,7 +45,7 @@ def run_locally(config: RunConfig, *, resume: bool, view: View) -> Ending:
         run_file = config.run_folder / RUN_FILE
         write_resolved(config, run_file)
         view.begin(config)
-        for line in changes:
+        for line in (*news, *changes):
             view.report(line)
         supervisor = Supervisor(
             service_specs(config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader),
