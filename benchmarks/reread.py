@@ -18,7 +18,7 @@ import numpy as np
 from rollcast.cli.ablation_report import advice
 from rollcast.cli.compare import run_report, show_leave_one_out, table_report
 from rollcast.curves.axis import without_start_up
-from rollcast.curves.evaluations import Evaluation, curve_of
+from rollcast.curves.evaluations import CurvePoint, curve_of
 from rollcast.local.ablation import WHOLE
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.leave_one_out import Repeats, leave_one_out
@@ -28,7 +28,7 @@ from testkit.record import RESULTS
 def kept_curve(run: dict[str, Any]) -> Curve:
     """Of a run of the file, over device-hours since its first step."""
     points = tuple(
-        Evaluation(run["run"], "", 1, step, pass_rate, compute, None, None, None, at=0.0)
+        CurvePoint(run["run"], "", 1, step, pass_rate, compute, None, None, None, at=0.0)
         for step, compute, pass_rate in run["curve"]
     )
     axis = without_start_up(points)

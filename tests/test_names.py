@@ -15,17 +15,6 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 ENTRY = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.+?)(?=^- |^#|\Z)", re.MULTILINE | re.DOTALL)
 CLASS_NAME = re.compile(r"`([A-Z]\w+)`")
 LINK = re.compile(r"\]\(([^)]+)\)")
-TWICE = {
-    "Budget": "settings of it, and what it means for a curve",
-    "Engine": "vLLM's, and the forecaster's",
-    "Evaluation": "settings of it, and one point of a curve",
-    "Mixture": "settings of it, and its rows in a file",
-    "Outlook": "of several runs, and of one",
-    "PastForecast": "by the back-test, and by the forecaster",
-    "RunStatus": "as a source tells it, and as a terminal shows it",
-    "Source": "of evaluations, and what the HTTP API says of it",
-}
-"""Names that have two classes still, with both meanings."""
 
 
 def classes() -> dict[str, list[str]]:
@@ -47,13 +36,8 @@ def entries() -> dict[str, str]:
 
 
 def test_every_class_name_is_there_once() -> None:
-    twice = {name: files for name, files in classes().items() if len(files) > 1 and name not in TWICE}
+    twice = {name: files for name, files in classes().items() if len(files) > 1}
     assert twice == {}
-
-
-def test_every_exception_is_needed() -> None:
-    found = classes()
-    assert [name for name in TWICE if len(found.get(name, ())) < 2] == []
 
 
 def test_no_two_class_names_differ_in_case_alone() -> None:

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.curves.axis import choose_axis, compute_per_step
-from rollcast.curves.evaluations import Evaluation, EvaluationLog, checked
-from rollcast.curves.run_forecast import Budget, forecast_run, metric_grid
+from rollcast.curves.evaluations import CurvePoint, EvaluationLog, checked
+from rollcast.curves.run_forecast import RunBudget, forecast_run, metric_grid
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
 
 
-def evaluation(step: int, *, incarnation: int = 1, compute: float | None = None, **more: object) -> Evaluation:
+def evaluation(step: int, *, incarnation: int = 1, compute: float | None = None, **more: object) -> CurvePoint:
     values: dict[str, object] = {
         "run": "demo",
         "dataset": "arithmetic",
@@ -28,7 +28,7 @@ def evaluation(step: int, *, incarnation: int = 1, compute: float | None = None,
         "at": 0.0,
     }
     values |= more
-    return Evaluation(
+    return CurvePoint(
         incarnation=incarnation,
         step=step,
         compute=step / 100 if compute is None else compute,
@@ -109,7 +109,7 @@ def test_an_impossible_evaluation_is_refused(change: dict[str, object]) -> None:
         checked(evaluation(**fields))  # type: ignore[arg-type]
 
 
-def curve_of_law(rates: np.ndarray) -> tuple[Evaluation, ...]:
+def curve_of_law(rates: np.ndarray) -> tuple[CurvePoint, ...]:
     """Tokens grow evenly; each interval costs `rates` device-hours per unit of tokens, and has as many devices."""
     tokens = np.arange(rates.size + 1) / rates.size
     compute = np.append(0.0, np.cumsum(rates / rates.size))
@@ -145,7 +145,7 @@ def test_a_doubled_fleet_is_fitted_on_tokens_and_answers_in_device_hours() -> No
     # One token more costs 2 device-hours now: 3 device-hours are 1.5 of the tokens so far.
     np.testing.assert_allclose(axis.to_fitted(far) / axis.fitted[-1], [2.5])
 
-    run = forecast_run("demo", points, Budget(), sequence=1, updated_at=0.0)
+    run = forecast_run("demo", points, RunBudget(), sequence=1, updated_at=0.0)
     assert run is not None
     expected = 0.2 + 0.6 / (1 + (0.3 / 2.5) ** 1.5)
     assert abs(float(run.law(far, (0.5,))[0, 0]) - expected) < 0.01
@@ -199,14 +199,14 @@ def test_the_start_up_of_engines_is_no_part_of_the_law() -> None:
     axis = choose_axis(late)
     np.testing.assert_allclose(axis.to_fitted(np.array([0.2, 0.4, 1.4, 3.4])), [0.0, 0.0, 1.0, 3.0])
     np.testing.assert_allclose(axis.to_device_hours(np.array([0.5, 1.0, 3.0])), [0.9, 1.4, 3.4])
-    prompt, delayed = (forecast_run("demo", run, Budget(), sequence=1, updated_at=0.0) for run in (points, late))
+    prompt, delayed = (forecast_run("demo", run, RunBudget(), sequence=1, updated_at=0.0) for run in (points, late))
     assert prompt is not None
     assert delayed is not None
     np.testing.assert_allclose(delayed.law([3.4]), prompt.law([3.0]), atol=1e-4)
     np.testing.assert_allclose(delayed.compute_to_target(0.7), prompt.compute_to_target(0.7) + 0.4, rtol=1e-3)
 
 
-def restarted(*, told: bool) -> tuple[Evaluation, ...]:
+def restarted(*, told: bool) -> tuple[CurvePoint, ...]:
     """Steps of 0.01 device-hours each; 0.4 for the first start-up, 0.5 for that after a kill between 50 and 60."""
     return tuple(
         evaluation(
@@ -233,11 +233,11 @@ def test_the_start_up_after_a_restart_is_no_part_of_the_law_either(told: bool) -
 def test_the_cost_of_a_step_spans_no_start_up(told: bool) -> None:
     """The end of a budget in steps was put at three times its place where two evaluations were known."""
     points = restarted(told=told)
-    assert Budget(steps=200).end(points) == pytest.approx(0.9 + 2.0)
+    assert RunBudget(steps=200).end(points) == pytest.approx(0.9 + 2.0)
     assert compute_per_step(points[:7]) == pytest.approx(0.01)
     if told:
         assert compute_per_step(points[:2]) == pytest.approx(0.01)
-        assert Budget(steps=100).end(points[:2]) == pytest.approx(1.4)
+        assert RunBudget(steps=100).end(points[:2]) == pytest.approx(1.4)
 
 
 def test_a_start_up_that_one_evaluation_does_not_tell_is_inferred_for_all() -> None:
@@ -251,14 +251,14 @@ def test_the_budget_in_steps_ends_at_the_measured_compute_per_step() -> None:
         evaluation(step, compute=step * 0.01 if step <= 50 else 0.5 + (step - 50) * 0.03) for step in range(0, 101, 5)
     )
     assert compute_per_step(points) == pytest.approx(0.03)
-    assert Budget(steps=200).end(points) == pytest.approx(2.0 + 100 * 0.03)
-    assert Budget(steps=200, device_hours=3.0).end(points) == pytest.approx(3.0)
-    assert Budget().end(points) is None
+    assert RunBudget(steps=200).end(points) == pytest.approx(2.0 + 100 * 0.03)
+    assert RunBudget(steps=200, device_hours=3.0).end(points) == pytest.approx(3.0)
+    assert RunBudget().end(points) is None
 
 
 def test_no_forecast_before_the_first_evaluation_after_the_start() -> None:
-    assert forecast_run("demo", (evaluation(0, compute=0.001),), Budget(), sequence=1, updated_at=0.0) is None
-    run = forecast_run("demo", (evaluation(0), evaluation(10)), Budget(steps=100), sequence=1, updated_at=0.0)
+    assert forecast_run("demo", (evaluation(0, compute=0.001),), RunBudget(), sequence=1, updated_at=0.0) is None
+    run = forecast_run("demo", (evaluation(0), evaluation(10)), RunBudget(steps=100), sequence=1, updated_at=0.0)
     assert run is not None
     grid = metric_grid(run)
     assert len(set(grid)) == 40

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.services import CurveQueries
-from rollcast.curves.evaluations import MAX_EVALUATIONS, Evaluation
+from rollcast.curves.evaluations import MAX_EVALUATIONS, CurvePoint
 from rollcast.curves.foreign_curve import ForeignCurve
 from rollcast.local.ports import free_port
 from rollcast.telemetry.prometheus_reader import Prometheus, Series, SourceAway
@@ -45,7 +45,7 @@ class Stored(Prometheus):
         return [Series({}, tuple(known), values)] if known else []
 
 
-def everything(stored: Prometheus, now: float = NOW) -> list[Evaluation]:
+def everything(stored: Prometheus, now: float = NOW) -> list[CurvePoint]:
     return ForeignCurve(stored, QUERIES).read(now).evaluations
 
 

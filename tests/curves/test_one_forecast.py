@@ -18,7 +18,7 @@ from rollcast.curves.curve_file import CurveFileReader
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_folder import RunFolder
-from rollcast.curves.run_forecast import Budget, RunForecast, forecast_run
+from rollcast.curves.run_forecast import RunBudget, RunForecast, forecast_run
 from rollcast.curves.sources import MetricsPages, PrometheusQueries
 from rollcast.curves.table import Columns
 from rollcast.local.ports import free_port
@@ -66,7 +66,7 @@ def from_log(reading: Reading) -> RunForecast:
     for item in reading.evaluations:
         if names.is_own_curve(item.dataset):
             log.add(item)
-    forecast = forecast_run(RUN, log.surviving(), Budget(), sequence=1, updated_at=0.0)
+    forecast = forecast_run(RUN, log.surviving(), RunBudget(), sequence=1, updated_at=0.0)
     assert forecast is not None
     return forecast
 

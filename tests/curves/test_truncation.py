@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rollcast.connections.http import publish_port
-from rollcast.curves.evaluations import Evaluation, curve_of, known_truncation
+from rollcast.curves.evaluations import CurvePoint, curve_of, known_truncation
 from rollcast.curves.sources import PrometheusQueries
 from rollcast.forecaster.history import History
 from rollcast.local.ports import free_port
@@ -82,7 +82,7 @@ def test_what_is_unknown_is_taken_from_its_neighbours() -> None:
     assert ratios is not None
     np.testing.assert_allclose(ratios, [0.1, 0.1, 0.2, 0.3, 0.3])
     evaluations = tuple(
-        Evaluation("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 0.0, 0.1 if i > 5 else None)
+        CurvePoint("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 0.0, 0.1 if i > 5 else None)
         for i, r in enumerate(record(12))
     )
     curve = curve_of(evaluations, np.array([item.compute for item in evaluations]), "demo")
@@ -100,8 +100,8 @@ def test_a_history_written_before_truncation_was_read_is_taken_over(tmp_path: Pa
             "INSERT INTO evaluations VALUES ('demo', 'd', 1, 10, 0.5, 0.1, 0.01, 1000, 64, 7);"
         )
     connection.close()
-    old = Evaluation("demo", "d", 1, 10, 0.5, 0.1, 0.01, 1000.0, 64.0, 7.0, None)
-    new = Evaluation("demo", "d", 1, 20, 0.6, 0.2, 0.01, 2000.0, 64.0, 8.0, 0.25)
+    old = CurvePoint("demo", "d", 1, 10, 0.5, 0.1, 0.01, 1000.0, 64.0, 7.0, None)
+    new = CurvePoint("demo", "d", 1, 20, 0.6, 0.2, 0.01, 2000.0, 64.0, 8.0, 0.25)
     for expected in ([old], [old, new]):
         history = History(path)
         assert history.load()[0] == expected

@@ -7,29 +7,29 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.reading import Reading
-from rollcast.curves.run_forecast import Budget
+from rollcast.curves.run_forecast import RunBudget
 from rollcast.forecaster import history as history_module
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.engine import Engine
+from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from testkit.forecaster.recorded_run import record
 
 
-def evaluations(count: int = 12, run: str = "demo", dataset: str = "d") -> list[Evaluation]:
+def evaluations(count: int = 12, run: str = "demo", dataset: str = "d") -> list[CurvePoint]:
     return [
-        Evaluation(
+        CurvePoint(
             run, dataset, r.incarnation, r.step, r.pass_rate, r.compute, r.standard_error, r.trained_tokens, 64.0, 7.0
         )
         for r in record()[:count]
     ]
 
 
-def build(path: Path) -> tuple[Engine, Board, History, ForecastMetrics]:
+def build(path: Path) -> tuple[ForecastEngine, Board, History, ForecastMetrics]:
     board, metrics, history = Board(), ForecastMetrics("demo"), History(path)
-    return Engine(board, history, metrics, {"demo": Budget(steps=300)}), board, history, metrics
+    return ForecastEngine(board, history, metrics, {"demo": RunBudget(steps=300)}), board, history, metrics
 
 
 def test_a_restart_gives_the_same_forecast_and_keeps_the_past(tmp_path: Path) -> None:

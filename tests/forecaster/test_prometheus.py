@@ -18,7 +18,7 @@ from rollcast.cli.curve_source import read_curve
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveQueries
 from rollcast.curves import sources
-from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.first_scrape import FINEST_SECONDS
 from rollcast.curves.sources import PrometheusQueries
 from rollcast.curves.table import Columns
@@ -103,7 +103,7 @@ def test_a_look_tells_what_is_new_and_once_in_a_while_everything(
     port, points = free_port("127.0.0.1"), record(12)
     queries = PrometheusQueries(f"http://127.0.0.1:{port}")
 
-    def told() -> list[Evaluation]:
+    def told() -> list[CurvePoint]:
         return queries.read().evaluations
 
     with closing(queries), TrainerPage() as page, prometheus(tmp_path, port, [page.port]):

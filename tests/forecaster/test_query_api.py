@@ -13,12 +13,12 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.reading import Reading
-from rollcast.curves.run_forecast import Budget
+from rollcast.curves.run_forecast import RunBudget
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.engine import Engine
+from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.selector import parse_selector
@@ -32,10 +32,10 @@ START = 1_700_000_000.0
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     board, metrics = Board(), ForecastMetrics("demo")
     history = History(tmp_path_factory.mktemp("history") / "h.sqlite")
-    engine = Engine(board, history, metrics, {"demo": Budget(device_hours=2.0)})
+    engine = ForecastEngine(board, history, metrics, {"demo": RunBudget(device_hours=2.0)})
     for run, asymptote in (("demo", 0.85), ("other", 0.6)):
         evaluations = [
-            Evaluation(run, "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, START + 3600 * r.compute)
+            CurvePoint(run, "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, START + 3600 * r.compute)
             for r in record(asymptote=asymptote)
         ]
         engine.take(Reading(evaluations=evaluations))

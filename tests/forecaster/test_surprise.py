@@ -9,24 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.reading import Reading
-from rollcast.curves.run_forecast import QUANTILES, Budget
+from rollcast.curves.run_forecast import QUANTILES, RunBudget
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.engine import Engine
+from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from testkit.forecaster.recorded_run import record
 
-BUDGET = Budget(device_hours=1.2)
+BUDGET = RunBudget(device_hours=1.2)
 FALL_FROM = 22
 
 
-def evaluations(fall: float) -> list[Evaluation]:
+def evaluations(fall: float) -> list[CurvePoint]:
     """A run that follows its law; from evaluation 22 on its readings lie `fall` lower."""
     points = [replace(r, pass_rate=max(r.pass_rate - fall * (i >= FALL_FROM), 0.0)) for i, r in enumerate(record())]
     return [
-        Evaluation("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 1e9 + 3600 * r.compute)
+        CurvePoint("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 1e9 + 3600 * r.compute)
         for r in points
     ]
 
@@ -41,13 +41,13 @@ def test_readings_outside_of_their_forecast_are_counted(
     fall: float, at_least: int, at_most: int, tmp_path: Path
 ) -> None:
     history, metrics = History(tmp_path / "h.sqlite"), ForecastMetrics("demo")
-    engine = Engine(Board(), history, metrics, {"demo": BUDGET})
+    engine = ForecastEngine(Board(), history, metrics, {"demo": BUDGET})
     points = evaluations(fall)
     for point in points:
         engine.take(Reading(evaluations=[point]))
     said = exported(metrics, "rollcast_forecast_earlier_pass_rate")
 
-    def forecast_for(point: Evaluation) -> np.ndarray:
+    def forecast_for(point: CurvePoint) -> np.ndarray:
         known = [past for past in history.forecasts("demo") if past.compute <= point.compute / 2]
         made = max(known, key=lambda past: past.compute)
         return np.array([np.interp(np.log(point.compute), np.log(engine.grid("demo")), row) for row in made.band])
@@ -61,7 +61,7 @@ def test_readings_outside_of_their_forecast_are_counted(
     assert exported(metrics, "rollcast_forecast_missed_readings") == {"": missed}
 
     again = ForecastMetrics("demo")
-    Engine(Board(), history, again, {"demo": BUDGET})
+    ForecastEngine(Board(), history, again, {"demo": BUDGET})
     assert exported(again, "rollcast_forecast_missed_readings") == {"": missed}
     assert exported(again, "rollcast_forecast_earlier_pass_rate") == said
     history.close()
@@ -70,7 +70,7 @@ def test_readings_outside_of_their_forecast_are_counted(
 def test_nothing_is_said_where_nothing_had_been_forecast(tmp_path: Path) -> None:
     """The first evaluation after the start has no forecast made at half of its compute."""
     history, metrics = History(tmp_path / "h.sqlite"), ForecastMetrics("demo")
-    engine = Engine(Board(), history, metrics, {"demo": BUDGET})
+    engine = ForecastEngine(Board(), history, metrics, {"demo": BUDGET})
     for point in evaluations(0.0)[:2]:
         engine.take(Reading(evaluations=[point]))
     assert exported(metrics, "rollcast_forecast_asymptote")

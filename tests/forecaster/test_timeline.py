@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rollcast.curves.evaluations import Evaluation
-from rollcast.curves.run_forecast import Budget, forecast_run
+from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.run_forecast import RunBudget, forecast_run
 from rollcast.forecaster.timeline import Timeline, timeline
 from testkit.forecaster.recorded_run import record
 
@@ -24,9 +24,9 @@ def watched(num_preloaded: int, num_seen: int, together: int = 1) -> tuple[Timel
         later = max(0, place - num_preloaded + 1)
         at = START + PER_EVALUATION_SECONDS * -(-later // together) * together
         evaluations.append(
-            Evaluation("theirs", "", 1, point.step, point.pass_rate, point.compute, None, None, None, at)
+            CurvePoint("theirs", "", 1, point.step, point.pass_rate, point.compute, None, None, None, at)
         )
-    forecast = forecast_run("theirs", tuple(evaluations), Budget(), sequence=1, updated_at=START)
+    forecast = forecast_run("theirs", tuple(evaluations), RunBudget(), sequence=1, updated_at=START)
     assert forecast is not None
     return timeline(forecast), (points[-1].compute - points[-2].compute) / PER_EVALUATION_SECONDS
 

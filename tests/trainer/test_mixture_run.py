@@ -18,7 +18,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.curves.run_folder import RunFolder
 from rollcast.curves.table import Columns
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.engine import Engine
+from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.local.status import StatusReader
@@ -192,7 +192,7 @@ def test_everybody_who_reads_the_curve_reads_the_mixtures_own_and_the_forecaster
     own = [(row["step"], row["pass_rate"]) for row in rows if row["dataset"] == OWN]
 
     board = Board()
-    engine = Engine(board, History(tmp_path / "history.sqlite"), ForecastMetrics("r"))
+    engine = ForecastEngine(board, History(tmp_path / "history.sqlite"), ForecastMetrics("r"))
     engine.take(RunFolder(config.run_folder, "r").read())
     curves = {item.name: [(e.step, e.pass_rate) for e in item.evaluations] for item in board.all()}
     assert set(curves) == {"r", f"r:{AIME}", f"r:{LCB}", "r:part:math", "r:part:code"}

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.evaluations import CurvePoint
 from rollcast.scaling.curve import Array
 
 FLEET_CHANGE = 0.10
@@ -57,7 +57,7 @@ class ComputeAxis:
         return np.asarray(np.interp(-fitted, -self.fitted[::-1], self.device_hours[::-1]) + beyond / self.rate)
 
 
-def without_start_up(evaluations: tuple[Evaluation, ...]) -> ComputeAxis:
+def without_start_up(evaluations: tuple[CurvePoint, ...]) -> ComputeAxis:
     """Device-hours, those of the start-ups taken out."""
     compute, start_up = _compute_and_start_up(evaluations)
     learning = compute - start_up
@@ -67,7 +67,7 @@ def without_start_up(evaluations: tuple[Evaluation, ...]) -> ComputeAxis:
     return ComputeAxis(places, fitted, 1.0, "device_hours", float(start_up[-1]))
 
 
-def choose_axis(evaluations: tuple[Evaluation, ...]) -> ComputeAxis:
+def choose_axis(evaluations: tuple[CurvePoint, ...]) -> ComputeAxis:
     """Trained tokens where the fleet changed and every evaluation tells them, else device-hours."""
     plain = without_start_up(evaluations)
     if not _fleet_changed(evaluations) or any(item.trained_tokens is None for item in evaluations if item.step > 0):
@@ -84,7 +84,7 @@ def choose_axis(evaluations: tuple[Evaluation, ...]) -> ComputeAxis:
     return ComputeAxis(compute, tokens * scale, float(rate), "trained_tokens", plain.start_up)
 
 
-def compute_per_step(evaluations: tuple[Evaluation, ...]) -> float | None:
+def compute_per_step(evaluations: tuple[CurvePoint, ...]) -> float | None:
     """Device-hours of one optimizer step, measured over the last third of the evaluations; None where unknown.
 
     Without start-ups, whether they lie at the beginning or after a restart.
@@ -99,7 +99,7 @@ def compute_per_step(evaluations: tuple[Evaluation, ...]) -> float | None:
     return float(spent / steps) if steps > 0 and spent > 0 else None
 
 
-def _compute_and_start_up(evaluations: tuple[Evaluation, ...]) -> tuple[Array, Array]:
+def _compute_and_start_up(evaluations: tuple[CurvePoint, ...]) -> tuple[Array, Array]:
     """(n + 1,) each: device-hours from 0 on, and those of them that were spent on starting up; neither ever falls."""
     compute = np.append(0.0, [item.compute for item in evaluations])
     measured = [item.start_up for item in evaluations if item.compute > 0]
@@ -112,7 +112,7 @@ def _compute_and_start_up(evaluations: tuple[Evaluation, ...]) -> tuple[Array, A
     return compute, compute - learning
 
 
-def _inferred_start_ups(evaluations: tuple[Evaluation, ...]) -> Array:
+def _inferred_start_ups(evaluations: tuple[CurvePoint, ...]) -> Array:
     """(n,) what each interval before an evaluation cost beyond its steps and its tokens, where an incarnation began.
 
     0 where it is not known: by an evaluation at the start, without a usual rate, or because the first one came late.
@@ -147,7 +147,7 @@ class _Interval:
     tokens: float
 
 
-def _likes(trained: list[Evaluation], number: int) -> list[_Interval]:
+def _likes(trained: list[CurvePoint], number: int) -> list[_Interval]:
     """The three intervals after evaluation `number`, of its incarnation; where they are too few, the three before it.
 
     The nearest ones, so that what comes later changes nothing of what was said.
@@ -164,11 +164,11 @@ def _likes(trained: list[Evaluation], number: int) -> list[_Interval]:
     return [like for place, like in inside if place < number][-MIN_INTERVALS:]
 
 
-def _tokens_between(before: Evaluation, item: Evaluation) -> float:
+def _tokens_between(before: CurvePoint, item: CurvePoint) -> float:
     return (item.trained_tokens or 0.0) - (before.trained_tokens or 0.0)
 
 
-def _fleet_changed(evaluations: tuple[Evaluation, ...]) -> bool:
+def _fleet_changed(evaluations: tuple[CurvePoint, ...]) -> bool:
     """Between evaluations after the first step; unknown numbers of devices tell nothing."""
     devices = [item.devices for item in evaluations if item.step > 0 and item.devices]
     return bool(devices) and max(devices) > (1 + FLEET_CHANGE) * min(devices)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from rollcast.config.curve_columns import COMPUTE_NAMES, EVALUATION_NAMES, PASS_RATE_NAMES, find_column
 from rollcast.config.services import CurveFile
 from rollcast.curves.curve_row import Row, delimiter_of, field, meets, real_number
-from rollcast.curves.evaluations import Evaluation, checked
+from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.curves.reading import Reading
 from rollcast.curves.row_evaluations import RowEvaluations, wanted
 from rollcast.runfolder.growing_file import GrowingFile
@@ -95,7 +95,7 @@ class CurveFileReader:
             return None
         return dict(zip(self._header, next(csv.reader([text], delimiter=self._delimiter)), strict=False))
 
-    def _evaluation(self, row: Row, number: int, now: float) -> Evaluation | None:
+    def _evaluation(self, row: Row, number: int, now: float) -> CurvePoint | None:
         """The row as an evaluation; None for one of training, and for one that is not asked for."""
         settings = self._settings
         if not self._asked_for(row):

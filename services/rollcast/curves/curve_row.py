@@ -56,7 +56,7 @@ def real_number(value: Any, column: str) -> float:
         raise UserError(f"column {column} holds {value!r}, needs a number{remedy}") from None
 
 
-class Mixture:
+class MixedRows:
     """Tells whether rows are of several measures or runs: forecast as one curve they would look like one."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ MIN_STANDARD_ERROR = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class CurvePoint:
     """One reading of the pass rate."""
 
     run: str
@@ -50,7 +50,7 @@ class Evaluation:
         return (self.dataset, self.incarnation, self.step)
 
 
-def checked(evaluation: Evaluation) -> Evaluation:
+def checked(evaluation: CurvePoint) -> CurvePoint:
     """The evaluation as `known` has it, within the bounds of a live source.
 
     Raises:
@@ -73,7 +73,7 @@ def checked(evaluation: Evaluation) -> Evaluation:
     return known(evaluation)
 
 
-def known(evaluation: Evaluation) -> Evaluation:
+def known(evaluation: CurvePoint) -> CurvePoint:
     """The evaluation, those of its values that cannot be set to None: they count as unknown."""
     return replace(
         evaluation,
@@ -107,12 +107,12 @@ def _at_least_zero(value: float | None) -> float | None:
 class EvaluationLog:
     """Every evaluation of one run on one data set that was ever read, lost ones too."""
 
-    evaluations: dict[tuple[str, int, int], Evaluation] = field(default_factory=dict)
+    evaluations: dict[tuple[str, int, int], CurvePoint] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
     """Incarnation -> the step from which it continued, where the trainer told it."""
     limit: int = MAX_EVALUATIONS
 
-    def add(self, evaluation: Evaluation) -> bool:
+    def add(self, evaluation: CurvePoint) -> bool:
         """Whether it is new. The first reading of a version stands.
 
         Raises:
@@ -125,13 +125,13 @@ class EvaluationLog:
         self.evaluations[evaluation.key] = evaluation
         return True
 
-    def surviving(self) -> tuple[Evaluation, ...]:
+    def surviving(self) -> tuple[CurvePoint, ...]:
         """The evaluations of the surviving history, one for each step, in order of compute (it rises with the step)."""
         kept = surviving(self.evaluations.values(), self.starts)
         return tuple(sorted(kept, key=lambda item: (item.compute, item.step)))
 
 
-def curve_of(evaluations: tuple[Evaluation, ...], x: Array, name: str) -> Curve:
+def curve_of(evaluations: tuple[CurvePoint, ...], x: Array, name: str) -> Curve:
     """The curve of pass rate against `x` (n,), one value for each evaluation; step 0 is compute 0.
 
     The trainer's standard errors are those of the sampling with the prompts held fixed, so the number of prompts is not

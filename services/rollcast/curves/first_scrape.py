@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.evaluations import CurvePoint
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import Prometheus
 
@@ -17,8 +17,8 @@ _LABELS = ("run", "dataset", "incarnation", "step")
 
 
 def dated(
-    prometheus: Prometheus, evaluations: Sequence[Evaluation], window_seconds: float, now: float
-) -> list[Evaluation]:
+    prometheus: Prometheus, evaluations: Sequence[CurvePoint], window_seconds: float, now: float
+) -> list[CurvePoint]:
     """The evaluations, each with its first scrape in the window before `now`.
 
     What Prometheus does not know stays as it is. Raises SourceAway where Prometheus is away.
@@ -50,5 +50,5 @@ def _ask(prometheus: Prometheus, window_seconds: float, resolution: int) -> dict
     return first
 
 
-def _labels(item: Evaluation) -> tuple[str, ...]:
+def _labels(item: CurvePoint) -> tuple[str, ...]:
     return (item.run, item.dataset, str(item.incarnation), str(item.step))

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 
 from rollcast.config.services import CurveQueries
-from rollcast.curves.evaluations import Evaluation, checked
+from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.curves.reading import Reading
 from rollcast.telemetry.prometheus_reader import Prometheus, Series, SourceAway
 
@@ -114,7 +114,7 @@ class ForeignCurve:
             try:
                 step = int(mark) if queries.step is not None else int(at) if hours > 0 else 0
                 error, cut_off = _value_at(errors, at), _value_at(truncation, at)
-                evaluation = Evaluation(queries.run, "", 1, step, value, hours, error, None, None, at, cut_off)
+                evaluation = CurvePoint(queries.run, "", 1, step, value, hours, error, None, None, at, cut_off)
                 reading.evaluations.append(checked(evaluation))
             except (ValueError, OverflowError):
                 reading.skipped["out_of_bounds"] += 1

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rollcast.curves.evaluations import Evaluation, checked
+from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import Sample
 
@@ -38,7 +38,7 @@ STATUS_NAMES = (*_STATUS_FIELDS, _STALENESS_BUCKET, names.INCARNATION_START.name
 
 
 @dataclass
-class RunStatus:
+class TrainerStatus:
     """What a run's trainer says of itself; None = not told."""
 
     step: float | None = None
@@ -58,8 +58,8 @@ class RunStatus:
 class Reading:
     """Evaluations, and by run: status, and the step from which each incarnation continued."""
 
-    evaluations: list[Evaluation] = field(default_factory=list)
-    status: dict[str, RunStatus] = field(default_factory=dict)
+    evaluations: list[CurvePoint] = field(default_factory=list)
+    status: dict[str, TrainerStatus] = field(default_factory=dict)
     starts: dict[str, dict[int, int]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     """Reason -> number of readings that were left out."""
@@ -86,7 +86,7 @@ def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
             reading.skipped["incomplete"] += 1
             continue
         try:
-            evaluation = Evaluation(
+            evaluation = CurvePoint(
                 run=run,
                 dataset=dataset,
                 incarnation=int(incarnation),
@@ -109,11 +109,11 @@ def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
 
 def _note_status(reading: Reading, run: str, name: str, labels: Mapping[str, str], value: float) -> None:
     if name in _STATUS_FIELDS:
-        setattr(reading.status.setdefault(run, RunStatus()), _STATUS_FIELDS[name], value)
+        setattr(reading.status.setdefault(run, TrainerStatus()), _STATUS_FIELDS[name], value)
         return
     try:
         if name == _STALENESS_BUCKET:
-            buckets = reading.status.setdefault(run, RunStatus()).staleness
+            buckets = reading.status.setdefault(run, TrainerStatus()).staleness
             bound = float(labels.get("le", ""))
             buckets[bound] = buckets.get(bound, 0.0) + value
         elif name == names.INCARNATION_START.name:

@@ -16,8 +16,8 @@ from rollcast.config.curve_columns import (
     find_column,
 )
 from rollcast.config.services import CurveFile
-from rollcast.curves.curve_row import Mixture, Restarts, Row, field, real_number, whole_number
-from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.curve_row import MixedRows, Restarts, Row, field, real_number, whole_number
+from rollcast.curves.evaluations import CurvePoint
 from rollcast.runfolder.survival import NEVER_ENDED
 
 
@@ -29,10 +29,10 @@ class RowEvaluations:
         self._restarts = Restarts()
         self._told_starts: dict[int, int] = {}
         """Incarnation that a column tells -> its first step."""
-        self.mixture = Mixture()
+        self.mixture = MixedRows()
         self.compute_column = "compute"
 
-    def take(self, row: Row, number: int, pass_rate_names: tuple[str, ...]) -> Evaluation | None:
+    def take(self, row: Row, number: int, pass_rate_names: tuple[str, ...]) -> CurvePoint | None:
         """The row as an evaluation; None for one without a pass rate (of training, say).
 
         `number`: of the row in the file, from 0. `pass_rate_names`: usual ones, where none was given. Compute is nan
@@ -51,7 +51,7 @@ class RowEvaluations:
         self.mixture.add(row, written)
         error = _value(row, settings.standard_error, STANDARD_ERROR_NAMES)
         compute = math.nan if compute is None else compute
-        return Evaluation(
+        return CurvePoint(
             run=settings.run,
             dataset="",
             incarnation=self._incarnation(row, step, written),

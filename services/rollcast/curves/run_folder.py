@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.evaluations import Evaluation, EvaluationLog, checked
+from rollcast.curves.evaluations import CurvePoint, EvaluationLog, checked
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_history import RunHistory
 from rollcast.runfolder.files import EVALUATIONS
@@ -56,10 +56,10 @@ def history_of_folder(folder: Path, run: str) -> tuple[RunHistory, int]:
     return RunHistory(run, kept), reading.skipped.total()
 
 
-def evaluation_of(record: EvaluationRecord, run: str, now: float) -> Evaluation:
+def evaluation_of(record: EvaluationRecord, run: str, now: float) -> CurvePoint:
     """`run`, `now`: of a record that tells none. Raises ValueError where a value is out of bounds."""
     return checked(
-        Evaluation(
+        CurvePoint(
             run=record.run or run,
             dataset=record.dataset,
             incarnation=record.incarnation,

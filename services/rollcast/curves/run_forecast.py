@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rollcast.curves.axis import ComputeAxis, compute_per_step
-from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.run_history import RunHistory, fitted_curve
 from rollcast.scaling.curve import Array
 from rollcast.scaling.forecast import Forecast
@@ -20,13 +20,13 @@ GRID_SIZE = 40
 
 
 @dataclass(frozen=True)
-class Budget:
+class RunBudget:
     """When a run ends: at the first of these; None = no bound."""
 
     steps: float | None = None
     device_hours: float | None = None
 
-    def end(self, evaluations: tuple[Evaluation, ...]) -> float | None:
+    def end(self, evaluations: tuple[CurvePoint, ...]) -> float | None:
         """Device-hours at which the budget ends, steps converted by the measured device-hours per step."""
         ends = [] if self.device_hours is None else [self.device_hours]
         rate = compute_per_step(evaluations)
@@ -52,14 +52,14 @@ class RunForecast:
     name: str
     sequence: int
     updated_at: float
-    evaluations: tuple[Evaluation, ...]
+    evaluations: tuple[CurvePoint, ...]
     num_lost: int
     forecast: Forecast
     axis: ComputeAxis
     end: float | None
 
     @property
-    def newest(self) -> Evaluation:
+    def newest(self) -> CurvePoint:
         return self.evaluations[-1]
 
     def reading(self, compute: ArrayLike, quantiles: tuple[float, ...] = QUANTILES) -> Array:
@@ -90,8 +90,8 @@ class RunForecast:
 
 def forecast_run(
     name: str,
-    evaluations: tuple[Evaluation, ...],
-    budget: Budget,
+    evaluations: tuple[CurvePoint, ...],
+    budget: RunBudget,
     *,
     sequence: int,
     updated_at: float,
@@ -135,7 +135,7 @@ def forecast_history(history: RunHistory, options: FitOptions) -> RunForecast:
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class ForecastSummary:
     """What metrics and history keep of a forecast, each number for the five quantiles."""
 
     grid: tuple[float, ...]
@@ -149,12 +149,12 @@ class Outlook:
     """(5,)"""
 
 
-def look_ahead(forecast: RunForecast, grid: tuple[float, ...]) -> Outlook:
+def look_ahead(forecast: RunForecast, grid: tuple[float, ...]) -> ForecastSummary:
     """All readings in one go: they are most of the work of a refit."""
     readings = forecast.reading([*grid] if forecast.end is None else [*grid, forecast.end])
     end = None if forecast.end is None else readings[:, -1]
     law = forecast.forecast
-    return Outlook(grid, readings[:, : len(grid)], end, law.asymptote(QUANTILES), law.headroom(QUANTILES))
+    return ForecastSummary(grid, readings[:, : len(grid)], end, law.asymptote(QUANTILES), law.headroom(QUANTILES))
 
 
 def metric_grid(forecast: RunForecast) -> tuple[float, ...]:

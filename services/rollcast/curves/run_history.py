@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rollcast.curves.axis import ComputeAxis, choose_axis
-from rollcast.curves.evaluations import Evaluation, curve_of
+from rollcast.curves.evaluations import CurvePoint, curve_of
 from rollcast.scaling.curve import Curve
 
 
@@ -20,7 +20,7 @@ class RunHistory:
     """
 
     name: str
-    evaluations: tuple[Evaluation, ...]
+    evaluations: tuple[CurvePoint, ...]
     num_dropped: int = 0
 
     def fitted(self) -> tuple[ComputeAxis, Curve]:
@@ -34,7 +34,7 @@ class RunHistory:
         return axis, replace(curve, dropped=curve.dropped + self.num_dropped)
 
 
-def fitted_curve(evaluations: tuple[Evaluation, ...], name: str) -> tuple[ComputeAxis, Curve]:
+def fitted_curve(evaluations: tuple[CurvePoint, ...], name: str) -> tuple[ComputeAxis, Curve]:
     """The same for every source: against what the law is fitted, and the curve on that axis. Raises ValueError."""
     axis = choose_axis(evaluations)
     return axis, curve_of(evaluations, axis.to_fitted(np.array([item.compute for item in evaluations])), name)

@@ -28,7 +28,7 @@ _EVALUATION = "run, dataset, incarnation, step"
 """The labels that name an evaluation."""
 
 
-class Source(Protocol):
+class EvaluationSource(Protocol):
     """Read every few seconds; never keeps state that a later `read` could not rebuild."""
 
     def read(self) -> Reading:
@@ -37,7 +37,9 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-def open_source(settings: DirectScrape | PrometheusSource | FileSource, http: Http, run_folder: Path) -> Source:
+def open_source(
+    settings: DirectScrape | PrometheusSource | FileSource, http: Http, run_folder: Path
+) -> EvaluationSource:
     """The source that the run file names; `http` is how the services serve."""
     if isinstance(settings, PrometheusSource):
         return PrometheusQueries(settings.url, settings.token, settings.curves)

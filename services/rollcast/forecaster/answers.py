@@ -7,10 +7,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rollcast.curves.reading import RunStatus
+from rollcast.curves.reading import TrainerStatus
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import SourceState, TracePoint, tokens_by_staleness
-from rollcast.forecaster.history import PastForecast
+from rollcast.forecaster.history import KeptForecast
 from rollcast.forecaster.schema import (
     CurveAnswer,
     End,
@@ -24,7 +24,7 @@ from rollcast.forecaster.schema import (
     Point,
     PointsAnswer,
     Prediction,
-    Source,
+    SourceAnswer,
     StalenessBucket,
     StatusAnswer,
     TargetAnswer,
@@ -150,7 +150,7 @@ def target_answer(item: RunForecast, target: float) -> TargetAnswer:
     )
 
 
-def past_answer(past: PastForecast) -> PastAnswer:
+def past_answer(past: KeptForecast) -> PastAnswer:
     end = None
     if past.end_compute is not None and past.end_reading is not None:
         end = PastEnd(compute=past.end_compute, **_quantiles(past.end_reading))
@@ -168,11 +168,11 @@ def past_answer(past: PastForecast) -> PastAnswer:
     )
 
 
-def past_curve_answer(past: PastForecast, grid: tuple[float, ...]) -> PastCurveAnswer:
+def past_curve_answer(past: KeptForecast, grid: tuple[float, ...]) -> PastCurveAnswer:
     return PastCurveAnswer(forecast=past_answer(past), compute=list(grid), **_bands(np.array(past.band)))
 
 
-def status_answer(run: str, status: RunStatus, trace: tuple[TracePoint, ...]) -> StatusAnswer:
+def status_answer(run: str, status: TrainerStatus, trace: tuple[TracePoint, ...]) -> StatusAnswer:
     fields = {name: _finite(value) for name, value in vars(status).items() if name != "staleness"}
     buckets = [
         StalenessBucket(steps=_finite(bound), tokens=tokens) for bound, tokens in tokens_by_staleness(status.staleness)
@@ -184,8 +184,8 @@ def status_answer(run: str, status: RunStatus, trace: tuple[TracePoint, ...]) ->
     return StatusAnswer(run=run, staleness=buckets, trace=rows, **fields)
 
 
-def source_answer(state: SourceState) -> Source:
-    return Source(up=state.up, message=state.message, read_at=state.read_at)
+def source_answer(state: SourceState) -> SourceAnswer:
+    return SourceAnswer(up=state.up, message=state.message, read_at=state.read_at)
 
 
 def _quantiles(values: Array | tuple[float, ...]) -> dict[str, float | None]:

@@ -21,7 +21,7 @@ from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster import answers, schema
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.body_limit import BodyLimit
-from rollcast.forecaster.engine import Engine
+from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.own_curve import fit_answer
@@ -71,7 +71,7 @@ def build_application(
     board: Board,
     history: History,
     metrics: ForecastMetrics,
-    engine: Engine,
+    engine: ForecastEngine,
     alive: Callable[[], tuple[bool, str]] = always_alive,
 ) -> FastAPI:
     """Routes over the shared snapshots; nothing here changes them."""

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from rollcast.curves.natural_order import natural
-from rollcast.curves.reading import RunStatus
+from rollcast.curves.reading import TrainerStatus
 from rollcast.curves.run_forecast import RunForecast
 
 MAX_TRACE = 600
@@ -36,7 +36,7 @@ class TracePoint:
 
 @dataclass
 class _Run:
-    status: RunStatus = field(default_factory=RunStatus)
+    status: TrainerStatus = field(default_factory=TrainerStatus)
     trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=MAX_TRACE))
     staleness_seen: tuple[float, float] = (0.0, 0.0)
 
@@ -87,7 +87,7 @@ class Board:
                     return sorted(newer, key=lambda item: item.sequence)
                 self._changed.wait(remaining)
 
-    def note_status(self, run: str, status: RunStatus) -> None:
+    def note_status(self, run: str, status: TrainerStatus) -> None:
         with self._changed:
             entry = self._runs.setdefault(run, _Run())
             self._num_changes += status != entry.status
@@ -97,7 +97,7 @@ class Board:
             mean, entry.staleness_seen = _recent_mean(status.staleness, entry.staleness_seen)
             entry.trace.append(TracePoint(status.step, status.truncation_ratio, mean))
 
-    def status(self, run: str) -> tuple[RunStatus, tuple[TracePoint, ...]]:
+    def status(self, run: str) -> tuple[TrainerStatus, tuple[TracePoint, ...]]:
         with self._changed:
             entry = self._runs.get(run, _Run())
             return replace(entry.status), tuple(entry.trace)

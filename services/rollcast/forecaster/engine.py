@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rollcast.curves.evaluations import Evaluation, EvaluationLog
+from rollcast.curves.evaluations import CurvePoint, EvaluationLog
 from rollcast.curves.reading import Reading
-from rollcast.curves.run_forecast import Budget, Outlook, RunForecast, forecast_run, look_ahead, metric_grid
+from rollcast.curves.run_forecast import ForecastSummary, RunBudget, RunForecast, forecast_run, look_ahead, metric_grid
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.history import History, PastForecast
+from rollcast.forecaster.history import History, KeptForecast
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.surprise import Surprise, hold_to_account
 from rollcast.telemetry.logging import get_logger
@@ -29,11 +29,11 @@ MAX_REPLAYS_AT_ONCE = 100
 log = get_logger()
 
 
-class Engine:
+class ForecastEngine:
     """Called by one thread only."""
 
     def __init__(
-        self, board: Board, history: History, metrics: ForecastMetrics, budgets: dict[str, Budget] | None = None
+        self, board: Board, history: History, metrics: ForecastMetrics, budgets: dict[str, RunBudget] | None = None
     ) -> None:
         """`budgets`: of runs whose trainer tells none."""
         self._board = board
@@ -42,7 +42,7 @@ class Engine:
         self._configured = budgets or {}
         self._logs: dict[str, EvaluationLog] = {}
         self._names: dict[tuple[str, str], str] = {}
-        self._budgets: dict[str, Budget] = {}
+        self._budgets: dict[str, RunBudget] = {}
         self._refused: set[tuple[str, str, int, int]] = set()
         self._sequence = 0
         evaluations, self._starts, self._grids = history.load()
@@ -60,8 +60,8 @@ class Engine:
                 changed |= {name for (owner, _), name in self._names.items() if owner == run}
         for run, status in reading.status.items():
             self._board.note_status(run, status)
-            budget = Budget(status.budget_steps, status.budget_device_hours)
-            if budget != Budget() and budget != self._budgets.get(run):
+            budget = RunBudget(status.budget_steps, status.budget_device_hours)
+            if budget != RunBudget() and budget != self._budgets.get(run):
                 self._budgets[run] = budget
                 changed |= {name for (owner, _), name in self._names.items() if owner == run}
         fresh = []
@@ -74,7 +74,7 @@ class Engine:
             self._write(lambda: self._history.add_evaluations(fresh))
         self._update(changed, fresh)
 
-    def _add(self, evaluation: Evaluation) -> str | None:
+    def _add(self, evaluation: CurvePoint) -> str | None:
         """The name under which the evaluation is new, or None."""
         key = (evaluation.run, evaluation.dataset)
         full_key = (*key, evaluation.incarnation, evaluation.step)
@@ -102,7 +102,7 @@ class Engine:
             self._refused.add(key)
         self._metrics.count_skipped(reason, 1)
 
-    def _update(self, changed: set[str], fresh: Sequence[Evaluation]) -> None:
+    def _update(self, changed: set[str], fresh: Sequence[CurvePoint]) -> None:
         new = {id(item) for item in fresh}
         for name in sorted(changed):
             try:
@@ -118,7 +118,7 @@ class Engine:
         if not surviving:
             return
         run = surviving[-1].run
-        budget = self._budgets.get(run, self._configured.get(run, Budget()))
+        budget = self._budgets.get(run, self._configured.get(run, RunBudget()))
         self._replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
         forecast = forecast_run(
@@ -145,7 +145,7 @@ class Engine:
         self._board.publish(forecast)
 
     def _replay(
-        self, name: str, surviving: tuple[Evaluation, ...], budget: Budget, new: set[int], max_replays: int
+        self, name: str, surviving: tuple[CurvePoint, ...], budget: RunBudget, new: set[int], max_replays: int
     ) -> None:
         """What would have been said at each of several evaluations that came at once, the newest left out."""
         places = [place for place in range(1, len(surviving)) if id(surviving[place - 1]) in new]
@@ -177,8 +177,8 @@ class Engine:
             self._write(lambda: self._history.add_grid(forecast.name, grid))
         return grid
 
-    def _remember(self, forecast: RunForecast, outlook: Outlook, *, replayed: bool) -> None:
-        past = PastForecast(
+    def _remember(self, forecast: RunForecast, outlook: ForecastSummary, *, replayed: bool) -> None:
+        past = KeptForecast(
             id=0,
             name=forecast.name,
             made_at=forecast.updated_at,

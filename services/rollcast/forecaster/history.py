@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.evaluations import Evaluation
+from rollcast.curves.evaluations import CurvePoint
 from rollcast.telemetry.logging import get_logger
 
 MAX_FORECASTS = 400
@@ -35,7 +35,7 @@ log = get_logger()
 
 
 @dataclass(frozen=True)
-class PastForecast:
+class KeptForecast:
     """A forecast as it was made. Quantile tuples are 5, 25, 50, 75 and 95 %."""
 
     id: int
@@ -62,7 +62,7 @@ class History:
         self._lock = threading.Lock()
         self._connection = _open(path)
 
-    def load(self) -> tuple[list[Evaluation], dict[str, dict[int, int]], dict[str, tuple[float, ...]]]:
+    def load(self) -> tuple[list[CurvePoint], dict[str, dict[int, int]], dict[str, tuple[float, ...]]]:
         """Evaluations in the order of their time, incarnation starts by run, metric grids by name."""
         with self._lock:
             rows = self._connection.execute("SELECT * FROM evaluations ORDER BY at, incarnation, step").fetchall()
@@ -73,9 +73,9 @@ class History:
                 name: tuple(json.loads(text))
                 for name, text in self._connection.execute("SELECT name, compute FROM grids")
             }
-        return [Evaluation(*row) for row in rows], starts, grids
+        return [CurvePoint(*row) for row in rows], starts, grids
 
-    def add_evaluations(self, evaluations: list[Evaluation]) -> None:
+    def add_evaluations(self, evaluations: list[CurvePoint]) -> None:
         with self._lock, self._connection:
             self._connection.executemany(
                 "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -109,7 +109,7 @@ class History:
         with self._lock, self._connection:
             self._connection.execute("INSERT OR REPLACE INTO grids VALUES (?,?)", (name, json.dumps(compute)))
 
-    def add_forecast(self, past: PastForecast) -> None:
+    def add_forecast(self, past: KeptForecast) -> None:
         """Keep one forecast; `past.id` is given by the file."""
         row = (
             past.name,
@@ -138,7 +138,7 @@ class History:
                     (past.name, MAX_FORECASTS // 2),
                 )
 
-    def forecasts(self, name: str) -> list[PastForecast]:
+    def forecasts(self, name: str) -> list[KeptForecast]:
         """In the order of the compute at which they were made."""
         with self._lock:
             rows = self._connection.execute(
@@ -146,7 +146,7 @@ class History:
             ).fetchall()
         return [_from_row(row) for row in rows]
 
-    def last_forecast_before(self, name: str, compute: float) -> PastForecast | None:
+    def last_forecast_before(self, name: str, compute: float) -> KeptForecast | None:
         """The newest one made at `compute` or less."""
         with self._lock:
             row = self._connection.execute(
@@ -155,7 +155,7 @@ class History:
             ).fetchone()
         return None if row is None else _from_row(row)
 
-    def forecast(self, name: str, forecast_id: int) -> PastForecast | None:
+    def forecast(self, name: str, forecast_id: int) -> KeptForecast | None:
         with self._lock:
             row = self._connection.execute(
                 "SELECT * FROM forecasts WHERE name = ? AND id = ?", (name, forecast_id)
@@ -167,11 +167,11 @@ class History:
             self._connection.close()
 
 
-def _from_row(row: tuple[object, ...]) -> PastForecast:
+def _from_row(row: tuple[object, ...]) -> KeptForecast:
     (number, name, made_at, replayed, points, compute, pass_rate, verdict, asymptote, headroom, end, reading, band) = (
         row
     )
-    return PastForecast(
+    return KeptForecast(
         id=int(str(number)),
         name=str(name),
         made_at=float(str(made_at)),

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from rollcast.curves.run_forecast import QUANTILES, Outlook, RunForecast
+from rollcast.curves.run_forecast import QUANTILES, ForecastSummary, RunForecast
 from rollcast.forecaster.surprise import Surprise
 from rollcast.scaling.forecast import VerdictKind
 from rollcast.telemetry import names
@@ -39,7 +39,7 @@ _OF_A_RUN = (
 @dataclass(frozen=True, eq=False)
 class _Shown:
     forecast: RunForecast
-    outlook: Outlook
+    outlook: ForecastSummary
     surprise: Surprise | None
     refits: int
 
@@ -77,7 +77,7 @@ class ForecastMetrics(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def show(self, forecast: RunForecast, outlook: Outlook, surprise: Surprise | None) -> None:
+    def show(self, forecast: RunForecast, outlook: ForecastSummary, surprise: Surprise | None) -> None:
         """Take the place of the run's last forecast."""
         before = self._shown.get(forecast.name)
         shown = _Shown(forecast, outlook, surprise, 1 if before is None else before.refits + 1)

@@ -206,7 +206,7 @@ class StatusAnswer(Answer):
     """The last steps seen, oldest first."""
 
 
-class Source(Answer):
+class SourceAnswer(Answer):
     up: bool
     message: str
     read_at: float
@@ -214,7 +214,7 @@ class Source(Answer):
 
 
 class RunsAnswer(Answer):
-    source: Source
+    source: SourceAnswer
     now: float
     version: str
     """Of what is told; `after` takes it."""

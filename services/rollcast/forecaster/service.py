@@ -16,11 +16,11 @@ from rollcast.config.services import Rpc
 from rollcast.connections.grpc import start_server
 from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url, publish_port
 from rollcast.curves.run_folder import RunFolder
-from rollcast.curves.run_forecast import Budget
-from rollcast.curves.sources import Source, open_source
+from rollcast.curves.run_forecast import RunBudget
+from rollcast.curves.sources import EvaluationSource, open_source
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board, SourceState
-from rollcast.forecaster.engine import Engine
+from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.rpc import ForecastService
@@ -58,7 +58,9 @@ def serve(config: RunConfig) -> int:
     heartbeat = Heartbeat(interval + MAX_TURN_SECONDS)
     try:
         history = History(settings.history or folder / FORECASTS)
-        engine = Engine(board, history, metrics, {config.run: Budget(config.budget.steps, config.budget.device_hours)})
+        engine = ForecastEngine(
+            board, history, metrics, {config.run: RunBudget(config.budget.steps, config.budget.device_hours)}
+        )
         http = HttpServer(build_application(board, history, metrics, engine, heartbeat), listener, served)
     except BaseException:
         listener.close()
@@ -87,7 +89,9 @@ def serve(config: RunConfig) -> int:
         history.close()
 
 
-def _read(source: Source, engine: Engine, metrics: ForecastMetrics, before: SourceState) -> SourceState:
+def _read(
+    source: EvaluationSource, engine: ForecastEngine, metrics: ForecastMetrics, before: SourceState
+) -> SourceState:
     """One look at the source; what changed is logged."""
     try:
         reading = source.read()

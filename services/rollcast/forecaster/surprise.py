@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.curves.axis import ComputeAxis
-from rollcast.curves.evaluations import Evaluation
-from rollcast.forecaster.history import PastForecast
+from rollcast.curves.evaluations import CurvePoint
+from rollcast.forecaster.history import KeptForecast
 
 HALF_WAY = 0.5
 MAX_COUNTED = 10
@@ -28,10 +28,10 @@ class Surprise:
 
 
 def hold_to_account(
-    evaluations: Sequence[Evaluation],
+    evaluations: Sequence[CurvePoint],
     axis: ComputeAxis,
     grid: Sequence[float],
-    made_before: Callable[[float], PastForecast | None],
+    made_before: Callable[[float], KeptForecast | None],
 ) -> Surprise | None:
     """Compare the newest `evaluations` (in order of compute) with the forecasts that had been made for them.
 
@@ -50,7 +50,7 @@ def hold_to_account(
 
 
 def _said(
-    compute: float, axis: ComputeAxis, grid: Sequence[float], made_before: Callable[[float], PastForecast | None]
+    compute: float, axis: ComputeAxis, grid: Sequence[float], made_before: Callable[[float], KeptForecast | None]
 ) -> tuple[float, ...] | None:
     """Readings forecast for `compute`, interpolated on the grid; None outside of it."""
     if not grid or not grid[0] <= compute <= grid[-1]:
