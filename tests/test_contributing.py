@@ -16,7 +16,8 @@ BLOCK = re.compile(
     r"^### (?P<title>[^\n]+)\n(?:(?!^###).)*?^```diff\n(?P<diff>.*?)^```\n+^```python\n(?P<program>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
-EXAMPLES = {match["title"]: match for match in BLOCK.finditer((ROOT / "CONTRIBUTING.md").read_text())}
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+EXAMPLES = {match["title"]: match for match in BLOCK.finditer(PAGE)}
 
 
 def in_copy(folder: Path, *command: str, text: str = "") -> None:
@@ -31,6 +32,12 @@ def in_copy(folder: Path, *command: str, text: str = "") -> None:
         env=os.environ | {"PYTHONPATH": str(folder / "services")},
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_make_target_that_is_named_is_there() -> None:
+    named = set(re.findall(r"make ([a-z]+)\b", "\n".join(re.findall(r"^    make .*|`[^`\n]*make [^`]*`", PAGE, re.M))))
+    assert named >= {"quick", "check", "test", "chart", "wire"}
+    assert named <= set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def test_there_are_four_examples() -> None:
