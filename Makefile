@@ -7,8 +7,8 @@ INSTALLED := $(VENV)/.installed-$(DEVICE)
 PYTEST_ARGUMENTS ?=
 # Packages are installed without bytecode. A container that forbids to write it would compile vLLM at each of its starts.
 export PYTHONDONTWRITEBYTECODE :=
-# tests/conftest.py says what runs in one process and what starts first; its order is kept, not xdist's by size.
-PYTEST := $(VENV)/bin/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+# tests/conftest.py says what runs in one process and what starts first.
+PYTEST := $(VENV)/bin/python -m pytest -n 2
 
 .PHONY: demo test quick check proofs wire chart setup debian clean
 

@@ -1,7 +1,7 @@
 """How the tests share a machine: what runs in one process, what starts first, and which are quick.
 
     make quick   --quick: none of SLOW, nothing that is marked for an engine, a browser or a whole system
-    make test    all of them in parallel processes: xdist, --dist loadgroup, groups handed out in the order of `order`
+    make test    all of them, -n 2: groups of tests, handed out to two processes in the order of SLOW
 
 How long an example takes never fails a test: machines are shared.
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # Two processes on two cores: one thread each. Before any test imports torch, which reads it once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,9 +24,10 @@ settings.load_profile("unhurried")
 
 TESTS = Path(__file__).parent
 SLOW = (
-    "monitoring",
     "system",
     "chart/test_runs_locally.py",
+    "monitoring/test_queries.py",
+    "generator/test_exactness.py",
     "forecaster/test_page.py",
     "generator",
     "trainer/test_machines.py",
@@ -32,6 +35,7 @@ SLOW = (
     "weights/test_faults.py",
     "test_gpu_benchmark.py",
     "chart",
+    "monitoring",
     "autoscaler/test_service.py",
     "forecaster",
     "grader",
@@ -63,6 +67,8 @@ SLOW = (
     "test_layers.py",
 )
 """Files and folders that start processes or compute for long, the longest first. Not part of `make quick`."""
+SYSTEMS = 3
+"""The first so many of SLOW run whole systems: what is marked `system`."""
 SLOW_MARKS = ("engine", "system", "gpu", "cluster", "browser", "index")
 
 
@@ -80,23 +86,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("quick") and place(collection_path) < len(SLOW) else None
 
 
-def group(item: pytest.Item) -> str:
-    """Of tests that one process runs, one after the other.
+class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist tells no types
+    """Which tests one process runs, one after the other.
 
     A file is one group, so that what its module or session fixtures started serves all of its tests. All whole systems
     are one group: each keeps a core busy by itself, and two at once would only wait for each other's deadlines.
     """
-    return "system" if item.get_closest_marker("system") else item.path.relative_to(TESTS).as_posix()
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = Path(nodeid.partition("::")[0]).relative_to(TESTS.name)
+        return "systems" if place(TESTS / file) < SYSTEMS else file.as_posix()
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    config.option.loadscopereorder = False  # the order is that of SLOW, not by number of tests
+    return Groups(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the groups, and put the longest first: the systems keep one process busy, the others take the rest."""
+    """Put the longest first: the systems keep one process busy, the others take the rest."""
     if config.getoption("quick"):
         slow = [item for item in items if any(item.get_closest_marker(mark) for mark in SLOW_MARKS)]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
-    if config.getoption("loadgroup", False):  # set in the processes of xdist
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group(group(item)))
-        items.sort(key=lambda item: (not item.get_closest_marker("system"), place(item.path)))
+    for item in items:
+        assert (item.get_closest_marker("system") is None) == (place(item.path) >= SYSTEMS), item.nodeid
+    if hasattr(config, "workerinput"):  # a process of xdist
+        items.sort(key=lambda item: place(item.path))
