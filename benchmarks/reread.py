@@ -13,12 +13,10 @@ import argparse
 import json
 from typing import Any
 
-import numpy as np
-
 from rollcast.cli.ablation_report import advice
 from rollcast.cli.compare import run_report, show_leave_one_out, table_report
-from rollcast.curves.axis import without_start_up
-from rollcast.curves.evaluations import CurvePoint, curve_of
+from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.run_history import RunHistory
 from rollcast.local.ablation import WHOLE
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.leave_one_out import Repeats, leave_one_out
@@ -31,8 +29,7 @@ def kept_curve(run: dict[str, Any]) -> Curve:
         CurvePoint(run["run"], "", 1, step, pass_rate, compute, None, None, None, at=0.0)
         for step, compute, pass_rate in run["curve"]
     )
-    axis = without_start_up(points)
-    return curve_of(points, axis.to_fitted(np.array([point.compute for point in points])), run["run"])
+    return RunHistory(run["run"], points).in_device_hours()[1]
 
 
 def variant_of(run: dict[str, Any], prefix: str) -> str:

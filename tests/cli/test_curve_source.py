@@ -62,10 +62,46 @@ def test_steps_of_training_tell_the_restart_of_an_evaluation_that_was_redone(tmp
     assert read_curve(str(path), Columns(), None).compute.tolist() == [1.0, 2.0, 3.2, 4.2]
 
 
-@pytest.mark.parametrize("order", [[5, 4, 3, 2, 1], [3, 1, 5, 2, 4], [1, 1, 2, 2, 3]])
-def test_a_file_in_another_order_or_with_repeated_readings_is_kept_whole(tmp_path: Path, order: list[int]) -> None:
+@pytest.mark.parametrize("order", [[5, 4, 3, 2, 1], [3, 1, 5, 2, 4]])
+def test_a_file_in_another_order_is_kept_whole(tmp_path: Path, order: list[int]) -> None:
     path = write_lines(tmp_path / "c.csv", ["step,compute,accuracy", *(f"{n},{n},0.{n}" for n in order)])
     assert read_curve(str(path), Columns(), None).compute.tolist() == sorted(order)
+
+
+def test_of_two_readings_of_a_step_the_first_stands_and_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_lines(tmp_path / "c.csv", ["step,compute,accuracy", "1,1,0.1", "1,1,0.9", "2,2,0.2", "3,3,0.3"])
+    assert read_curve(str(path), Columns(), None).pass_rate.tolist() == [0.1, 0.2, 0.3]
+    assert "1 evaluation left out, second readings of a step" in capsys.readouterr().err
+
+
+def test_several_evaluations_of_an_epoch_are_all_kept(tmp_path: Path) -> None:
+    lines = [f"{1 + n // 3},{n},0.{n}" for n in range(1, 10)]
+    path = write_lines(tmp_path / "c.csv", ["step,compute,accuracy", *lines])
+    assert read_curve(str(path), Columns(), None).compute.tolist() == [float(n) for n in range(1, 10)]
+
+
+def test_a_line_separator_in_a_text_ends_no_line(tmp_path: Path) -> None:
+    rows = [{"compute": n, "accuracy": n / 10, "note": "a\u2028b\x85c"} for n in (1, 2, 3)]
+    path = tmp_path / "c.jsonl"
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    assert len(read_curve(str(path), Columns(), None)) == 3
+
+
+def test_a_folder_takes_no_options_for_files(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    folder.mkdir()
+    with pytest.raises(UserError, match=r"holds no evaluations\.jsonl; give the folder of one run"):
+        read_curve(str(folder), Columns(), None)
+    rows = [{"run": "r", "incarnation": 1, "step": n, "compute_device_hours": n, "pass_rate": 0.1} for n in (1, 2)]
+    write_lines(folder / "evaluations.jsonl", rows)
+    assert read_curve(str(folder), Columns(), None).name == read_curve(str(folder), Columns(), "r").name == "r"
+    for columns in (Columns(scale=0.01), Columns(where=("dataset=d",)), Columns(pass_rate="reward")):
+        with pytest.raises(UserError, match="is a run's folder, which takes no columns, --where or --scale"):
+            read_curve(str(folder), columns, None)
+    with pytest.raises(UserError, match="holds the run 'r', not 'other'"):
+        read_curve(str(folder), Columns(), "other")
 
 
 def test_malformed_lines_are_left_out_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -240,10 +240,23 @@ def test_the_cost_of_a_step_spans_no_start_up(told: bool) -> None:
         assert RunBudget(steps=100).end(points[:2]) == pytest.approx(1.4)
 
 
-def test_a_start_up_that_one_evaluation_does_not_tell_is_inferred_for_all() -> None:
+def test_of_what_one_evaluation_does_not_tell_the_last_is_taken() -> None:
     points = restarted(told=True)
-    partly = (*points[:3], *(replace(item, start_up=None) for item in points[3:]))
-    np.testing.assert_allclose(choose_axis(partly).fitted, choose_axis(restarted(told=False)).fitted)
+    partly = (*points[:3], replace(points[3], start_up=None), *points[4:])
+    np.testing.assert_array_equal(choose_axis(partly).fitted, choose_axis(points).fitted)
+
+
+def test_a_start_up_is_no_part_of_what_a_token_costs() -> None:
+    """After a change of the fleet and a restart a quarter more tokens cost as much as without the restart."""
+    plain = tuple(replace(item, start_up=0.0) for item in curve_of_law(np.where(np.arange(24) < 12, 1.0, 2.0)))
+    late = tuple(
+        replace(item, incarnation=2, compute=item.compute + 0.5, start_up=0.5) if item.step > 21 else item
+        for item in plain
+    )
+    axes = [choose_axis(points) for points in (plain, late)]
+    assert [axis.quantity for axis in axes] == ["trained_tokens"] * 2
+    further = [axis.to_device_hours(1.25 * axis.fitted[-1:]) - axis.device_hours[-1] for axis in axes]
+    np.testing.assert_allclose(further[1], further[0])
 
 
 def test_the_budget_in_steps_ends_at_the_measured_compute_per_step() -> None:

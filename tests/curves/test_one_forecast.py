@@ -32,10 +32,13 @@ RUN = "twice-started"
 
 
 def history(*, elastic: bool) -> list[EvaluationRecord]:
-    """Two start-ups, a killed incarnation whose last evaluation is lost; with `elastic` two devices become four."""
+    """Two start-ups; with `elastic` two devices become four.
+
+    The evaluation at 50 was lost by a kill, and that of the second incarnation had no verdict.
+    """
     rng = np.random.default_rng(5)
     records = []
-    made = [(1, step) for step in (0, 10, 20, 30, 40, 50)] + [(2, step) for step in (50, 60, 70, 80, 90, 100)]
+    made = [(1, step) for step in (0, 10, 20, 30, 40, 50)] + [(2, step) for step in (60, 70, 80, 90, 100)]
     for incarnation, step in made:
         start_up = 0.0 if step == 0 else 0.11 + 0.07 * (incarnation == 2)
         learned = step / 300 * (1 + elastic * 0.3 * (step > 60))
@@ -54,6 +57,7 @@ def history(*, elastic: bool) -> list[EvaluationRecord]:
                 trained_tokens=1013.0 * step,
                 samples=640,
                 truncation_ratio=None if step == 0 else float(rng.uniform(0, 0.05)),
+                started_from=45 * (incarnation == 2),
                 at=1.7e9 + step,
             )
         )
@@ -233,5 +237,46 @@ def test_sources_that_tell_the_same_give_the_same_forecast_to_the_last_digit(
     (tmp_path / "b").mkdir()
     expected = said(of_run_folder(records, tmp_path / "a"))
     assert expected["axis"][0] == ("trained_tokens" if elastic else "device_hours")  # type: ignore[index]
-    assert len(expected["evaluations"]) == 11  # type: ignore[arg-type]
+    assert len(expected["evaluations"]) == 10  # type: ignore[arg-type]
     assert said(source(records, tmp_path / "b")) == expected
+
+
+def plain_csv(path: Path, rows: list[tuple[object, ...]], header: str) -> Path:
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+def rates() -> list[tuple[float, float]]:
+    """Compute and pass rate of a run that was first evaluated late."""
+    rng = np.random.default_rng(2)
+    return [(c, 0.2 + 0.6 / (1 + (150 / c) ** 1.7) + 0.005 * float(rng.standard_normal())) for c in range(100, 300, 10)]
+
+
+FOREIGN = {
+    "no steps": ("compute,pass_rate", [(c, r) for c, r in rates()]),
+    "no steps, measured start": ("compute,pass_rate", [(0, 0.2), *((c, r) for c, r in rates())]),
+    "steps": ("step,compute,pass_rate", [(10 * i, c, r) for i, (c, r) in enumerate(rates())]),
+    "parts of epochs": ("step,compute,pass_rate", [(0.5 * i, c, r) for i, (c, r) in enumerate(rates())]),
+    "evaluations of an epoch": ("step,compute,pass_rate", [(1 + i // 3, c, r) for i, (c, r) in enumerate(rates())]),
+    "newest first": ("step,compute,pass_rate", [(10 * i + 10, c, r) for i, (c, r) in enumerate(rates())][::-1]),
+    "a reading that is none": (
+        "step,incarnation,compute,pass_rate",
+        [(10 * i, 1 + (i > 9), c, "nan" if i == 10 else r) for i, (c, r) in enumerate(rates())],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_file_of_others_gives_one_forecast_read_whole_or_as_it_grows(name: str, tmp_path: Path) -> None:
+    header, rows = FOREIGN[name]
+    path = plain_csv(tmp_path / "run.csv", list(rows), header)
+    whole = forecast_source(str(path), Columns(), RUN, None, None)
+    reader = CurveFileReader(CurveFile(run=RUN, path=path))
+    growing = said(from_log(reader.read()))
+    read_whole = said(whole)
+    growing.pop("evaluations")
+    told = read_whole.pop("evaluations")
+    assert growing == read_whole
+    assert len(told) == len(rows) - (name == "a reading that is none")  # type: ignore[arg-type]
+    if name.startswith("no steps"):
+        assert whole.axis.start_up == 0.0, "by numbers of rows nobody knows a start-up"

@@ -12,11 +12,22 @@ from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
-from rollcast.curves.run_folder import RunFolder
+from rollcast.config.services import CurveFile
+from rollcast.curves.curve_file import CurveFileReader
+from rollcast.curves.evaluations import EvaluationLog
+from rollcast.curves.run_folder import RunFolder, history_of_folder
 from rollcast.local.status import StatusReader
 from rollcast.runfolder.folder import prepare
 from rollcast.runfolder.format_version import NEWEST, check_format, mark_format
-from rollcast.runfolder.records import ComputeRecord, EvaluationRecord, StepRecord, TaskMark, as_json, parse
+from rollcast.runfolder.records import (
+    ComputeRecord,
+    EvaluationRecord,
+    IncarnationRecord,
+    StepRecord,
+    TaskMark,
+    as_json,
+    parse,
+)
 from rollcast.runfolder.survival import surviving
 
 AMOUNTS = st.floats(0, 1e12, allow_subnormal=True)
@@ -69,7 +80,6 @@ GOOD = {"incarnation": 1, "step": 10, "pass_rate": 0.5, "compute_device_hours": 
         {"step": 1.5},
         {"step": True},
         {"incarnation": [1]},
-        {"at": math.nan},
     ],
 )
 def test_every_reader_refuses_the_same_lines(change: dict[str, object], tmp_path: Path) -> None:
@@ -99,9 +109,70 @@ def test_all_readers_agree_on_what_a_restart_lost() -> None:
         assert [(item.incarnation, item.step) for item in surviving(made, starts)] == expected
 
 
-def test_readings_of_one_incarnation_and_step_all_stay() -> None:
+def test_of_two_readings_of_one_incarnation_and_step_the_first_stands() -> None:
     twice = [EvaluationRecord(1, 10, rate, 1.0) for rate in (0.4, 0.6)]
-    assert surviving(twice) == twice
+    assert surviving(twice) == twice[:1]
+
+
+def folder_of(tmp_path: Path, records: list[EvaluationRecord], began: list[IncarnationRecord]) -> Path:
+    folder = tmp_path / "r"
+    folder.mkdir()
+    (folder / "format.json").write_text('{"format": 1}')
+    (folder / "evaluations.jsonl").write_text("".join(f"{json.dumps(as_json(one))}\n" for one in records))
+    (folder / "incarnations.jsonl").write_text("".join(f"{json.dumps(as_json(one))}\n" for one in began))
+    return folder
+
+
+def seen_by_all(folder: Path) -> list[list[tuple[int, int]]]:
+    """What survives, as the terminal and as `rollcast fit` see it."""
+    config = parse_run_config({"run": "r", "folder": str(folder.parent), "model": {"path": "m"}}, source="test")
+    history, _, _ = history_of_folder(folder, None)
+    return [
+        [(item.incarnation, item.step) for item in StatusReader(config).read().evaluations],
+        [(item.incarnation, item.step) for item in history.evaluations],
+    ]
+
+
+def test_what_a_restart_lost_is_known_before_it_evaluates_anew(tmp_path: Path) -> None:
+    """Incarnation 2 continued from 25 and has no evaluation yet; the terminal and `fit` kept the lost 30."""
+    made = [EvaluationRecord(1, step, 0.5, step / 10, run="r") for step in (0, 10, 20, 30)]
+    folder = folder_of(tmp_path, made, [IncarnationRecord(1, 0), IncarnationRecord(2, 25)])
+    assert seen_by_all(folder) == [[(1, 0), (1, 10), (1, 20)]] * 2
+
+
+def test_an_evaluation_tells_itself_from_where_its_incarnation_continued(tmp_path: Path) -> None:
+    """The one at 30 had no verdict: by the first evaluation alone the lost 30 would stand for good."""
+    made = [EvaluationRecord(1, step, 0.5, step / 10, run="r", started_from=0) for step in (0, 10, 20, 30)]
+    made.append(EvaluationRecord(2, 40, 0.6, 4.0, run="r", started_from=25))
+    folder = folder_of(tmp_path, made, [])
+    expected = [(1, 0), (1, 10), (1, 20), (2, 40)]
+    assert seen_by_all(folder) == [expected] * 2
+    log = EvaluationLog()
+    reading = CurveFileReader(CurveFile(run="r", path=folder / "evaluations.jsonl")).read()
+    log.starts |= reading.starts["r"]
+    for item in reading.evaluations:
+        log.add(item)
+    assert [(item.incarnation, item.step) for item in log.surviving()] == expected
+
+
+@pytest.mark.parametrize(
+    "field", ["standard_error", "trained_tokens", "samples", "start_up_device_hours", "devices", "truncation_ratio"]
+)
+def test_a_value_that_cannot_be_costs_no_more_than_itself(field: str) -> None:
+    for value in (math.nan, -1, "much", [0.5]):
+        record = parse(json.dumps({**GOOD, field: value}).encode(), EvaluationRecord)
+        assert (record.step, getattr(record, field)) == (10, None)
+
+
+def test_evaluations_of_before_have_the_truncation_of_their_step(tmp_path: Path) -> None:
+    steps: list[dict[str, object]] = [{"step": step, "truncation_ratio": step / 100} for step in range(1, 13)]
+    # The trainer fell back to step 11 and made step 12 again.
+    steps += [{"step": step, "truncation_ratio": 0.5 + step / 100} for step in range(12, 22)]
+    (tmp_path / "steps.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in steps) + "torn\n")
+    made = [{**GOOD, "step": step, "incarnation": 1 + (step > 11)} for step in (0, 10, 20, 30)]
+    (tmp_path / "evaluations.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in made))
+    reading = RunFolder(tmp_path, "r").read()
+    assert [item.truncation_ratio for item in reading.evaluations] == [None, 0.1, 0.7, 0.71]
 
 
 def test_a_folder_of_before_formats_is_read_and_marked_when_it_is_continued(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rollcast.config.errors import PassingError, UserError
 from rollcast.trainer.control.compute import GENERATOR, TRAINER, ComputeLedger
+from rollcast.trainer.control.progress import Progress
 
 
 class Clock:
@@ -39,7 +40,7 @@ def test_every_interval_counts_with_the_devices_allocated_at_its_start(
 ) -> None:
     clock = Clock()
     ledger = clock.ledger(tmp_path_factory.mktemp("c") / "compute.json")
-    ledger.start(trainer, None)
+    ledger.start(trainer, None, start_up=0.0)
     generators, device_seconds = 0, 0.0
     for seconds, next_generators in spans:
         clock.now += seconds
@@ -53,7 +54,7 @@ def test_every_interval_counts_with_the_devices_allocated_at_its_start(
 def test_spent_never_falls_when_the_state_goes_back_to_a_checkpoint(tmp_path: Path) -> None:
     clock = Clock()
     first = clock.ledger(tmp_path / "compute.json")
-    first.start(2, None)
+    first.start(2, None, start_up=0.0)
     first.tick(3)
     clock.now += 3600
     first.tick(3)
@@ -63,7 +64,7 @@ def test_spent_never_falls_when_the_state_goes_back_to_a_checkpoint(tmp_path: Pa
     first.save()  # killed here: one hour is lost, both were spent
     clock.now += 720  # the generators stayed up, the trainer did not
     second = clock.ledger(tmp_path / "compute.json")
-    second.start(2, checkpoint)
+    second.start(2, checkpoint, start_up=0.0)
     assert second.state == {GENERATOR: 3.0, TRAINER: 2.0}
     assert second.spent == {GENERATOR: 6.0 + 0.6, TRAINER: 4.0}
 
@@ -71,7 +72,7 @@ def test_spent_never_falls_when_the_state_goes_back_to_a_checkpoint(tmp_path: Pa
 def test_a_generator_counts_from_the_start_of_its_process(tmp_path: Path) -> None:
     clock = Clock()
     first = clock.ledger(tmp_path / "compute.json")
-    first.start(1, None)
+    first.start(1, None, start_up=0.0)
     clock.now += 3600
     first.tick(4, [4200.0, 4200.0, 1800.0, 0.0])  # two of them were there ten minutes before the trainer
     clock.now += 3600
@@ -80,7 +81,7 @@ def test_a_generator_counts_from_the_start_of_its_process(tmp_path: Path) -> Non
     first.save()
     clock.now += 360
     second = clock.ledger(tmp_path / "compute.json")
-    second.start(1, dict(first.state))
+    second.start(1, dict(first.state), start_up=0.0)
     clock.now += 360
     second.tick(4, [720.0] * 4)  # they lost the first trainer, whose absence is counted already
     assert second.spent == pytest.approx({GENERATOR: 8.5 / 3 + 4.0 + 4 * 0.2, TRAINER: 2.1})
@@ -90,7 +91,7 @@ def test_a_generator_counts_from_the_start_of_its_process(tmp_path: Path) -> Non
 @pytest.mark.parametrize("said", [86_400.0, 1e300])
 def test_what_a_generator_says_is_bounded(said: float, tmp_path: Path) -> None:
     ledger = ComputeLedger(tmp_path / "compute.json")
-    ledger.start(1, None)
+    ledger.start(1, None, start_up=0.0)
     ledger.tick(1, [said])
     assert ledger.state[GENERATOR] == ledger.spent[GENERATOR] == pytest.approx(0.25, abs=0.01)
 
@@ -98,7 +99,7 @@ def test_what_a_generator_says_is_bounded(said: float, tmp_path: Path) -> None:
 def test_a_new_name_is_worth_two_hours_at_most_however_old_the_run_is(tmp_path: Path) -> None:
     clock = Clock()
     ledger = clock.ledger(tmp_path / "compute.json")
-    ledger.start(1, None)
+    ledger.start(1, None, start_up=0.0)
     clock.now += 50 * 3600
     ledger.tick(10, [1e300] * 10)
     assert ledger.state[GENERATOR] == pytest.approx(20.0)
@@ -108,14 +109,14 @@ def test_a_new_name_is_worth_two_hours_at_most_however_old_the_run_is(tmp_path: 
 def test_a_generator_is_believed_a_quarter_of_an_hour_before_the_trainer_at_most(said: float, tmp_path: Path) -> None:
     clock = Clock()
     ledger = clock.ledger(tmp_path / "compute.json")
-    ledger.start(1, None, allocated_seconds=600)
+    ledger.start(1, None, allocated_seconds=600, start_up=0.0)
     clock.now += 3000
     ledger.tick(1, [said])
     assert ledger.state == ledger.spent == pytest.approx({GENERATOR: 1.25, TRAINER: 1.0})
     ledger.save(stopped=True)
     clock.now += 300  # the whole run was stopped, for so long that a generator may have waited five minutes of it
     again = clock.ledger(tmp_path / "compute.json")
-    again.start(1, dict(ledger.state))
+    again.start(1, dict(ledger.state), start_up=0.0)
     clock.now += 360
     again.tick(1, [said])
     assert again.spent == pytest.approx({GENERATOR: 1.25 + 660 / 3600, TRAINER: 1.1})
@@ -125,7 +126,7 @@ def test_a_generator_is_believed_a_quarter_of_an_hour_before_the_trainer_at_most
 def test_a_wall_clock_that_is_set_changes_nothing(jump: float, tmp_path: Path) -> None:
     clock = Clock()
     ledger = clock.ledger(tmp_path / "compute.json")
-    ledger.start(2, None)
+    ledger.start(2, None, start_up=0.0)
     ledger.tick(3)
     for _ in range(4):
         clock.now += 900
@@ -139,7 +140,7 @@ def test_a_wall_clock_that_is_set_changes_nothing(jump: float, tmp_path: Path) -
     ledger.save()
     clock.now += 180  # in the absence of a trainer the wall clock is all there is; it stays as it is here
     again = clock.ledger(tmp_path / "compute.json")
-    again.start(2, dict(ledger.state))
+    again.start(2, dict(ledger.state), start_up=0.0)
     assert again.spent == pytest.approx({GENERATOR: 7.0 + 3 * 0.05, TRAINER: 4.0})
 
 
@@ -149,7 +150,7 @@ def test_a_wall_clock_that_is_set_between_two_trainers_costs_a_quarter_of_an_hou
 ) -> None:
     clock = Clock()
     first = clock.ledger(tmp_path / "compute.json")
-    first.start(1, None)
+    first.start(1, None, start_up=0.0)
     first.tick(1)
     clock.now += 3600
     first.tick(1)
@@ -157,7 +158,7 @@ def test_a_wall_clock_that_is_set_between_two_trainers_costs_a_quarter_of_an_hou
     clock.now += 60
     clock.offset += jump
     second = clock.ledger(tmp_path / "compute.json")
-    second.start(1, dict(first.state))
+    second.start(1, dict(first.state), start_up=0.0)
     clock.now += 60
     second.tick(1, [120.0])
     assert 1.0 <= second.spent[GENERATOR] <= 1.0 + 2 * 60 / 3600
@@ -167,26 +168,26 @@ def test_a_wall_clock_that_is_set_between_two_trainers_costs_a_quarter_of_an_hou
 def test_nothing_is_spent_while_the_whole_run_is_stopped(tmp_path: Path) -> None:
     clock = Clock()
     first = clock.ledger(tmp_path / "compute.json")
-    first.start(1, None)
+    first.start(1, None, start_up=0.0)
     first.tick(4)
     clock.now += 3600
     first.tick(4)
     first.save(stopped=True)
     clock.now += 7200
     second = clock.ledger(tmp_path / "compute.json")
-    second.start(1, dict(first.state))
+    second.start(1, dict(first.state), start_up=0.0)
     assert second.spent == {GENERATOR: 4.0, TRAINER: 1.0}
 
 
 def test_a_long_absence_is_a_stopped_run(tmp_path: Path) -> None:
     clock = Clock()
     first = clock.ledger(tmp_path / "compute.json")
-    first.start(1, None)
+    first.start(1, None, start_up=0.0)
     first.tick(4)
     first.save()
     clock.now += 24 * 3600
     second = clock.ledger(tmp_path / "compute.json")
-    second.start(1, None)
+    second.start(1, None, start_up=0.0)
     assert second.spent == {GENERATOR: 0.0, TRAINER: 0.0}
 
 
@@ -217,16 +218,16 @@ def test_a_spoilt_file_of_what_was_spent_is_one_sentence(content: str, tmp_path:
     path.write_bytes(content.encode("latin-1"))
     ledger = ComputeLedger(path)
     with pytest.raises(UserError, match=rf"folder: {path} does not say what was spent; remove it"):
-        ledger.start(1, None)
+        ledger.start(1, None, start_up=0.0)
     path.write_text(json.dumps(GOOD))
-    ledger.start(1, None)
+    ledger.start(1, None, start_up=0.0)
     assert ledger.spent == GOOD["spent"]
 
 
 def test_a_disk_that_refuses_is_one_sentence_and_the_old_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "compute.json"
     ledger = ComputeLedger(path)
-    ledger.start(1, None)
+    ledger.start(1, None, start_up=0.0)
     ledger.save()
     before = path.read_bytes()
     (tmp_path / "compute.tmp").mkdir()
@@ -241,4 +242,76 @@ def test_a_disk_that_refuses_is_one_sentence_and_the_old_file_stays(tmp_path: Pa
     path.unlink()
     path.mkdir()
     with pytest.raises(UserError, match=rf"folder: {path} cannot be read \(Is a directory\)"):
-        ledger.start(1, None)
+        ledger.start(1, None, start_up=0.0)
+
+
+def test_the_start_up_lasts_until_rollouts_come_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+    """Two devices: an hour until the first rollouts, two of learning, killed; half an hour until those of the next."""
+    clock = Clock()
+    ledger = clock.ledger(tmp_path / "compute.json")
+    ledger.start(1, None, start_up=0.0)
+    ledger.tick(1)
+    clock.now += 3600
+    ledger.tick(1)
+    assert ledger.total_start_up == ledger.total_state == pytest.approx(2.0)
+    ledger.rollouts_came()
+    clock.now += 7200
+    ledger.tick(1)
+    ledger.rollouts_came()
+    assert (ledger.total_start_up, ledger.total_state) == (pytest.approx(2.0), pytest.approx(6.0))
+    progress = Progress(compute_state=dict(ledger.state), start_up=ledger.total_start_up)
+    again = Progress.from_json(json.loads(json.dumps(progress.as_json())))
+    second = clock.ledger(tmp_path / "compute.json")
+    second.start(1, again.compute_state, start_up=again.start_up)
+    second.tick(1)
+    assert second.total_start_up == pytest.approx(2.0), "it never falls"
+    clock.now += 1800
+    second.tick(1)
+    second.rollouts_came()
+    clock.now += 3600
+    second.tick(1)
+    assert (second.total_start_up, second.total_state) == (pytest.approx(3.0), pytest.approx(9.0))
+
+
+def test_an_engine_that_joins_late_has_started_up_too(tmp_path: Path) -> None:
+    clock = Clock()
+    ledger = clock.ledger(tmp_path / "compute.json")
+    ledger.start(1, None, start_up=0.0)
+    clock.now += 60
+    ledger.tick(1, [60.0])
+    ledger.rollouts_came()
+    before = ledger.total_start_up
+    assert before is not None
+    clock.now += 5
+    ledger.tick(2, [65.0])
+    assert ledger.total_start_up == pytest.approx(before + 65 / 3600)
+    assert ledger.num_devices == 3
+
+
+@given(waits=st.lists(st.floats(0, 1e4), min_size=1, max_size=20), came=st.integers(0, 19))
+def test_a_start_up_is_never_more_than_all_that_was_spent(
+    waits: list[float], came: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    clock, told = Clock(), 0.0
+    ledger = clock.ledger(tmp_path_factory.mktemp("c") / "compute.json")
+    ledger.start(1, {GENERATOR: 0.1, TRAINER: 0.2}, start_up=0.25)
+    for place, seconds in enumerate(waits):
+        clock.now += seconds
+        ledger.tick(2)
+        if place == came:
+            ledger.rollouts_came()
+        start_up = ledger.total_start_up
+        assert start_up is not None
+        assert told <= start_up <= ledger.total_state
+        told = start_up
+
+
+def test_a_checkpoint_of_before_tells_no_start_up_and_one_of_later_is_refused(tmp_path: Path) -> None:
+    old = {name: value for name, value in Progress(step=5).as_json().items() if name != "start_up"}
+    assert Progress.from_json(old).start_up is None
+    ledger = Clock().ledger(tmp_path / "compute.json")
+    ledger.start(1, None, start_up=None)
+    ledger.rollouts_came()
+    assert ledger.total_start_up is None
+    with pytest.raises(UserError, match="checkpoint: holds tomorrow, which this Rollcast does not know; resume with"):
+        Progress.from_json({**old, "tomorrow": 1})

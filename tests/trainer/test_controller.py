@@ -396,7 +396,7 @@ def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Control
     learners = QuickLearners()
     first = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
     first._reporter.started(first._history, 0, 3)
-    first._compute.start(1, None)
+    first._compute.start(1, None, start_up=0.0)
     killed = False
 
     def kill(*_: Any) -> Any:
@@ -416,7 +416,7 @@ def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Control
     second._reporter.started(second._history, 6, 3)
     assert started_from(first) == {"1": 0.0}
     assert started_from(second) == {"2": 6.0}
-    second._compute.start(1, progress.compute_state)
+    second._compute.start(1, progress.compute_state, start_up=progress.start_up)
     assert second.version == PolicyVersion(2, 6)
     assert run(second, answers) is TrainerEnding.FINISHED
     return first, second

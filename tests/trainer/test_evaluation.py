@@ -88,7 +88,7 @@ def ask(open_evaluations: OpenEvaluations, sequences: range, plan: EvaluationPla
         )
         for place, sequence in enumerate(sequences)
     ]
-    open_evaluations.ask(plan, Moment(1, 7, 2.5, 0.5, 3, 99, 0.25), tasks)
+    open_evaluations.ask(plan, Moment(1, 7, 2.5, 0.5, 3, 99, 0.25, 0), tasks)
 
 
 def points(open_evaluations: OpenEvaluations) -> list[EvaluationRecord]:

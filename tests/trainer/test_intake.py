@@ -98,7 +98,7 @@ class Desk:
 
     def ask(self, *prompt_ids: str) -> None:
         tasks = [self.make_task(self.ledger.take_sequence(), prompt_id, Purpose.EVAL) for prompt_id in prompt_ids]
-        self.open_evaluations.ask(EvaluationPlan("d", 1, 2), Moment(2, 1, 0.0, 0.0, 2, 0, None), tasks)
+        self.open_evaluations.ask(EvaluationPlan("d", 1, 2), Moment(2, 1, 0.0, 0.0, 2, 0, None, 0), tasks)
         self.queue.dispatch(tasks)
 
     async def answer(self, version: PolicyVersion) -> list[Claimed]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,18 +29,12 @@ def curve_of_run(folder: Path, name: str) -> Curve:
 
     Raises UserError where there is no curve.
     """
-    import numpy as np
-
-    from rollcast.curves.axis import without_start_up
-    from rollcast.curves.evaluations import curve_of
     from rollcast.curves.run_folder import history_of_folder
 
-    history, malformed = history_of_folder(folder, name)
+    history, malformed, _ = history_of_folder(folder, None)
     if malformed:
         tell(left_out(folder, malformed, "line", "of evaluations.jsonl, malformed"))
-    kept = history.evaluations
-    axis = without_start_up(kept)
-    return curve_of(kept, axis.to_fitted(np.array([item.compute for item in kept])), name)
+    return replace(history.in_device_hours()[1], name=name)
 
 
 def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:

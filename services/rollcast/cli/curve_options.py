@@ -18,6 +18,8 @@ Where = Annotated[list[str] | None, typer.Option(help="COLUMN=VALUE that rows mu
 Scale = Annotated[float, typer.Option(help="times the pass rates of a file; 0.01 for per cent", min=1e-6, max=1e6)]
 Run = Annotated[str | None, typer.Option(help="run, where the source holds several")]
 Initial = Annotated[float | None, typer.Option(help="pass rate at compute 0, if known")]
-ExcludeBefore = Annotated[float | None, typer.Option(help="device-hours to leave out; default: found")]
+ExcludeBefore = Annotated[
+    float | None, typer.Option(help="device-hours to leave out, as the command counts them; default: found")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 CURVE_HELP = "CSV or JSONL file, or a Prometheus address"

@@ -36,7 +36,7 @@ def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
             raise UserError(f"{source}: holds evaluations of {', '.join(runs) or 'no run'}; name one with --run")
         return _history(name, found[name])
     if Path(source).is_dir():
-        return _history_of_folder(Path(source), run)
+        return _history_of_folder(Path(source), columns, run)
     table = read_table(Path(source), columns, run, tell)
     runs = table.runs()
     if len(runs) > 1:
@@ -52,7 +52,7 @@ def read_histories(source: str, columns: Columns) -> list[RunHistory]:
             raise UserError(f"{source}: holds evaluations of no run; check the address")
         return [_history(run, found[run]) for run in sorted(found, key=natural)]
     if Path(source).is_dir():
-        return [_history_of_folder(Path(source), None)]
+        return [_history_of_folder(Path(source), columns, None)]
     table = read_table(Path(source), columns, None, tell)
     runs = table.runs()
     if len(runs) == 1:
@@ -79,23 +79,21 @@ def forecast_source(
 
 
 def read_curve(source: str, columns: Columns, run: str | None) -> Curve:
-    """As `read_history`, the curve that the law is fitted to. What it is counted in is told on standard error."""
+    """As `read_history`, the run's curve over device-hours without its start-ups; those are told on standard error."""
     return _curve(source, read_history(source, columns, run))
 
 
 def read_curves(source: str, columns: Columns) -> list[Curve]:
-    """As `read_histories`, the curves that the law is fitted to."""
+    """As `read_histories`, the runs' curves over device-hours without their start-ups: they share an axis."""
     return [_curve(source, history) for history in read_histories(source, columns)]
 
 
 def _curve(source: str, history: RunHistory) -> Curve:
     try:
-        axis, curve = history.fitted()
+        axis, curve = history.in_device_hours()
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
-    if axis.quantity != "device_hours":
-        tell(f"{source}: {history.name} is counted in trained tokens, scaled to device-hours: its fleet changed")
-    elif axis.start_up > 0:
+    if axis.start_up > 0:
         tell(f"{source}: {history.name} is counted without the {axis.start_up:.3g} device-hours of its start-up")
     return curve
 
@@ -188,11 +186,15 @@ def _history(run: str, log: EvaluationLog) -> RunHistory:
     return RunHistory(run, log.surviving())
 
 
-def _history_of_folder(folder: Path, run: str | None) -> RunHistory:
-    """Of the run's own curve; a run may have evaluated other data sets beside. Raises UserError."""
+def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHistory:
+    """Raises UserError, also for options that say how a file is to be read."""
     from rollcast.curves.run_folder import history_of_folder
 
-    history, malformed = history_of_folder(folder, folder.name if run is None else run)
+    if columns != Columns():
+        raise UserError(f"{folder}: is a run's folder, which takes no columns, --where or --scale; leave them out")
+    history, malformed, lost = history_of_folder(folder, run)
     if malformed:
         tell(left_out(folder, malformed, "line", "of evaluations.jsonl, malformed"))
+    if lost:
+        tell(left_out(folder, lost, "evaluation", "of steps that were made again after a restart"))
     return history

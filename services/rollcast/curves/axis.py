@@ -5,8 +5,8 @@ for, but nothing is learned from them. This goes for the first start and for eve
 
 When the number of devices changes, so do the device-hours of a step, for no learning reason. The law is then fitted on
 trained tokens, scaled to device-hours at the newest evaluation; its answers are mapped back by the rates that were
-measured. The trainer tells the number of devices with each evaluation, so the choice is made once in a run's life: what
-changed stays in the surviving history.
+measured. The trainer tells the number of devices with each evaluation, so the choice changes at most once in a
+surviving history: what changed stays in it.
 """
 
 from __future__ import annotations
@@ -60,28 +60,32 @@ class ComputeAxis:
 def without_start_up(evaluations: tuple[CurvePoint, ...]) -> ComputeAxis:
     """Device-hours, those of the start-ups taken out."""
     compute, start_up = _compute_and_start_up(evaluations)
-    learning = compute - start_up
-    # Of each interval first the start-up that lies in it, where nothing is learned, then the rest.
-    places = np.append(0.0, np.column_stack((compute[:-1] + np.diff(start_up), compute[1:])))
-    fitted = np.append(0.0, np.column_stack((learning[:-1], learning[1:])))
-    return ComputeAxis(places, fitted, 1.0, "device_hours", float(start_up[-1]))
+    return _axis(compute, start_up, compute - start_up, 1.0, "device_hours")
 
 
 def choose_axis(evaluations: tuple[CurvePoint, ...]) -> ComputeAxis:
     """Trained tokens where the fleet changed and every evaluation tells them, else device-hours."""
-    plain = without_start_up(evaluations)
     if not _fleet_changed(evaluations) or any(item.trained_tokens is None for item in evaluations if item.step > 0):
-        return plain
-    compute = np.append(0.0, [item.compute for item in evaluations])
+        return without_start_up(evaluations)
+    compute, start_up = _compute_and_start_up(evaluations)
     tokens = np.append(0.0, [item.trained_tokens or 0.0 for item in evaluations])
-    keep = _rising(compute, tokens)
-    compute, tokens = compute[keep], tokens[keep]
+    keep = _rising(compute - start_up, tokens)
+    compute, start_up, tokens = compute[keep], start_up[keep], tokens[keep]
     if compute.size < 2:
-        return plain
+        return without_start_up(evaluations)
     scale = compute[-1] / tokens[-1]
     before = max(0, compute.size - 1 - MIN_INTERVALS)
-    rate = scale * (tokens[-1] - tokens[before]) / (compute[-1] - compute[before])
-    return ComputeAxis(compute, tokens * scale, float(rate), "trained_tokens", plain.start_up)
+    learning = (compute - start_up)[-1] - (compute - start_up)[before]
+    rate = scale * (tokens[-1] - tokens[before]) / learning
+    return _axis(compute, start_up, tokens * scale, float(rate), "trained_tokens")
+
+
+def _axis(compute: Array, start_up: Array, fitted: Array, rate: float, quantity: str) -> ComputeAxis:
+    """Of each interval first comes the start-up that lies in it, where nothing is learned, then the rest."""
+    places = np.append(0.0, np.column_stack((compute[:-1] + np.diff(start_up), compute[1:])))
+    return ComputeAxis(
+        places, np.append(0.0, np.column_stack((fitted[:-1], fitted[1:]))), rate, quantity, float(start_up[-1])
+    )
 
 
 def compute_per_step(evaluations: tuple[CurvePoint, ...]) -> float | None:
@@ -102,9 +106,8 @@ def compute_per_step(evaluations: tuple[CurvePoint, ...]) -> float | None:
 def _compute_and_start_up(evaluations: tuple[CurvePoint, ...]) -> tuple[Array, Array]:
     """(n + 1,) each: device-hours from 0 on, and those of them that were spent on starting up; neither ever falls."""
     compute = np.append(0.0, [item.compute for item in evaluations])
-    measured = [item.start_up for item in evaluations if item.compute > 0]
-    if measured and all(value is not None for value in measured):
-        start_up = np.append(0.0, [item.start_up or 0.0 for item in evaluations])
+    if any(item.start_up is not None for item in evaluations):
+        start_up = np.append(0.0, [item.start_up or 0.0 for item in evaluations])  # of what one does not tell, the last
     else:
         start_up = np.append(0.0, np.cumsum(_inferred_start_ups(evaluations)))
     # Nothing can be learned backwards, whatever a source says.

@@ -17,6 +17,8 @@ MAX_COMPUTE = 1e12
 MIN_COMPUTE = 1e-12
 """Nanoseconds of one device; less would only underflow."""
 MAX_STEP = 10**12
+ROUNDING = 1e-9
+"""Device-hours by which the start-up may seem larger than the compute it is a part of."""
 MIN_STANDARD_ERROR = 1e-6
 """A smaller one would need more than 10^11 completions: it counts as unknown."""
 
@@ -40,7 +42,7 @@ class CurvePoint:
     truncation_ratio: float | None = None
     """Share of the rollouts trained on about then that the token budget cut off."""
     start_up: float | None = None
-    """Of `compute`, device-hours spent before each incarnation's first training rollouts came."""
+    """Of `compute`, device-hours of engines that started; None = nobody measured them."""
     devices: float | None = None
     """Allocated when it was asked for."""
 
@@ -96,7 +98,8 @@ def _share(value: float | None) -> float | None:
 
 
 def _part_of(whole: float, value: float | None) -> float | None:
-    return value if value is not None and 0 <= value <= whole else None
+    """At most the whole: sums round."""
+    return min(value, whole) if value is not None and 0 <= value <= whole + ROUNDING else None
 
 
 def _at_least_zero(value: float | None) -> float | None:
@@ -152,7 +155,7 @@ def curve_of(evaluations: tuple[CurvePoint, ...], x: Array, name: str) -> Curve:
 
 
 def known_truncation(ratios: Sequence[float | None]) -> Array | None:
-    """(n,) in order of compute, what is unknown taken from its neighbours: an unknown ratio accuses nobody.
+    """(n,) in order of compute, what is unknown taken from its neighbours, so that it changes no verdict.
 
     None where none is known.
     """

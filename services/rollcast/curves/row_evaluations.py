@@ -27,8 +27,11 @@ class RowEvaluations:
     def __init__(self, settings: CurveFile) -> None:
         self._settings = settings
         self._restarts = Restarts()
-        self._told_starts: dict[int, int] = {}
+        self._first_steps: dict[int, int] = {}
         """Incarnation that a column tells -> its first step."""
+        self._told_starts: dict[int, int] = {}
+        """Incarnation -> the step from which it continued, as a column tells it."""
+        self._has_steps = True
         self.mixture = MixedRows()
         self.compute_column = "compute"
 
@@ -39,8 +42,7 @@ class RowEvaluations:
         where the row tells none. Raises ValueError where a column holds no number.
         """
         settings = self._settings
-        column = find_column(row, wanted(settings.step, STEP_NAMES))
-        step = None if column is None else whole_number(row[column])
+        step = self._step(row)
         pass_rate = _value(row, settings.pass_rate, pass_rate_names)
         if pass_rate is None:
             self._incarnation(row, step, None)
@@ -51,10 +53,12 @@ class RowEvaluations:
         self.mixture.add(row, written)
         error = _value(row, settings.standard_error, STANDARD_ERROR_NAMES)
         compute = math.nan if compute is None else compute
+        start_up = _value(row, None, START_UP_NAMES)
+        is_finite = math.isfinite(compute) and math.isfinite(pass_rate)
         return CurvePoint(
             run=settings.run,
             dataset="",
-            incarnation=self._incarnation(row, step, written),
+            incarnation=self._incarnation(row, step if is_finite else None, written),
             step=step if step is not None else number + 1 if compute > 0 else 0,
             pass_rate=pass_rate * settings.scale,
             compute=compute,
@@ -63,20 +67,16 @@ class RowEvaluations:
             samples=_value(row, None, SAMPLES_NAMES),
             at=0.0,
             truncation_ratio=_value(row, settings.truncation_ratio, TRUNCATION_NAMES),
-            start_up=_value(row, None, START_UP_NAMES),
+            # By numbers of rows nobody can tell what a step costs usually, so no start-up either.
+            start_up=0.0 if start_up is None and step is None else start_up,
             devices=_value(row, None, DEVICES_NAMES),
         )
 
-    @property
-    def in_order_of_time(self) -> bool:
-        """Whether steps that go back can be taken for restarts."""
-        return self._restarts.in_order_of_time
-
     def starts(self) -> dict[int, int]:
         """Incarnation -> the last step before it that still counts; every one where the file is in no order of time."""
-        if self._told_starts:
-            return {number: step - 1 for number, step in self._told_starts.items()}
-        if not self.in_order_of_time:
+        if self._first_steps:
+            return {number: step - 1 for number, step in self._first_steps.items()} | self._told_starts
+        if not self._restarts.in_order_of_time:
             return dict.fromkeys(self._restarts.first_steps, NEVER_ENDED)
         return {number: step - 1 for number, step in self._restarts.first_steps.items()}
 
@@ -85,8 +85,17 @@ class RowEvaluations:
         if given is None:
             return self._restarts.incarnation(step, compute)
         if step is not None:
-            self._told_starts[given] = min(step, self._told_starts.get(given, step))
+            self._first_steps[given] = min(step, self._first_steps.get(given, step))
+            if (start := whole_number(field(row, "started_from"))) is not None:
+                self._told_starts[given] = start
         return given
+
+    def _step(self, row: Row) -> int | None:
+        """None where the row tells none; from the first part of an epoch on no row does: they are no steps."""
+        column = find_column(row, wanted(self._settings.step, STEP_NAMES))
+        step = None if column is None else whole_number(row[column])
+        self._has_steps &= step is not None or column is None or row[column] in (None, "")
+        return step if self._has_steps else None
 
 
 def wanted(given: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:

@@ -32,12 +32,13 @@ def read_rows(path: Path, tell: Tell) -> list[Row]:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give a CSV or JSONL file") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: is no text file; give a CSV or JSONL file") from None
+    lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")  # splitlines also splits where JSON writes U+2028
     if text.lstrip().startswith("{"):
-        return _json_rows(path, text.splitlines(), tell)
+        return _json_rows(path, lines, tell)
     if text.lstrip().startswith("["):
         raise UserError(f"{path}: is a JSON list; write one object a line (JSONL), or CSV")
     try:
-        return _csv_rows(path, text.splitlines(), tell)
+        return _csv_rows(path, lines, tell)
     except csv.Error as error:
         raise UserError(f"{path}: is no CSV ({error}); mend it or give a JSONL file") from None
 

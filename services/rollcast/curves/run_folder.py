@@ -1,18 +1,20 @@
-"""What a run's folder tells: its evaluations."""
+"""What a run's folder tells: its evaluations, and from which step each incarnation continued."""
 
 from __future__ import annotations
 
+import bisect
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog, checked
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_history import RunHistory
-from rollcast.runfolder.files import EVALUATIONS
+from rollcast.runfolder.files import EVALUATIONS, INCARNATIONS, STEPS
 from rollcast.runfolder.format_version import check_format
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import EvaluationRecord
+from rollcast.runfolder.records import EvaluationRecord, IncarnationRecord, StepRecord
 from rollcast.telemetry.names import is_own_curve
 
 
@@ -20,47 +22,84 @@ class RunFolder:
     """Read from where the last look ended."""
 
     def __init__(self, folder: Path, run: str) -> None:
-        """`run`: of evaluations that name none."""
+        """`run`: of evaluations that name none. Raises UserError where the folder is of a newer format."""
         self._run = run
-        self._file = RecordFile(folder / EVALUATIONS, EvaluationRecord)
+        self._evaluations = RecordFile(folder / EVALUATIONS, EvaluationRecord)
+        self._incarnations = RecordFile(folder / INCARNATIONS, IncarnationRecord)
+        # Evaluations of format 0 do not tell how many answers were cut off; the steps around them do.
+        self._steps = RecordFile(folder / STEPS, StepRecord) if check_format(folder) == 0 else None
+        self._truncation: dict[int, float] = {}
         self._told = 0
 
     def read(self) -> Reading:
         """New complete lines; nothing where there is no file."""
         reading, now = Reading(), time.time()
-        for record in self._file.read():
+        records = list(self._evaluations.read())
+        # An evaluation is written after the step that it belongs to: read later, the steps reach at least as far.
+        self._read_steps()
+        for record in records:
+            run = record.run or self._run
+            if record.started_from is not None:
+                reading.starts.setdefault(run, {})[record.incarnation] = record.started_from
             try:
-                reading.evaluations.append(evaluation_of(record, self._run, now))
+                reading.evaluations.append(self._with_truncation(point_of(record, run, now)))
             except ValueError:
                 reading.skipped["out_of_bounds"] += 1
-        if new := self._file.num_skipped - self._told:
+        for began in self._incarnations.read():
+            reading.starts.setdefault(self._run, {})[began.incarnation] = began.started_from
+        if new := self._evaluations.num_skipped - self._told:
             reading.skipped["bad_line"] += new
             self._told += new
         return reading
 
+    def _read_steps(self) -> None:
+        """A step that was lost and made again stands further down the file: the last line of a step holds."""
+        if self._steps is not None:
+            for record in self._steps.read():
+                if record.truncation_ratio is not None:
+                    self._truncation[record.step] = record.truncation_ratio
 
-def history_of_folder(folder: Path, run: str) -> tuple[RunHistory, int]:
-    """The run's own curve, and the number of lines that are malformed.
+    def _with_truncation(self, point: CurvePoint) -> CurvePoint:
+        if point.truncation_ratio is not None or not self._truncation:
+            return point
+        made = sorted(self._truncation)
+        before = bisect.bisect_right(made, point.step)
+        return replace(point, truncation_ratio=self._truncation[made[before - 1]]) if before else point
 
-    Raises UserError where the folder is of a newer format, or holds no evaluation after the first step.
+
+def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, int]:
+    """The run's own curve; the numbers of lines that are malformed, and of evaluations that a restart lost.
+
+    `run`: must be the one whose evaluations lie there; None = that one. Where the run's data set got another name on
+    the way the first one counts: what comes under another is another curve.
+
+    Raises UserError: there are no evaluations, of another run, or none after the first step; or the folder is of a
+    newer format.
     """
-    check_format(folder)
-    reading = RunFolder(folder, run).read()
-    log = EvaluationLog(limit=len(reading.evaluations))
-    for item in reading.evaluations:
-        if is_own_curve(item.dataset):
+    name = folder.resolve().name
+    if not (folder / EVALUATIONS).is_file():
+        raise UserError(f"run folder {folder}: holds no {EVALUATIONS}; give the folder of one run")
+    reading = RunFolder(folder, name).read()
+    points = [item for item in reading.evaluations if is_own_curve(item.dataset)]
+    if points:
+        name = points[0].run
+    if run not in (None, name):
+        raise UserError(f"run folder {folder}: holds the run {name!r}, not {run!r}; leave --run out")
+    log = EvaluationLog(starts=reading.starts.get(name, {}), limit=len(points))
+    for item in points:
+        if (item.run, item.dataset) == (name, points[0].dataset):
             log.add(item)
     kept = log.surviving()
     if not any(item.step > 0 and item.compute > 0 for item in kept):
         raise UserError(f"run folder {folder}: holds no evaluation after the first step; train it for longer")
-    return RunHistory(run, kept), reading.skipped.total()
+    return RunHistory(name, kept), reading.skipped.total(), len(log.evaluations) - len(kept)
 
 
-def evaluation_of(record: EvaluationRecord, run: str, now: float) -> CurvePoint:
-    """`run`, `now`: of a record that tells none. Raises ValueError where a value is out of bounds."""
+def point_of(record: EvaluationRecord, run: str, now: float) -> CurvePoint:
+    """`now`: of a record that tells no time. Raises ValueError where a value is out of bounds."""
     return checked(
         CurvePoint(
-            run=record.run or run,
+            run=run,
             dataset=record.dataset,
             incarnation=record.incarnation,
             step=record.step,

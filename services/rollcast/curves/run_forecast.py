@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.curves.axis import ComputeAxis, compute_per_step
+from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
 from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.run_history import RunHistory, fitted_curve
+from rollcast.curves.run_history import RunHistory, curve_on
 from rollcast.scaling.curve import Array
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.options import FitOptions
@@ -100,14 +100,14 @@ def forecast_run(
     """Fit one run; None while there is no evaluation after step 0."""
     if not any(item.compute > 0 and item.step > 0 for item in evaluations):
         return None
-    axis, curve = fitted_curve(evaluations, name)
+    axis = choose_axis(evaluations)
     return RunForecast(
         name=name,
         sequence=sequence,
         updated_at=updated_at,
         evaluations=evaluations,
         num_lost=num_lost,
-        forecast=fit(curve),
+        forecast=fit(curve_on(axis, evaluations, name)),
         axis=axis,
         end=budget.end(evaluations),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rollcast.curves.axis import ComputeAxis, choose_axis
+from rollcast.curves.axis import ComputeAxis, choose_axis, without_start_up
 from rollcast.curves.evaluations import CurvePoint, curve_of
 from rollcast.scaling.curve import Curve
 
@@ -24,17 +25,25 @@ class RunHistory:
     num_dropped: int = 0
 
     def fitted(self) -> tuple[ComputeAxis, Curve]:
-        """The curve, and the axis that leads back from it to device-hours.
+        """The curve that the law is fitted to, and the axis that leads back from it to device-hours.
 
         Raises ValueError: no evaluation after the first step, or one that cannot be.
         """
+        return self._on(choose_axis)
+
+    def in_device_hours(self) -> tuple[ComputeAxis, Curve]:
+        """The curve over device-hours without start-ups, whatever the fleet did: runs that are held against each other
+        share an axis. Raises ValueError as `fitted`."""
+        return self._on(without_start_up)
+
+    def _on(self, choose: Callable[[tuple[CurvePoint, ...]], ComputeAxis]) -> tuple[ComputeAxis, Curve]:
         if not self.evaluations:
             raise ValueError(f"curve {self.name!r}: no finite point at compute > 0; give at least one evaluation.")
-        axis, curve = fitted_curve(self.evaluations, self.name)
+        axis = choose(self.evaluations)
+        curve = curve_on(axis, self.evaluations, self.name)
         return axis, replace(curve, dropped=curve.dropped + self.num_dropped)
 
 
-def fitted_curve(evaluations: tuple[CurvePoint, ...], name: str) -> tuple[ComputeAxis, Curve]:
-    """The same for every source: against what the law is fitted, and the curve on that axis. Raises ValueError."""
-    axis = choose_axis(evaluations)
-    return axis, curve_of(evaluations, axis.to_fitted(np.array([item.compute for item in evaluations])), name)
+def curve_on(axis: ComputeAxis, evaluations: tuple[CurvePoint, ...], name: str) -> Curve:
+    """The evaluations on an axis of theirs. Raises ValueError: none after the first step, or one that cannot be."""
+    return curve_of(evaluations, axis.to_fitted(np.array([item.compute for item in evaluations])), name)

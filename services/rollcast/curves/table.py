@@ -75,10 +75,11 @@ class Table:
             raise UserError(f"{self.path}: {mixed}")
         evaluations = [item for item in taken if item is not None]
         finite = [known(item) for item in evaluations if math.isfinite(item.compute) and math.isfinite(item.pass_rate)]
-        if not found.in_order_of_time:  # then steps tell neither restarts nor evaluations apart
-            finite = [replace(item, incarnation=1) for item in finite]
         kept = surviving(finite, found.starts())
-        if lost := len(finite) - len(kept):
+        twice = len(finite) - len({item.key for item in finite})
+        if twice:
+            tell(left_out(self.path, twice, "evaluation", "second readings of a step"))
+        if lost := len(finite) - twice - len(kept):
             tell(left_out(self.path, lost, "evaluation", "of steps that were made again after a restart"))
         ordered = tuple(sorted(kept, key=lambda item: (item.compute, item.step)))
         return RunHistory(name, ordered, len(evaluations) - len(finite))

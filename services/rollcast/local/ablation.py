@@ -29,6 +29,7 @@ from rollcast.local.supervisor import Ending, ServiceLostError
 from rollcast.local.up import View, run_locally
 from rollcast.runfolder.files import RESULT, RUN_FILE, STEPS, UP_FILE
 from rollcast.runfolder.folder import has_history
+from rollcast.runfolder.format_version import check_format
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord
 
@@ -144,6 +145,7 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
     """
     records = [_record(item) for item in planned]
     for item, record in zip(planned, records, strict=True):
+        check_format(item.config.run_folder)
         _check_recipe(item.config)
         reader = StatusReader(item.config)
         evaluations = reader.read().evaluations

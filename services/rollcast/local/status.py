@@ -12,7 +12,7 @@ from rollcast.config.run import RunConfig
 from rollcast.connections import http
 from rollcast.runfolder import files
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import EvaluationRecord, StepRecord
+from rollcast.runfolder.records import EvaluationRecord, IncarnationRecord, StepRecord
 from rollcast.runfolder.survival import surviving
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
@@ -70,6 +70,8 @@ class StatusReader:
         self._folder = config.run_folder
         self._step_file = RecordFile(self._folder / files.STEPS, StepRecord)
         self._evaluation_file = RecordFile(self._folder / files.EVALUATIONS, EvaluationRecord)
+        self._incarnation_file = RecordFile(self._folder / files.INCARNATIONS, IncarnationRecord)
+        self._starts: dict[int, int] = {}
         self._num_beginnings = 1
         self._evaluations: list[EvaluationRecord] = []
         self._recent: deque[StepRecord] = deque(maxlen=STALENESS_STEPS)
@@ -119,8 +121,9 @@ class StatusReader:
         if self._evaluation_file.num_beginnings != self._num_beginnings:
             self._num_beginnings = self._evaluation_file.num_beginnings
             self._evaluations = []
-        if new:
-            self._evaluations = surviving([*self._evaluations, *new])
+        self._starts |= {item.incarnation: item.started_from for item in new if item.started_from is not None}
+        self._starts |= {began.incarnation: began.started_from for began in self._incarnation_file.read()}
+        self._evaluations = surviving([*self._evaluations, *new], self._starts)
 
     def _page(self, service: str) -> Page:
         url = self.url(service)

@@ -18,6 +18,7 @@ _LEFT_BEHIND = (
     files.TASKS,
     files.COMPUTE,
     files.FORMAT,
+    files.INCARNATIONS,
     files.FORECASTS,
     f"{files.FORECASTS}-wal",
     f"{files.FORECASTS}-shm",

@@ -1,7 +1,8 @@
 """In which format a run's folder is written: folders of older releases are read, those of newer ones refused.
 
 0   no format.json
-1   evaluations tell the start-up, the devices and the truncation; steps tell their incarnation
+1   evaluations tell start-up, devices, truncation and the start of their incarnation; incarnations.jsonl tells the
+    latter before the first of them; steps tell their incarnation
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is written down in a run's folder: one type for each file, and the one parser of them.
 
-Format 1. Format 0 lacks what stands as None below: the start-up, the devices and the truncation of an evaluation, and
-the incarnation of a step. A field that a newer release added is passed over.
+Format 1. Format 0 lacks what stands as None below: the start-up, the devices, the truncation and the start of an
+evaluation, and the incarnation of a step. A field that a newer release added is passed over.
 """
 
 from __future__ import annotations
@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 Record = TypeVar("Record")
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -18,6 +25,17 @@ Amount = Annotated[float, Field(ge=0)]
 Measured = Annotated[float, Field(allow_inf_nan=True)]
 """A diagnostic that may overflow; it is written down as it came."""
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+def _or_unknown(value: object, check: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return check(value)
+    except ValidationError:
+        return None
+
+
+Unknown = WrapValidator(_or_unknown)
+"""A value that cannot be counts as unknown and costs no more than itself."""
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
 
@@ -36,28 +54,31 @@ class EvaluationRecord:
     run: str = ""
     """Empty: the folder's run."""
     dataset: str = ""
-    standard_error: Amount | None = None
+    standard_error: Annotated[Amount | None, Unknown] = None
     """Of the sampling, given these prompts: the prompts are the same every time."""
-    trained_tokens: Amount | None = None
-    samples: Amount | None = None
+    trained_tokens: Annotated[Amount | None, Unknown] = None
+    samples: Annotated[Amount | None, Unknown] = None
     """Completions with a verdict: one right answer beside fifteen endless loops is one of sixteen."""
-    start_up_device_hours: Amount | None = None
-    """Of `compute_device_hours`, what was spent before each incarnation's first training rollouts came."""
-    devices: Count | None = None
+    start_up_device_hours: Annotated[Amount | None, Unknown] = None
+    """Of `compute_device_hours`, what each incarnation spent before the first rollouts of its own weights came, and
+    each later engine before it joined."""
+    devices: Annotated[Count | None, Unknown] = None
     """Allocated when it was asked for, generators' and trainer's."""
-    truncation_ratio: Share | None = None
+    truncation_ratio: Annotated[Share | None, Unknown] = None
     """Rollouts cut off by the token budget, over all of the newest batch then."""
-    num_prompts: Count = 0
-    generated_tokens: Count = 0
-    timed_out: Count = 0
+    started_from: Annotated[Count | None, Unknown] = None
+    """The step from which its incarnation continued: what older ones made after it is lost."""
+    num_prompts: Annotated[Count | None, Unknown] = None
+    generated_tokens: Annotated[Count | None, Unknown] = None
+    timed_out: Annotated[Count | None, Unknown] = None
     """Of the ungraded ones, those whose judge or parser hung."""
-    ungraded: Count = 0
+    ungraded: Annotated[Count | None, Unknown] = None
     """Completions without a verdict, because the grader itself failed: they are left out of the pass rate."""
-    missing_prompts: Count = 0
+    missing_prompts: Annotated[Count | None, Unknown] = None
     """Prompts that had not come back at the deadline."""
     version_min: str = ""
     version_max: str = ""
-    at: float | None = None
+    at: Annotated[float | None, Unknown] = None
     """Unix seconds when it was closed."""
 
 
@@ -92,6 +113,19 @@ class StepRecord:
     interrupted_ratio: Share | None = None
     completion_tokens_mean: Amount | None = None
     ungraded_ratio: Share | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IncarnationRecord:
+    """A line of incarnations.jsonl: a trainer that began to work."""
+
+    __pydantic_config__ = STRICT
+
+    incarnation: Count
+    started_from: Count
+    """The step from which it continued; 0 for the first."""
+    at: float | None = None
+    """Unix seconds."""
 
 
 TaskOutcome = Literal["used", "filtered", "dead", "stale", "redone"]
@@ -140,7 +174,7 @@ class ComputeRecord:
     """The whole run ended with the process that wrote this: nothing stays allocated."""
 
 
-def as_json(record: EvaluationRecord | StepRecord | TaskMark | ComputeRecord) -> dict[str, Any]:
+def as_json(record: EvaluationRecord | StepRecord | IncarnationRecord | TaskMark | ComputeRecord) -> dict[str, Any]:
     """Plain JSON values; of a mark only what it has."""
     values = asdict(record)
     if isinstance(record, TaskMark):

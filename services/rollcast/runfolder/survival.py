@@ -31,18 +31,29 @@ def surviving(items: Iterable[Item], starts: Mapping[int, int] | None = None) ->
     """Those that the newest weights descend from, by step.
 
     A trainer that was killed between its checkpoint and the answers to the evaluation of that very step asks again:
-    both readings are of surviving weights, and the newest incarnation's counts.
+    both readings are of surviving weights, and the newest incarnation's counts. Of two of one incarnation and step the
+    first stands.
 
-    `starts`: incarnation -> the step from which it continued, where that is known.
+    `starts`: incarnation -> the step from which it continued, where that is known. One that is `NEVER_ENDED` ended
+    nothing: its steps are no repetitions of others.
     """
+    starts = starts or {}
     ordered = sorted(items, key=lambda item: item.incarnation)
     first: dict[int, int] = {}
     for item in ordered:
         first[item.incarnation] = min(item.step, first.get(item.incarnation, item.step))
-    last = last_surviving_steps(first, starts or {})
-    kept = [item for item in ordered if item.step <= last[item.incarnation]]
-    newest = {item.step: item.incarnation for item in kept}
-    return sorted((item for item in kept if item.incarnation == newest[item.step]), key=lambda item: item.step)
+    last = last_surviving_steps(first, starts)
+    kept: dict[tuple[int, int], Item] = {}
+    for item in ordered:
+        if item.step <= last[item.incarnation]:
+            kept.setdefault((item.incarnation, item.step), item)
+    newest = {step: incarnation for incarnation, step in kept}
+    counts = [
+        item
+        for (incarnation, step), item in kept.items()
+        if incarnation == newest[step] or starts.get(newest[step]) == NEVER_ENDED
+    ]
+    return sorted(counts, key=lambda item: item.step)
 
 
 def last_surviving_steps(first: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, int]:

@@ -15,6 +15,7 @@ from rollcast.connections.http import HttpServer, listen, publish_port, service_
 from rollcast.connections.page_readers import PageReaders
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from rollcast.runfolder.files import CHECKPOINTS
 from rollcast.runfolder.writing import make_folder
 from rollcast.tasks.prompts import Prompt, check_prompts, load
 from rollcast.tasks.thinking import check_thinking
@@ -128,7 +129,7 @@ def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool
 
 
 def _restore(config: RunConfig, learners: LearnerGroup, *, resume: bool) -> Progress | None:
-    newest = latest_checkpoint(config.run_folder / "checkpoints")
+    newest = latest_checkpoint(config.run_folder / CHECKPOINTS)
     if newest is None:
         return None
     if not resume:

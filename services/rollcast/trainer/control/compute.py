@@ -62,7 +62,7 @@ class ComputeLedger:
         state: dict[str, float] | None,
         allocated_seconds: float = 0.0,
         *,
-        start_up: float | None = 0.0,
+        start_up: float | None,
     ) -> None:
         """Take up what was spent before; generators that stayed up while the trainer was away are counted as spent.
 
@@ -105,6 +105,8 @@ class ComputeLedger:
         started = sum(believed) / SECONDS_PER_HOUR
         self.state[GENERATOR] += started
         self.spent[GENERATOR] += started
+        if self.start_up is not None and self._starts_at is None:
+            self.start_up += started  # before the first rollouts everything is start-up, this too
         self._devices[GENERATOR] = generator_devices
         self._last = now
 
@@ -115,13 +117,16 @@ class ComputeLedger:
 
     @property
     def total_start_up(self) -> float | None:
-        """Of C, what was spent before each incarnation's first training rollouts came; None = not known."""
+        """Of C, what each incarnation spent before its first own rollouts came, and each later engine before it joined.
+
+        None = not known.
+        """
         if self.start_up is None or self._starts_at is None:
             return self.start_up
-        return self.start_up + self.total_state - self._starts_at
+        return min(self.start_up + self.total_state - self._starts_at, self.total_state)
 
     def rollouts_came(self) -> None:
-        """Training rollouts are there: from now on what is spent is spent on learning."""
+        """Rollouts of this incarnation's weights are there: from now on what is spent is spent on learning."""
         self.start_up, self._starts_at = self.total_start_up, None
 
     @property

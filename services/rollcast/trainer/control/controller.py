@@ -23,7 +23,9 @@ from rollcast.recipe.mixture import MixtureCurriculum
 from rollcast.recipe.schedule import Batch, PipelineState, Schedule, Wait, WaitReason
 from rollcast.rollouts.base import Delivery, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.records import Purpose, RolloutGroup
+from rollcast.rollouts.records import RolloutGroup
+from rollcast.runfolder import files
+from rollcast.runfolder.format_version import mark_format
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -118,6 +120,7 @@ class Controller:
 
     def start(self) -> int:
         """Serve generators and publish the current weights; returns the gRPC port."""
+        mark_format(self._config.run_folder)
         port = self._publisher.start()
         self._is_serving = True
         self._compute.start(
@@ -186,7 +189,7 @@ class Controller:
     def _collect(self, block_seconds: float) -> None:
         """Read what came; where filtered groups do not count towards a batch, return their credit at once."""
         self._intake.collect(block_seconds)
-        if self._intake.generated_tokens[Purpose.TRAIN]:
+        if self._intake.has_own_rollouts:
             self._compute.rollouts_came()
         filtered = self._intake.take_filtered()
         if filtered:
@@ -355,7 +358,7 @@ class Controller:
         self._intake.remove_done()
         if self._stop_requested():
             return TrainerEnding.INTERRUPTED
-        self._learners.export(self._config.run_folder / "model")
+        self._learners.export(self._config.run_folder / files.EXPORT)
         self._compute.save(stopped=True)
         return TrainerEnding.FINISHED
 

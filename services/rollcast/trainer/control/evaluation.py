@@ -73,6 +73,7 @@ class Moment:
     devices: int
     trained_tokens: int
     truncation_ratio: float | None
+    started_from: int
 
 
 @dataclass(slots=True)

@@ -105,6 +105,7 @@ class Examiner:
             devices=self._compute.num_devices,
             trained_tokens=self._progress.trained_tokens,
             truncation_ratio=self._reporter.truncation_ratio,
+            started_from=self._reporter.started_from,
         )
         self.open_evaluations.ask(plan, moment, tasks)
         self._send(tasks)

@@ -72,6 +72,8 @@ class Intake:
         """Wire 1 as of the last reconciliation."""
         exporter.add(names.GROUPS, 0.0, outcome="defective")  # a counter that begins at 1 would hide the first
         self.generated_tokens = {Purpose.TRAIN: 0, Purpose.EVAL: 0}
+        self.has_own_rollouts = False
+        """Training rollouts came that weights of this incarnation sampled; what an earlier one left tells no engine."""
 
     def collect(self, block_seconds: float) -> int:
         """Read what has come, waiting up to `block_seconds` for the first; returns the number of groups read."""
@@ -92,6 +94,8 @@ class Intake:
         self._exporter.add(names.TOKENS, tokens, role="generator")
         if group.purpose is Purpose.EVAL:
             self._exporter.add(names.CONSUMED_TOKENS, tokens)
+        elif any(version.incarnation == self._history.incarnation for version in group.versions):
+            self.has_own_rollouts = True
         if task := self._open_evaluations.wanted(group.sequence):
             self._sort_evaluation(delivery, task)
         else:

@@ -15,8 +15,15 @@ from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder import files
-from rollcast.runfolder.format_version import mark_format
-from rollcast.runfolder.records import EvaluationRecord, StepRecord, TaskEvent, TaskMark, TaskOutcome, as_json
+from rollcast.runfolder.records import (
+    EvaluationRecord,
+    IncarnationRecord,
+    StepRecord,
+    TaskEvent,
+    TaskMark,
+    TaskOutcome,
+    as_json,
+)
 from rollcast.runfolder.writing import append_line
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
@@ -66,14 +73,15 @@ class Reporter:
         self._raised: dict[tuple[str, ...], int] = {}
         self._away = 0.0
         self._served_at = 0.0
-        self._incarnation = 0
+        self._incarnation = self.started_from = 0
         self._warned_at: dict[str, float] = {}
         self._staleness: dict[int, int] = {}
         self._batch: dict[str, float] = {}
 
     def started(self, history: SurvivingHistory, step: int, lag: int) -> None:
-        mark_format(self._config.run_folder)
-        self._incarnation = history.incarnation
+        self._incarnation, self.started_from = history.incarnation, step
+        record = IncarnationRecord(history.incarnation, step, time.time())
+        append_line(self._config.run_folder / files.INCARNATIONS, as_json(record))
         set_gauge = self._exporter.set
         set_gauge(names.INCARNATION, history.incarnation)
         set_gauge(names.TRAINER_STEP, step)

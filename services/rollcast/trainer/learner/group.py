@@ -20,6 +20,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses import make_loss
+from rollcast.runfolder.files import CHECKPOINTS
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.batch import (
@@ -181,5 +182,5 @@ class LearnerGroup:
         )
 
     def _save(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Path:
-        folder = self.config.run_folder / "checkpoints"
+        folder = self.config.run_folder / CHECKPOINTS
         return save_checkpoint(folder, version, self.learner, controller, keep=self.config.trainer.keep_checkpoints)
