@@ -270,7 +270,7 @@ FOREIGN = {
 def test_a_file_of_others_gives_one_forecast_read_whole_or_as_it_grows(name: str, tmp_path: Path) -> None:
     header, rows = FOREIGN[name]
     path = plain_csv(tmp_path / "run.csv", list(rows), header)
-    whole = forecast_source(str(path), Columns(), RUN, None, None)
+    whole = forecast_source(str(path), Columns(), None, None, None)
     reader = CurveFileReader(CurveFile(run=RUN, path=path))
     growing = said(from_log(reader.read()))
     read_whole = said(whole)

@@ -90,7 +90,8 @@ def _checked(
         try:
             config = RunConfig.model_validate(mended)
         except ValidationError as error:
-            found = error.errors(include_url=False)
+            # What is missing last: what a misspelt one was meant for is not missing as well.
+            found = sorted(error.errors(include_url=False), key=lambda item: item["type"] == "missing")
             for wrong in (described(item, mended, RunConfig) for item in found):
                 if not any(wrong.touches(earlier) for earlier in mistakes):
                     mistakes.append(wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -45,6 +46,14 @@ def whole_number(value: Any) -> int | None:
         return int(number) if number.is_integer() else None
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def is_fraction(value: Any) -> bool:
+    """Whether it is a number with a part behind the point."""
+    try:
+        return math.isfinite(number := float(value)) and not number.is_integer()
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def real_number(value: Any, column: str) -> float:

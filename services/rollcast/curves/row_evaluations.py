@@ -16,7 +16,7 @@ from rollcast.config.curve_columns import (
     find_column,
 )
 from rollcast.config.services import CurveFile
-from rollcast.curves.curve_row import MixedRows, Restarts, Row, field, real_number, whole_number
+from rollcast.curves.curve_row import MixedRows, Restarts, Row, field, is_fraction, real_number, whole_number
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.runfolder.survival import NEVER_ENDED
 
@@ -94,7 +94,7 @@ class RowEvaluations:
         """None where the row tells none; from the first part of an epoch on no row does: they are no steps."""
         column = find_column(row, wanted(self._settings.step, STEP_NAMES))
         step = None if column is None else whole_number(row[column])
-        self._has_steps &= step is not None or column is None or row[column] in (None, "")
+        self._has_steps &= column is None or not is_fraction(row[column])
         return step if self._has_steps else None
 
 
