@@ -252,7 +252,7 @@ def rates() -> list[tuple[float, float]]:
     return [(c, 0.2 + 0.6 / (1 + (150 / c) ** 1.7) + 0.005 * float(rng.standard_normal())) for c in range(100, 300, 10)]
 
 
-FOREIGN = {
+FOREIGN: dict[str, tuple[str, list[tuple[object, ...]]]] = {
     "no steps": ("compute,pass_rate", [(c, r) for c, r in rates()]),
     "no steps, measured start": ("compute,pass_rate", [(0, 0.2), *((c, r) for c, r in rates())]),
     "steps": ("step,compute,pass_rate", [(10 * i, c, r) for i, (c, r) in enumerate(rates())]),
@@ -269,7 +269,7 @@ FOREIGN = {
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_file_of_others_gives_one_forecast_read_whole_or_as_it_grows(name: str, tmp_path: Path) -> None:
     header, rows = FOREIGN[name]
-    path = plain_csv(tmp_path / "run.csv", list(rows), header)
+    path = plain_csv(tmp_path / "run.csv", rows, header)
     whole = forecast_source(str(path), Columns(), None, None, None)
     reader = CurveFileReader(CurveFile(run=RUN, path=path))
     growing = said(from_log(reader.read()))
