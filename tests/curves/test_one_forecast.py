@@ -258,7 +258,10 @@ FOREIGN: dict[str, tuple[str, list[tuple[object, ...]]]] = {
     "steps": ("step,compute,pass_rate", [(10 * i, c, r) for i, (c, r) in enumerate(rates())]),
     "parts of epochs": ("step,compute,pass_rate", [(0.5 * i, c, r) for i, (c, r) in enumerate(rates())]),
     "evaluations of an epoch": ("step,compute,pass_rate", [(1 + i // 3, c, r) for i, (c, r) in enumerate(rates())]),
-    "newest first": ("step,compute,pass_rate", [(10 * i + 10, c, r) for i, (c, r) in enumerate(rates())][::-1]),
+    "newest first": (
+        "step,compute,pass_rate",
+        [(10 * i + 10, c, r) for i, (c, r) in reversed(list(enumerate(rates())))],
+    ),
     "a reading that is none": (
         "step,incarnation,compute,pass_rate",
         [(10 * i, 1 + (i > 9), c, "nan" if i == 10 else r) for i, (c, r) in enumerate(rates())],
