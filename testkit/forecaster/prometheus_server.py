@@ -32,10 +32,18 @@ def first_scrapes(port: int, run: str) -> dict[int, float]:
 def prometheus(folder: Path, port: int, targets: list[int], interval_seconds: int = 1) -> Iterator[None]:
     """A server that scrapes `targets`; killed at the end, its data kept."""
     addresses = ", ".join(f"'127.0.0.1:{target}'" for target in targets)
-    (folder / "prometheus.yml").write_text(
+    configuration = (
         f"global: {{scrape_interval: {interval_seconds}s}}\n"
         f"scrape_configs: [{{job_name: trainer, static_configs: [{{targets: [{addresses}]}}]}}]\n"
     )
+    with configured_prometheus(folder, port, configuration):
+        yield
+
+
+@contextmanager
+def configured_prometheus(folder: Path, port: int, configuration: str) -> Iterator[None]:
+    """A server with that prometheus.yml; killed at the end, its data kept."""
+    (folder / "prometheus.yml").write_text(configuration)
     assert PROMETHEUS is not None
     process = subprocess.Popen(
         [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -12,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from rollcast.local.ports import free_port
-from testkit.forecaster.prometheus_server import PROMETHEUS
+from testkit.forecaster.prometheus_server import configured_prometheus
 from testkit.system.harness import System, wait_for
 
 SCRAPE_SECONDS = 1
@@ -43,7 +40,7 @@ def live_runs(folder: Path, runs: list[dict[str, Any]], seconds: float) -> Itera
     with ExitStack() as stack:
         targets = folder / "targets.json"
         targets.write_text("[]")
-        stack.enter_context(_prometheus(folder, port, targets))
+        stack.enter_context(configured_prometheus(folder, port, _scraping(targets)))
         began = time.time()
         for place, settings in enumerate(runs):
             system = stack.enter_context(System(folder / settings["run"], _with_services(settings)))
@@ -125,35 +122,11 @@ def _list_targets(system: System, targets: Path) -> None:
         whole.replace(targets)
 
 
-@contextmanager
-def _prometheus(folder: Path, port: int, targets: Path) -> Iterator[None]:
-    (folder / "prometheus.yml").write_text(
+def _scraping(targets: Path) -> str:
+    return (
         f"global: {{scrape_interval: {SCRAPE_SECONDS}s, evaluation_interval: {SCRAPE_SECONDS}s}}\n"
         "scrape_configs:\n"
         "- job_name: rollcast\n"
         "  honor_labels: true\n"
         f"  file_sd_configs: [{{files: ['{targets}'], refresh_interval: 1s}}]\n"
     )
-    assert PROMETHEUS is not None
-    process = subprocess.Popen(
-        [
-            PROMETHEUS,
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--log.level=error",
-        ]
-    )
-
-    def is_ready() -> bool:
-        try:
-            return httpx.get(f"http://127.0.0.1:{port}/-/ready", timeout=2.0).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    try:
-        wait_for(is_ready, 30.0, "Prometheus")
-        yield
-    finally:
-        process.kill()
-        process.wait(10.0)
