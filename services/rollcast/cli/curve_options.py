@@ -22,4 +22,4 @@ ExcludeBefore = Annotated[
     float | None, typer.Option(help="device-hours to leave out, as the command counts them; default: found")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-CURVE_HELP = "CSV or JSONL file, or a Prometheus address"
+CURVE_HELP = "CSV or JSONL file, folder of a run, or a Prometheus address"
