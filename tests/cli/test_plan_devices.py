@@ -19,6 +19,12 @@ GROUPS, ROLLOUTS, SLOTS, STEP_SECONDS = 8, 4, 16, 2.0
 LENGTHS = lognormal(100.0, 0.6, 400.0)
 
 
+def spent(generators: int) -> str:
+    """compute.json as the trainer writes it."""
+    devices = {"generator": generators, "trainer": 1}
+    return json.dumps({"spent": {"generator": 1.5, "trainer": 0.5}, "devices": devices, "at": 1.7e9, "stopped": True})
+
+
 def write_run(folder: Path, *, generators: int = 2, steps: int = 80, with_longest: bool = True) -> Path:
     """A run of known rates: the trainer waits for `generators` that make about 3,200 tokens a second together."""
     workload = Workload(lengths=LENGTHS, rollouts_per_group=ROLLOUTS)
@@ -45,14 +51,14 @@ def write_run(folder: Path, *, generators: int = 2, steps: int = 80, with_longes
         "generator": {"slots": SLOTS},
     }
     (folder / "run.json").write_text(json.dumps(config))
-    (folder / "compute.json").write_text(json.dumps({"devices": {"generator": generators, "trainer": 1}}))
+    (folder / "compute.json").write_text(spent(generators))
     step_lines, task_lines = [], []
     for step, at in enumerate(times, start=1):
         tasks = [workload.task(number) for number in range(GROUPS * (step - 1), GROUPS * step)]
         tokens = [length for task in tasks for length in task.lengths]
         line = {"step": step, "at": at, "update_seconds": STEP_SECONDS, "staleness_tokens": {"1": 10, "3": 30}}
         step_lines.append(json.dumps({**line, "completion_tokens_mean": sum(tokens) / len(tokens)}))
-        longest = [{"longest": max(task.lengths)} if with_longest else {} for task in tasks]
+        longest = [{"longest": round(max(task.lengths))} if with_longest else {} for task in tasks]
         task_lines += [json.dumps({"what": "used", "tasks": [0], **one}) for one in longest]
     (folder / "steps.jsonl").write_text("\n".join(step_lines) + '\n{"step": torn\n')
     (folder / "tasks.jsonl").write_text("\n".join(task_lines) + "\n")
@@ -114,9 +120,9 @@ def test_lines_that_are_left_out_are_counted(tmp_path: Path) -> None:
     answered = rollcast("plan", "devices", "--devices", 2, "--run-folder", folder, "--json")
     assert answered.returncode == 0, answered.stderr
     assert answered.stderr.splitlines() == [
-        f"{folder}/steps.jsonl: 1 line left out, no JSON object",
+        f"{folder}/steps.jsonl: 1 line left out, torn or no record of a run",
         f"{folder}/steps.jsonl: 1 step left out, without its time, its update's or its tokens",
-        f"{folder}/tasks.jsonl: 2 lines left out, no JSON object",
+        f"{folder}/tasks.jsonl: 2 lines left out, torn or no record of a run",
     ]
 
 
@@ -159,7 +165,7 @@ def test_a_run_that_is_too_short_or_counts_no_devices_is_named(tmp_path: Path) -
     short = write_run(tmp_path / "short", steps=5)
     assert "holds 5 optimizer steps" in rollcast("plan", "devices", "--devices", 4, "--run-folder", short).stderr
     folder = write_run(tmp_path / "run")
-    (folder / "compute.json").write_text('{"devices": {"generator": 0, "trainer": 1}}')
+    (folder / "compute.json").write_text(spent(generators=0))
     result = rollcast("plan", "devices", "--devices", 4, "--run-folder", folder)
     assert (result.returncode, "counts 0 generator" in result.stderr) == (2, True)
     (folder / "compute.json").write_text("[]")

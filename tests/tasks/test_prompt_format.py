@@ -87,7 +87,7 @@ def test_a_template_that_refuses_is_one_sentence() -> None:
         ({"layout": "bare", "system": "x"}, "tasks.prompt_format.layout = 'bare' is wrong: takes neither"),
         (
             {"open_thinking": True, "enable_thinking": False},
-            "tasks.prompt_format.open_thinking = True is wrong: contradicts",
+            "tasks.prompt_format.open_thinking = true is wrong: contradicts",
         ),
     ],
 )
