@@ -84,6 +84,13 @@ def test_required_is_what_is_needed_over_what_one_delivers(
     assert required(need, capability, growing, settings) == pytest.approx(need / capability * 1.01 * ahead)
 
 
+@pytest.mark.parametrize("sampled", [1e-320, 1e-300, 1e-9])
+def test_a_generator_that_samples_next_to_nothing_ends_no_decision(sampled: float) -> None:
+    """What is needed over what one delivers is inf then, which is no number of generators."""
+    slow = replace(STARVED, sampled=sampled * STARVED.generators)
+    assert decided(slow, Memory(target=32)).target == 64, "it doubles, as at any large need"
+
+
 def test_a_starved_trainer_gets_what_it_consumes_over_what_one_delivers_at_once() -> None:
     decision = decided(STARVED, Memory(target=32))
     # 125,000 tokens/s at 100,000 / 32 = 3,125 of one: 40, and 1 % more.

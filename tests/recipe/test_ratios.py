@@ -27,7 +27,9 @@ log_ratios = st.one_of(
     st.floats(-0.5, 0.5, width=32),
     st.sampled_from([1e5, 1e30, -1e30]),
 )
-advantages = st.one_of(st.just(0.0), st.floats(-4, 4, width=32))
+LEAST = 2.0**-100
+"""Times a weight still a normal float32. A smaller one loses digits in that product, before any ratio is taken."""
+advantages = st.one_of(st.just(0.0), st.floats(LEAST, 4, width=32), st.floats(-4, -LEAST, width=32))
 token = st.tuples(log_ratios, advantages, st.sampled_from([0.0, 0.01, 0.25, 1.0]))
 dtypes = st.sampled_from([torch.float32, torch.float64])
 

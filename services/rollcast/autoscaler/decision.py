@@ -33,6 +33,8 @@ RISE_WORTH_IT = 0.01
 """Relative excess of n* over the number that is left to the margin while the trainer does not wait."""
 MOST_GROWTH = 0.5
 """Relative growth of lengths that is believed over the time ahead."""
+MOST_REQUIRED = 1e9
+"""More generators than anybody has: where one is measured to sample next to nothing, n* is not told beyond it."""
 MOST_RISE = 2.0
 """The number at most doubles at once: then it is measured anew."""
 REDIS_AWAY = 0.2
@@ -129,7 +131,8 @@ def required(need: float, capability: float, measured: WindowRates, settings: Se
     """n*, not rounded."""
     ahead = settings.window_seconds / 2 + settings.start_up_seconds
     growth = min(max(measured.growth * ahead, 0.0), MOST_GROWTH)
-    return need / capability * (1.0 + settings.margin) * (1.0 + growth)
+    wanted = need / capability * (1.0 + settings.margin) * (1.0 + growth)
+    return min(wanted, MOST_REQUIRED)
 
 
 def _learn(now: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> Memory:
