@@ -8,18 +8,18 @@ PYTEST_ARGUMENTS ?=
 # Packages are installed without bytecode. A container that forbids to write it would compile vLLM at each of its starts.
 export PYTHONDONTWRITEBYTECODE :=
 # tests/conftest.py says what runs in one process and what starts first.
-PYTEST := $(VENV)/bin/python -m pytest -n 2
+PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: demo test quick check proofs wire chart setup debian clean
+.PHONY: demo test quick check proofs images-proof cluster-proof wire chart docs setup debian clean
 
 demo: $(INSTALLED)
 	@$(VENV)/bin/rollcast demo
 
 test: $(INSTALLED) check debian
-	@$(PYTEST) --durations=10 $(PYTEST_ARGUMENTS)
+	@$(PYTEST) -n 3 --durations=10 $(PYTEST_ARGUMENTS)
 
 quick: $(INSTALLED)
-	@$(PYTEST) --quick -q $(PYTEST_ARGUMENTS)
+	@$(PYTEST) -n 2 --quick -q $(PYTEST_ARGUMENTS)
 
 # Each keeps a cache: a second run looks only at what has changed.
 check: $(INSTALLED)
@@ -32,6 +32,14 @@ check: $(INSTALLED)
 # Kubernetes between the oldest and the newest).
 proofs: $(INSTALLED)
 	@requirements/proofs.sh $(PYTHON) $(VENV)
+
+# Images built by buildah, and the demo's task run from their file systems: as root, on Debian (docs/releases.md).
+images-proof: $(INSTALLED)
+	@$(VENV)/bin/python -m benchmarks.images
+
+# The chart on the cluster that KUBECONFIG names, from install to uninstall (docs/releases.md).
+cluster-proof: $(INSTALLED)
+	@$(VENV)/bin/python -m benchmarks.cluster
 
 setup: $(INSTALLED)
 
@@ -49,6 +57,14 @@ chart: $(INSTALLED)
 	$(VENV)/bin/python helm/manifests.py
 	$(VENV)/bin/python requirements/closure.py
 
+# The pages made from code, the notebooks run again, and the site in site/; a warning or a dead link ends it.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(INSTALLED)
+	@$(VENV)/bin/python -m pip install -q -r requirements/docs.txt
+	$(VENV)/bin/python -m documents
+	$(VENV)/bin/python docs/notebooks/run.py
+	$(VENV)/bin/mkdocs build --quiet --strict
+
 $(INSTALLED): requirements/$(DEVICE).txt pyproject.toml requirements/install.sh
 	@requirements/install.sh $(PYTHON) $(VENV) $(DEVICE)
 	@touch $@
@@ -58,4 +74,4 @@ debian:
 	@requirements/debian.sh
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -14,7 +14,7 @@ import json
 from typing import Any
 
 from rollcast.cli.ablation_report import advice
-from rollcast.cli.compare import run_report, show_leave_one_out, table_report
+from rollcast.cli.compare import middle_law, run_report, show_leave_one_out, table_report
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.run_history import RunHistory
 from rollcast.local.ablation import WHOLE
@@ -53,7 +53,7 @@ def main() -> None:
     null = {name for name in arguments.null.split(",") if name}
     table = leave_one_out(recipes[0], recipes[1:], null_controls=null)
     found = table_report(table)
-    reports = [run_report(one.joint, held.best) for one, held in zip(recipes, table.at_common, strict=True)]
+    reports = [run_report(one.joint, middle_law(held)) for one, held in zip(recipes, table.at_common, strict=True)]
     show_leave_one_out({"leave_one_out": found, "runs": reports})
     told = advice(table, {variant_of(run, prefix): run["what"] for run in runs})
     print(*told, sep="\n")

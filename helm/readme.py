@@ -46,15 +46,18 @@ Mend the values, then `helm upgrade --install`. Before a cluster is asked, the s
     rollcast config check run.yaml --elsewhere
 
 `generator`, `trainer`, `forecaster`, `autoscaler`, `grader` and `redis` all know `image`, `resources`, `extraArgs`,
-`extraEnv`, `extraVolumes`, `extraVolumeMounts`, `podAnnotations`, `podLabels`, `nodeSelector`, `tolerations`,
-`affinity`, `runtimeClassName` and `priorityClassName`; the table shows these once, for the generator.
+`extraEnv`, `envFrom`, `extraContainers`, `extraVolumes`, `extraVolumeMounts`, `labels`, `annotations`,
+`podAnnotations`, `podLabels`, `nodeSelector`, `tolerations`, `affinity`, `topologySpreadConstraints`, `schedulerName`,
+`runtimeClassName` and `priorityClassName`, trainer and generator also `resourceClaims` and `hostNetwork`; the table
+shows these once, for the generator.
 
 | value | default | what it is |
 |---|---|---|
 """
 SHOWN_ONCE = {
-    "resources", "extraArgs", "extraEnv", "extraVolumes", "extraVolumeMounts", "podAnnotations", "podLabels",
-    "nodeSelector", "affinity", "runtimeClassName", "priorityClassName",
+    "resources", "extraArgs", "extraEnv", "envFrom", "extraContainers", "extraVolumes", "extraVolumeMounts", "labels",
+    "annotations", "podAnnotations", "podLabels", "nodeSelector", "affinity", "topologySpreadConstraints",
+    "schedulerName", "resourceClaims", "hostNetwork", "runtimeClassName", "priorityClassName",
 }  # fmt: skip
 _KEY = re.compile(r"^( *)([A-Za-z][A-Za-z0-9_]*):")
 

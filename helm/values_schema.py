@@ -25,6 +25,7 @@ Node = dict[str, Any]
 BOOLEAN: Node = {"type": "boolean"}
 STRING: Node = {"type": "string"}
 MAP: Node = {"type": "object"}
+MAPS: Node = {"type": "object", "additionalProperties": {"type": "object"}}
 STRINGS: Node = {"type": "object", "additionalProperties": {"type": "string"}}
 OBJECTS: Node = {"type": "array", "items": {"type": "object"}}
 QUANTITY: Node = {
@@ -69,16 +70,24 @@ EVERY_ROLE: dict[str, Node] = {
     "resources": RESOURCES,
     "extraArgs": {"type": "array", "items": STRING},
     "extraEnv": OBJECTS,
+    "envFrom": OBJECTS,
+    "extraContainers": OBJECTS,
     "extraVolumes": OBJECTS,
     "extraVolumeMounts": OBJECTS,
+    "labels": STRINGS,
+    "annotations": STRINGS,
     "podAnnotations": STRINGS,
     "podLabels": STRINGS,
     "nodeSelector": STRINGS,
     "tolerations": OBJECTS,
     "affinity": MAP,
+    "topologySpreadConstraints": OBJECTS,
+    "schedulerName": NAME,
     "runtimeClassName": NAME,
     "priorityClassName": NAME,
 }
+DEVICES: dict[str, Node] = {"resourceClaims": OBJECTS, "hostNetwork": BOOLEAN}
+"""Of the roles that have devices."""
 PEERS = {"type": "array", "items": mapping(namespaceSelector=MAP, podSelector=MAP, ipBlock=MAP)}
 
 CHART = mapping(
@@ -90,6 +99,7 @@ CHART = mapping(
     model=mapping(
         source=choice("hub", "folder", "arithmetic"),
         revision={"type": "string", "minLength": 1},
+        configs=MAPS,
         tokenSecret=NAME,
         volume=mapping(
             kind=choice("emptyDir", "pvc", "hostPath"),
@@ -100,8 +110,14 @@ CHART = mapping(
             size=QUANTITY,
         ),
     ),
+    commonLabels=STRINGS,
+    gpu=mapping(
+        resource={"type": "string", "pattern": "^([a-z0-9.-]+/[A-Za-z0-9._-]+)?$"},
+        memoryGB={"type": "number", "minimum": 0},
+    ),
     generator=mapping(
         **EVERY_ROLE,
+        **DEVICES,
         replicas=integer(0, 4096),
         gpus=integer(0, 64),
         sharedMemory=QUANTITY,
@@ -112,6 +128,8 @@ CHART = mapping(
     ),
     trainer=mapping(
         **EVERY_ROLE,
+        **DEVICES,
+        suspend=BOOLEAN,
         controller=choice("job", "jobset"),
         nodes=integer(1, 1024),
         gpus=integer(0, 64),
@@ -153,7 +171,7 @@ CHART = mapping(
         persistence=mapping(enabled=BOOLEAN, storageClass=STRING, size=QUANTITY),
         exporter=mapping(enabled=BOOLEAN, image=IMAGE, resources=RESOURCES),
     ),
-    auth=mapping(existingSecret=NAME, http=BOOLEAN),
+    auth=mapping(existingSecret=NAME, http=BOOLEAN, push=BOOLEAN),
     storage=mapping(
         existingClaim=NAME,
         storageClass=STRING,
@@ -175,7 +193,7 @@ CHART = mapping(
         rdma=mapping(enabled=BOOLEAN, resource=STRING, count=integer(1)),
     ),
     podSecurity=mapping(runAsUser=UNIX_ID, runAsGroup=UNIX_ID, fsGroup=UNIX_ID),
-    serviceAccount=mapping(annotations=STRINGS),
+    serviceAccount=mapping(name=NAME, annotations=STRINGS),
     priorityClasses=mapping(
         create=BOOLEAN,
         preemptionPolicy=choice("Never", "PreemptLowerPriority"),

@@ -12,10 +12,12 @@ from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 
-RUN = 'run="@RUN@"'
+RUN = 'namespace="@NAMESPACE@",run="@RUN@"'
 PATIENCE = "@NO_STEP_MINUTES@m"
 RUNBOOK = "@RUNBOOK@"
-"""Put in by the chart: the run's name, monitoring.rules.noStepMinutes and monitoring.rules.runbookUrl."""
+"""Put in by the chart: where the run is and its name, monitoring.rules.noStepMinutes, monitoring.rules.runbookUrl."""
+_EACH = "namespace, run"
+"""What makes a run: profiles name it, so that two namespaces often have one of the same name."""
 MOST_TRUNCATION = 0.10
 """Above this truncation typically destabilises a run (paper A.15)."""
 MOST_GAP = 0.05
@@ -27,7 +29,7 @@ def _of(metric: Metric, *matchers: str, suffix: str = "") -> str:
     return series(metric, RUN, *matchers, suffix=suffix)
 
 
-_STEP = f"max by (run) ({_of(names.TRAINER_STEP)})"
+_STEP = f"max by ({_EACH}) ({_of(names.TRAINER_STEP)})"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Alert:
             "for": self.holds_for,
             "labels": {"severity": self.severity},
             "annotations": {
-                "summary": f"Run {{{{ $labels.run }}}}: {self.summary}",
+                "summary": f"Run {{{{ $labels.namespace }}}}/{{{{ $labels.run }}}}: {self.summary}",
                 "runbook_url": f"{RUNBOOK}#{self.anchor}",
             },
         }
@@ -60,41 +62,41 @@ class Alert:
 
 def _while_training(expression: str) -> str:
     """Only between the first step and the end: a trainer that starts or has ended concerns nobody."""
-    return f"{expression}\nand on (run) {_STEP} > 0"
+    return f"{expression}\nand on ({_EACH}) {_STEP} > 0"
 
 
 def _share_waited(reason: str) -> str:
     matcher = f'for="{reason}"'
-    return f"sum by (run) (rate({_of(names.TRAINER_WAIT, matcher)}[15m]))"
+    return f"sum by ({_EACH}) (rate({_of(names.TRAINER_WAIT, matcher)}[15m]))"
 
 
 def _came(metric: Metric, *matchers: str) -> str:
-    return f"sum by (run) (increase({_of(metric, *matchers)}[15m])) > 0"
+    return f"sum by ({_EACH}) (increase({_of(metric, *matchers)}[15m])) > 0"
 
 
 def _verdict(kind: str) -> str:
     matcher = f'verdict="{kind}"'
-    return f"max by (run) ({_of(names.FORECAST_VERDICT, matcher)}) == 1"
+    return f"max by ({_EACH}) ({_of(names.FORECAST_VERDICT, matcher)}) == 1"
 
 
 _DEFECTIVE = 'outcome="defective"'
-_AT_THE_END = f"{_STEP} >= on (run) max by (run) ({_of(names.BUDGET_STEPS)})"
-_PAUSED = f"avg by (run) (rate({_of(names.WEIGHT_PAUSE_SECONDS, suffix='_sum')}[15m]))"
+_AT_THE_END = f"{_STEP} >= on ({_EACH}) max by ({_EACH}) ({_of(names.BUDGET_STEPS)})"
+_PAUSED = f"avg by ({_EACH}) (rate({_of(names.WEIGHT_PAUSE_SECONDS, suffix='_sum')}[15m]))"
 
 ALERTS = (
     Alert(
         "RollcastNoOptimizerStep",
         f"changes(({_STEP})[{PATIENCE}:1m]) == 0\n"
-        f"and on (run) max by (run) ({_of(names.TRAINER_STEP)} offset {PATIENCE})\n"
-        f"and on (run) {_STEP}\n"
-        f"unless on (run) {_AT_THE_END}",
+        f"and on ({_EACH}) max by ({_EACH}) ({_of(names.TRAINER_STEP)} offset {PATIENCE})\n"
+        f"and on ({_EACH}) {_STEP}\n"
+        f"unless on ({_EACH}) {_AT_THE_END}",
         "1m",
         "critical",
         "no optimizer step for @NO_STEP_MINUTES@ minutes",
     ),
     Alert(
         "RollcastTrainerAway",
-        f"count by (run) ({_of(names.RUNNING_ROLLOUTS)})\nunless on (run) {_STEP}",
+        f"count by ({_EACH}) ({_of(names.RUNNING_ROLLOUTS)})\nunless on ({_EACH}) {_STEP}",
         PATIENCE,
         "critical",
         "{{ $value }} generators hold devices, and no trainer has answered for @NO_STEP_MINUTES@ minutes",
@@ -102,7 +104,7 @@ ALERTS = (
     Alert(
         "RollcastStalenessNearBound",
         _while_training(
-            f"max by (run) (avg_over_time({_of(names.LONGEST_GROUP_RATIO)}[10m])) > {LONGEST_GROUP_WARNING:g}"
+            f"max by ({_EACH}) (avg_over_time({_of(names.LONGEST_GROUP_RATIO)}[10m])) > {LONGEST_GROUP_WARNING:g}"
         ),
         "10m",
         "warning",
@@ -117,8 +119,8 @@ ALERTS = (
     ),
     Alert(
         "RollcastGeneratorsIdle",
-        _while_training(f"avg by (run) (rate({_of(names.GENERATOR_IDLE)}[15m])) > 0.3")
-        + f"\nand on (run) changes(({_STEP})[30m:1m]) > 0",
+        _while_training(f"avg by ({_EACH}) (rate({_of(names.GENERATOR_IDLE)}[15m])) > 0.3")
+        + f"\nand on ({_EACH}) changes(({_STEP})[30m:1m]) > 0",
         "30m",
         "warning",
         "generators have had nothing to sample {{ $value | humanizePercentage }} of their time",
@@ -126,7 +128,7 @@ ALERTS = (
     Alert(
         "RollcastLogprobGap",
         _while_training(
-            f"""max by (run) (avg_over_time({_of(names.LOGPROB_GAP, 'statistic="mean"')}[15m])) > {MOST_GAP:g}"""
+            f"""max by ({_EACH}) (avg_over_time({_of(names.LOGPROB_GAP, 'statistic="mean"')}[15m])) > {MOST_GAP:g}"""
         ),
         "10m",
         "warning",
@@ -134,7 +136,7 @@ ALERTS = (
     ),
     Alert(
         "RollcastTruncation",
-        _while_training(f"max by (run) (avg_over_time({_of(names.TRUNCATION_RATIO)}[15m])) > {MOST_TRUNCATION:g}"),
+        _while_training(f"max by ({_EACH}) (avg_over_time({_of(names.TRUNCATION_RATIO)}[15m])) > {MOST_TRUNCATION:g}"),
         "10m",
         "warning",
         "{{ $value | humanizePercentage }} of the rollouts are cut off by the token budget",
@@ -142,7 +144,8 @@ ALERTS = (
     Alert(
         "RollcastQueueBytes",
         _while_training(
-            f"max by (run) ({_of(names.QUEUE_BYTES)})\n/ on (run) max by (run) ({_of(names.QUEUE_MAX_BYTES)}) > 0.8"
+            f"max by ({_EACH}) ({_of(names.QUEUE_BYTES)})\n"
+            f"/ on ({_EACH}) max by ({_EACH}) ({_of(names.QUEUE_MAX_BYTES)}) > 0.8"
         ),
         "5m",
         "warning",
@@ -171,7 +174,7 @@ ALERTS = (
     ),
     Alert(
         "RollcastForecastDrifted",
-        _while_training(f"max by (run) ({_of(names.FORECAST_MISSED)}) >= {MISSED_READINGS}"),
+        _while_training(f"max by ({_EACH}) ({_of(names.FORECAST_MISSED)}) >= {MISSED_READINGS}"),
         "0m",
         "warning",
         "the last {{ $value }} readings lie outside the 90 % interval that had been forecast for them",
@@ -185,7 +188,7 @@ ALERTS = (
     ),
     Alert(
         "RollcastForecasterBlind",
-        _while_training(f"max by (run) ({_of(names.FORECAST_SOURCE_UP)}) == 0"),
+        _while_training(f"max by ({_EACH}) ({_of(names.FORECAST_SOURCE_UP)}) == 0"),
         "15m",
         "warning",
         "the forecaster cannot read its source; the forecast stands still",
@@ -193,8 +196,8 @@ ALERTS = (
     Alert(
         "RollcastAutoscalerBlind",
         _while_training(
-            f"(max by (run) ({_of(names.AUTOSCALER_MEASURED)}) == 0\n"
-            f"or sum by (run) (increase({_of(names.AUTOSCALER_FAILURES)}[15m])) > 0)"
+            f"(max by ({_EACH}) ({_of(names.AUTOSCALER_MEASURED)}) == 0\n"
+            f"or sum by ({_EACH}) (increase({_of(names.AUTOSCALER_FAILURES)}[15m])) > 0)"
         ),
         "30m",
         "warning",

@@ -147,6 +147,6 @@ def compare_dashboard() -> Dashboard:
         "Compare",
         "Runs and ablations beside each other: where each will end, what it costs, how it behaves.",
         [("Where will they end?", forecasts), ("How they behave", behaviour)],
-        [variables.data_source(), variables.runs()],
+        [variables.data_source(), variables.namespace(), variables.runs()],
         time=("now-7d", "now"),
     )

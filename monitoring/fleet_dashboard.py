@@ -177,6 +177,6 @@ def fleet_dashboard() -> Dashboard:
         "Fleet",
         "Generators, scaling decisions and GPUs of one run.",
         [("Generators", generators), ("Scaling", scaling), ("GPUs", gpus)],
-        [variables.data_source(), variables.run()],
+        [variables.data_source(), variables.namespace(), variables.run()],
         time=("now-3h", "now"),
     )

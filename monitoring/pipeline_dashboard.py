@@ -26,6 +26,7 @@ _EVENTS = (
     names.ABORTED,
     names.PREEMPTIONS,
     names.CONTAINED,
+    names.VERIFIER_FAILURES,
     names.REDIS_AWAY,
 )
 
@@ -250,7 +251,7 @@ def pipeline_dashboard() -> Dashboard:
         "Pipeline",
         "Throughput, staleness, waits, weight sync and queue of one run.",
         [("Throughput", throughput), ("Staleness", staleness), ("Weights", weights), ("Queue and events", queue)],
-        [variables.data_source(), variables.run()],
+        [variables.data_source(), variables.namespace(), variables.run()],
         time=("now-3h", "now"),
     )
 

@@ -10,6 +10,7 @@ from monitoring.panels import (
     HOURS,
     READINGS,
     SHARE,
+    Panel,
     Query,
     assemble,
     band,
@@ -21,11 +22,12 @@ from monitoring.panels import (
     states,
 )
 from monitoring.promql import OWN_CURVE, band_by_compute, last, newest_evaluation, readings_by, series, stacked
-from monitoring.variables import RUN
+from monitoring.variables import OF_THE_FORECASTER, RUN
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 
 RANGE = "$__range"
+_REST = 'stretch="rest"'
 _THREE = 'quantile=~"0.05|0.5|0.95"'
 
 
@@ -40,6 +42,12 @@ def _over_time(metric: Metric, by: str = "quantile") -> Query:
 
 def _gauge(metric: Metric, legend: str, *matchers: str) -> Query:
     return Query(f"max by (run) ({series(metric, RUN, *matchers)})", legend)
+
+
+def _in_a_word(title: str, description: str, metric: Metric, *, by: str) -> Panel:
+    """The value of the label `by` whose series is 1."""
+    query = Query(f"{last(metric, RUN, by=by)} == 1", f"{{{{{by}}}}}", once=True)
+    return number(title, description, [query], width=5, name_only=True)
 
 
 def _newest_reading() -> Query:
@@ -59,13 +67,52 @@ def run_dashboard() -> Dashboard:
         ]
     )
     end = [
+        _in_a_word(
+            "Advice",
+            "What to do with the rest of the budget, or with as much compute again where none is known.",
+            names.ADVICE,
+            by="advice",
+        ),
         number(
+            "Evaluations to wait for",
+            "Before asking again. 0: decide now.",
+            [Query(last(names.ADVICE_EVALUATIONS, RUN), once=True)],
+            width=4,
+            decimals=0,
+        ),
+        number(
+            "Chance that the rest pays",
+            "Share of the forecast's trajectories on which the rest gains 0.02 or more, less in proportion for a small "
+            "rest; turns to come are not counted. Below 5 % the advice is to stop, from 50 % on to continue.",
+            [Query(last(names.ADVICE_CHANCE, RUN), once=True)],
+            width=5,
+            unit=SHARE,
+            decimals=0,
+        ),
+        number(
+            "Gain of the rest",
+            "Pass rate that the rest of the budget gains: median and 90 % interval.",
+            [
+                Query(
+                    f"sort({last(names.ADVICE_GAIN, RUN, _REST, by='quantile')})",
+                    "{{quantile}}",
+                    once=True,
+                )
+            ],
+            width=5,
+        ),
+        number(
+            "What it costs",
+            "Device-hours of the next tenth of the budget, and of all of the rest.",
+            [Query(f"sort({last(names.ADVICE_DEVICE_HOURS, RUN, by='stretch')})", "{{stretch}}", once=True)],
+            width=5,
+        ),
+        _in_a_word(
             "Verdict",
             "What the forecaster thinks of the curve. Under any but forecastable and saturated, decide nothing on its "
             "numbers.",
-            [Query(f"{last(names.FORECAST_VERDICT, RUN, by='verdict')} == 1", "{{verdict}}", once=True)],
-            width=5,
-            name_only=True,
+            names.FORECAST_VERDICT,
+            by="verdict",
         ),
         number(
             "A, the asymptote",
@@ -132,7 +179,7 @@ def run_dashboard() -> Dashboard:
             "The same forecast against the clock: compute as it was reached, then at the measured rate, until the "
             "budget ends. From the forecaster's own query API, the second data source.",
             [
-                Query(series(names.TIMELINE_PASS_RATE, RUN), "{{quantile}}", source=FORECASTER),
+                Query(series(names.TIMELINE_PASS_RATE, OF_THE_FORECASTER), "{{quantile}}", source=FORECASTER),
                 _newest_reading(),
             ],
             width=12,
@@ -252,6 +299,6 @@ def run_dashboard() -> Dashboard:
         "Run",
         "Where one run will end, how that forecast aged, and whether the run is healthy.",
         [("Where will it end?", end), ("How the forecast aged", history), ("Health of the run", health)],
-        [variables.data_source(), variables.forecaster(), variables.run(), variables.target()],
+        [variables.data_source(), variables.forecaster(), variables.namespace(), variables.run(), variables.target()],
         time=("now-12h", "now+12h"),
     )

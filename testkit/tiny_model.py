@@ -7,7 +7,7 @@ from typing import Any
 
 CHARACTERS = "0123456789+-*/=() \n<>|abcdefghijklmnopqrstuvwxyz.,?!:;"
 VOCABULARY = 64
-ARCHITECTURES = ("qwen3", "qwen3_moe", "llama", "gemma2")
+ARCHITECTURES = ("qwen3", "qwen3_moe", "mixtral", "llama", "llama4", "gemma2")
 
 
 def make_tiny_model(folder: Path, *, seed: int = 0, hidden: int = 64, layers: int = 2, max_length: int = 512) -> None:
@@ -59,7 +59,7 @@ def make_architecture(folder: Path, architecture: str, *, seed: int = 0, max_len
 
 
 def _architecture_config(architecture: str, max_length: int) -> Any:
-    from transformers import Gemma2Config, LlamaConfig, Qwen3Config, Qwen3MoeConfig
+    from transformers import Gemma2Config, Llama4TextConfig, LlamaConfig, MixtralConfig, Qwen3Config, Qwen3MoeConfig
 
     common: dict[str, Any] = {
         "vocab_size": VOCABULARY,
@@ -80,6 +80,12 @@ def _architecture_config(architecture: str, max_length: int) -> Any:
     if architecture == "qwen3_moe":  # a dense layer among them; experts narrower than the CPU kernel's blocks
         experts = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": True}
         return Qwen3MoeConfig(**common | {"num_hidden_layers": 3}, **experts, mlp_only_layers=[1])
+    if architecture == "mixtral":  # stored as block_sparse_moe.experts.N.w1, w2, w3
+        return MixtralConfig(**common | {"intermediate_size": 48}, num_local_experts=4, num_experts_per_tok=2)
+    if architecture == "llama4":  # a dense layer, then experts beside a shared one; a layer without rotary frequencies
+        experts = {"num_local_experts": 4, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2}
+        layers = {"num_hidden_layers": 4, "intermediate_size_mlp": 96, "attention_chunk_size": max_length}
+        return Llama4TextConfig(**common | layers, **experts, tie_word_embeddings=False)
     if architecture == "llama":  # long-context rope: frequencies are rescaled
         rope = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 4.0, "low_freq_factor": 1.0}
         rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": max_length // 4}

@@ -1,9 +1,11 @@
 """How the tests share a machine: what runs in one process, what starts first, and which are quick.
 
     make quick   --quick: none of SLOW, nothing that is marked for an engine, a browser or a whole system
-    make test    all of them, -n 2: groups of tests, handed out to two processes in the order of SLOW
+    make test    all of them, -n 3: groups of tests, handed out to three processes in the order of SLOW
 
-How long an example takes never fails a test: machines are shared.
+Three, for two cores: whole systems wait for their parts to start and to end, and tests of services for their deadlines.
+So a test waits generously, and does not say that something was quick. How long an example takes never fails a test:
+machines are shared.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-# Two processes on two cores: one thread each. Before any test imports torch, which reads it once.
+# As many processes as cores, or more: one thread each. Before any test imports torch, which reads it once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("unhurried", deadline=None)
@@ -26,6 +28,7 @@ TESTS = Path(__file__).parent
 SLOW = (
     "system",
     "chart/test_runs_locally.py",
+    "chart/test_built_images.py",
     "monitoring/test_queries.py",
     "generator/test_exactness.py",
     "forecaster/test_page.py",
@@ -42,6 +45,9 @@ SLOW = (
     "local",
     "tasks/test_code.py",
     "cli",
+    "documents/test_commands.py",
+    "loggers/test_destinations.py",
+    "loggers/test_service.py",
     "curves/test_one_forecast.py",
     "curves/test_curve_file.py",
     "curves/test_foreign_curve.py",
@@ -49,6 +55,8 @@ SLOW = (
     "config/test_wrong_run_files.py",
     "tasks/test_sandbox.py",
     "tasks/test_sandbox_hostile.py",
+    "tasks/test_own_verifiers.py",
+    "tasks/test_remote_verifiers.py",
     "simulation/test_split.py",
     "weights",
     "autoscaler",
@@ -58,8 +66,10 @@ SLOW = (
     "rollouts/test_outages.py",
     "connections/test_http.py",
     "trainer/test_two_ranks.py",
+    "memory/test_step.py",
     "scaling/test_forecast.py",
     "trainer/test_controller.py",
+    "trainer/test_resumption.py",
     "rollouts/test_hostile_entries.py",
     "trainer/test_run_files.py",
     "trainer/test_checkpoint.py",
@@ -72,7 +82,7 @@ SLOW = (
     "test_layers.py",
 )
 """Files and folders that start processes or compute for long, the longest first. Not part of `make quick`."""
-SYSTEMS = 3
+SYSTEMS = 4
 """The first so many of SLOW run whole systems: what is marked `system`."""
 SLOW_MARKS = ("engine", "system", "gpu", "cluster", "browser", "index")
 
@@ -94,13 +104,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist tells no types
     """Which tests one process runs, one after the other.
 
-    A file is one group, so that what its module or session fixtures started serves all of its tests. All whole systems
-    are one group: each keeps a core busy by itself, and two at once would only wait for each other's deadlines.
+    A file is one group, so that what its module or session fixtures started serves all of its tests. The systems with
+    faults are one group: each keeps a core busy by itself, and two at once would only wait for each other's deadlines.
+    Those of the chart and the dashboards have no fault that must be seen in time, and run beside them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = Path(nodeid.partition("::")[0]).relative_to(TESTS.name)
-        return "systems" if place(TESTS / file) < SYSTEMS else file.as_posix()
+        return SLOW[0] if place(TESTS / file) == 0 else file.as_posix()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:

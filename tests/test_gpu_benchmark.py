@@ -21,7 +21,7 @@ from testkit.gpu.parts import PARTS
 from tests.only_these import ROOT, hidden_modules, run_with_only
 
 NEEDED = ("torch", "transformers", "pydantic", "protobuf", "structlog")
-FOR_STAGING = ("httpx", "starlette", "uvicorn")
+FOR_GROUPS = ("httpx", "starlette", "uvicorn")
 PART = "import runpy; runpy.run_module('testkit.gpu.parts', run_name='__main__')"
 
 
@@ -48,7 +48,7 @@ def recorded_results() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_needs_one_device_and_few_packages(name: str) -> None:
-    packages = closure(NEEDED + (FOR_STAGING if name == "staging" else ()))
+    packages = closure(NEEDED + (FOR_GROUPS if name in ("staging", "group") else ()))
     assert {"redis", "grpc", "vllm", "scipy"} <= hidden_modules(packages)
     done = run_with_only(packages, PART, name, "--small", timeout=170, cwd=ROOT)
     assert done.returncode == 0, done.stderr
@@ -93,7 +93,9 @@ def test_a_card_that_is_too_small_for_one_setting_says_so() -> None:
     assert card.or_why_not(lambda: {"seconds": 1.0}) == {"seconds": 1.0}
 
 
-@pytest.mark.parametrize(("shape", "parameters"), [("0.6b", 596_049_920), ("1.7b", 1_720_574_976)])
+@pytest.mark.parametrize(
+    ("shape", "parameters"), [("0.6b", 596_049_920), ("1.7b", 1_720_574_976), ("4b", 4_022_468_096)]
+)
 def test_the_shapes_are_the_published_ones(shape: str, parameters: int) -> None:
     model = models.random_model(shape, torch.device("meta"))
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters

@@ -46,7 +46,7 @@ def test_what_json_has_no_number_for_is_written_as_null(tmp_path: Path, monkeypa
     assert figures == {"rows": [[1.5, None]], "most": None, "least": None}
 
 
-@pytest.mark.parametrize("name", ["autoscaler", "elastic"])
+@pytest.mark.parametrize("name", ["autoscaler", "elastic", "memory"])
 def test_every_target_was_met(name: str) -> None:
     targets = _figures(name)["targets"]
     assert targets
@@ -90,5 +90,19 @@ def test_the_page_says_what_the_autoscaler_saved() -> None:
     assert [sentence for sentence in sentences if sentence not in page] == []
 
 
+def test_the_page_says_how_near_the_count_of_memory_is() -> None:
+    figures = _figures("memory")
+    page = " ".join((ROOT / "docs" / "memory.md").read_text().split())
+    step, publish, checkpoint = (_percent(figures["largest_error"][name]) for name in ("step", "publish", "checkpoint"))
+    assert f"at most {step} off at a step, {publish} at a publication, {checkpoint} at a checkpoint" in page
+
+
 def _turns(run: dict[str, Any]) -> str:
     return f"{run['turns']} turn{'' if run['turns'] == 1 else 's'}"
+
+
+def test_the_sizes_of_the_images_are_those_measured() -> None:
+    text = (ROOT / "docs" / "releases.md").read_text()
+    for name, image in _figures("images")["images"].items():
+        gigabytes, debian = image["bytes"] / 1e9, image["system_bytes"] / 1e9
+        assert f"| {name} | {gigabytes:.2f} | {debian:.2f} | {image['seconds']:.0f} |" in text

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.runfolder import files
+from rollcast.runfolder.outcomes import RunRecord, SetRecord
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import EvaluationRecord, StepRecord
+from rollcast.runfolder.records import EvaluationRecord, StepRecord, read_record
 from rollcast.runfolder.survival import surviving
 from testkit.record import write_result
 
@@ -42,12 +43,23 @@ def run_set(folder: Path) -> tuple[dict[str, Any], int, float]:
     return json.loads(ended.stdout) if ended.stdout else {}, ended.returncode, minutes
 
 
-def end_state(record: dict[str, Any]) -> dict[str, Any]:
+def recorded(folder: Path) -> list[RunRecord]:
+    """What became of each run; nothing where the command wrote nothing."""
+    try:
+        return read_record(folder / files.ABLATION, SetRecord).set
+    except FileNotFoundError:
+        return []
+
+
+def end_state(record: RunRecord) -> dict[str, Any]:
     """What is kept of a run: how it ended, and its curve."""
-    folder = Path(record["folder"])
+    folder = Path(record.folder)
     points = surviving(RecordFile(folder / files.EVALUATIONS, EvaluationRecord).read())
     steps = RecordFile(folder / files.STEPS, StepRecord)
-    kept = {name: record[name] for name in ("run", "what", "seed", "state", "error", "seconds", "initial", "measured")}
+    kept = {
+        name: getattr(record, name)
+        for name in ("run", "what", "seed", "state", "error", "seconds", "initial", "measured")
+    }
     return kept | {
         "steps": len({record.step for record in steps.read()}),
         "curve": [[point.step, round(point.compute_device_hours, 5), round(point.pass_rate, 4)] for point in points],
@@ -59,7 +71,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path("runs/ablation-benchmark"))
     folder = parser.parse_args().folder
     answer, status, minutes = run_set(folder)
-    runs = [end_state(record) for record in answer.get("set", [])]
+    runs = [end_state(record) for record in recorded(folder)]
     continued = any(run["seconds"] is None for run in runs)
     targets = {
         "every recipe trains for 60 steps without error": bool(runs)

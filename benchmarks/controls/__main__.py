@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,7 @@ def main() -> int:
     figures = {
         "minutes": round(minutes, 1),
         "blocked_share": round(blocked_share(base), 3),
-        "runs": [end_state(asdict(record)) for record in records],
+        "runs": [end_state(record) for record in records],
         "leave_one_out": answer["leave_one_out"],
         "verdicts": {run["curve"]: run["verdict"] for run in answer["runs"]},
         "advice": answer["advice"],

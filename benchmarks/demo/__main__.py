@@ -23,8 +23,9 @@ from statistics import fmean
 from typing import Any
 
 from rollcast.runfolder.files import EVALUATIONS, RESULT, STEPS
+from rollcast.runfolder.outcomes import RunResult
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import EvaluationRecord, StepRecord
+from rollcast.runfolder.records import EvaluationRecord, StepRecord, read_record
 from rollcast.runfolder.survival import surviving
 from testkit.record import write_result
 
@@ -49,30 +50,30 @@ def run_seed(seed: int, folder: Path) -> dict[str, Any]:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     seconds = time.monotonic() - started
     run = folder / "demo"
-    result = json.loads((run / RESULT).read_text()) if ended.returncode == 0 else {}
-    if result.get("frozen") is None:
+    result = read_record(run / RESULT, RunResult) if ended.returncode == 0 else None
+    if result is None or result.frozen is None:
         return {"seed": seed, "failed": f"exit status {ended.returncode}: {ended.stdout[-500:]}{ended.stderr[-500:]}"}
     points = surviving(RecordFile(run / EVALUATIONS, EvaluationRecord).read())
     steps = list(RecordFile(run / STEPS, StepRecord).read())
-    frozen = result["frozen"]
-    gain = result["measured"] - result["initial"]
+    frozen = result.frozen
+    gain = result.measured - result.initial
     ages: Counter[int] = Counter()
     for record in steps:
         ages.update(record.staleness_tokens)
     return {
         "seed": seed,
         "seconds": round(seconds, 1),
-        "initial": result["initial"],
-        "measured_end": result["measured"],
+        "initial": result.initial,
+        "measured_end": result.measured,
         "evaluations": len(points),
-        "frozen_at_step": frozen["step"],
-        "verdict": frozen["verdict"],
-        "forecast": frozen["median"],
-        "interval_90": [frozen["low"], frozen["high"]],
-        "error": result["error"],
-        "last_value_error": result["last_value_error"],
-        "interval_holds_end": result["inside"],
-        "gain_share_at_freeze": (frozen["last_value"] - result["initial"]) / gain,
+        "frozen_at_step": frozen.step,
+        "verdict": frozen.verdict,
+        "forecast": frozen.median,
+        "interval_90": [frozen.low, frozen.high],
+        "error": result.error,
+        "last_value_error": result.last_value_error,
+        "interval_holds_end": result.inside,
+        "gain_share_at_freeze": (frozen.last_value - result.initial) / gain,
         "max_staleness": max(ages),
         "mean_staleness": sum(age * tokens for age, tokens in ages.items()) / sum(ages.values()),
         "curve": [[point.step, round(point.pass_rate, 4)] for point in points],

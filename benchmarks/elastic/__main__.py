@@ -26,6 +26,7 @@ from typing import Any
 
 import httpx
 
+from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.base_model import BaseModel, ensure_base_model
 from rollcast.trainer.ending import EXIT_INTERRUPTED
 from testkit.record import write_result
@@ -133,7 +134,7 @@ def wanted(system: System) -> int | None:
 
 
 def said(system: System) -> str:
-    port = int((system.run_folder / "ports" / "autoscaler").read_text())
+    port = read_port(port_file(system.run_folder, "autoscaler"))
     return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5.0).text.strip()
 
 

@@ -3,6 +3,7 @@
     published     printed fits of arXiv 2510.13786 with the paper's procedure (real curves)
     extrapolation later points of real runs, beside existing methods (real curves, and Rollcast's own)
     calibration   coverage of the intervals on simulated runs, 2,000 of each generator and window
+    kinds         runs of other kinds than the law, beside existing methods
     verdicts      simulated shapes, and the real runs that broke
     speed         processor time and memory
 
@@ -22,7 +23,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-PARTS = ("published", "extrapolation", "calibration", "verdicts", "speed")
+PARTS = ("published", "extrapolation", "calibration", "kinds", "verdicts", "speed")
 
 
 def main() -> int:
@@ -31,14 +32,14 @@ def main() -> int:
         "--runs",
         type=int,
         default=2000,
-        help="simulated runs of each generator and window; a quarter for each shape of the verdicts",
+        help="simulated runs of each generator and window; a quarter of each shape, a 40th of other kinds",
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--run-by-run", action="store_true", help="print the last results run by run, as Markdown")
     arguments = parser.parse_args()
 
     from benchmarks.forecast import calibration, speed
-    from testkit.forecast import extrapolation, published, tables, targets, verdicts
+    from testkit.forecast import extrapolation, other_kinds, published, tables, targets, verdicts
     from testkit.forecast.real_curves import data_folder
     from testkit.record import RESULTS, write_result
 
@@ -71,6 +72,7 @@ def main() -> int:
     part("extrapolation.own", extrapolation.own_table, tables.halves)
     part("calibration", lambda: calibration.calibration(arguments.runs), tables.calibration)
     part("calibration.false_alarms", lambda: verdicts.false_alarms(figures["calibration"]), tables.rows)
+    part("kinds", lambda: other_kinds.other_kinds(max(arguments.runs // 40, 1)), tables.rows)
     part("verdicts.simulated", lambda: verdicts.simulated(max(arguments.runs // 4, 1)), tables.rows)
     part("verdicts.real", lambda: verdicts.real(folder), tables.rows, real=True)  # type: ignore[arg-type]
     part("speed", speed.speed, tables.plain)

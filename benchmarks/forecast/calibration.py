@@ -15,7 +15,7 @@ import numpy as np
 
 from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR
+from rollcast.scaling.prior import LAW_PRIOR
 from rollcast.scaling.verdict import VerdictKind
 from testkit.forecast.generators import GENERATORS, WINDOWS, SimulatedRun, simulate
 
@@ -44,7 +44,7 @@ def _class(generator: str, window: float, num_runs: int) -> dict[str, Any]:
         run = simulate(generator, window, rng)
         compute = np.array(HORIZONS) * run.curve.compute[-1]
         truth = run.truth.pass_rate(compute)
-        forecast = fit(run.curve)
+        forecast = fit(run.curve, FitOptions(prior=LAW_PRIOR))
         low, lower, median, upper, high = forecast.pass_rate(compute, (0.05, 0.25, 0.5, 0.75, 0.95))
         inner.append((lower <= truth) & (truth <= upper))
         outer.append((low <= truth) & (truth <= high))
@@ -78,7 +78,7 @@ def _oracle(run: SimulatedRun) -> FitOptions:
     scale = float(np.log(np.hypot(run.white, run.drift) / error))
     return FitOptions(
         prior=replace(
-            DEFAULT_PRIOR,
+            LAW_PRIOR,
             log_error_scale=(scale, 0.01),
             log_drifting_error_scale=(scale, 0.01),
             drift=(run.drift / run.white,),

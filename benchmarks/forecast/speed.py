@@ -12,7 +12,9 @@ from scipy.optimize import curve_fit
 
 from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
 from rollcast.scaling.curve import Array, Curve, sigmoid
+from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
+from rollcast.scaling.prior import LAW_PRIOR
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -24,6 +26,7 @@ def speed() -> dict[str, Any]:
     figures = {
         "refit_100_points_ms": refit,
         "refit_1000_points_ms": _milliseconds(lambda: fit(large), 50),
+        "law_alone_100_points_ms": _milliseconds(lambda: fit(small, FitOptions(prior=LAW_PRIOR)), 50),
         "paper_grid_ms": _milliseconds(lambda: paper_grid(small, 0.2), 3),
         "paper_grid_curve_fit_ms": _paper_grid_with_curve_fit(small),
         "hundred_runs_refit_and_drawn_s": _milliseconds(_hundred_live_runs, 1) / 1000,

@@ -17,15 +17,17 @@ import random
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.tasks import Grading
+from rollcast.config.tasks import Tasks
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.wire.version import PolicyVersion
+from testkit.generator.trainer_end import copy_weights
 from testkit.record import write_result
 
 ROLLOUTS_PER_PROMPT = 16
@@ -106,9 +108,10 @@ class Service:
         from rollcast.generator.grading import GradingThreads
         from rollcast.generator.weight_engine import GeneratorWeights
         from rollcast.telemetry.exporter import Exporter
-        from rollcast.weights.manifest import TensorSpec
+        from rollcast.weights.manifest import TensorSpec, plan_buckets
         from rollcast.weights.member import WeightMember
         from rollcast.weights.publisher import Publisher
+        from rollcast.weights.staging import StagingSlots
         from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 
         self.weights = weights
@@ -117,24 +120,27 @@ class Service:
         broker = MemoryBroker()
         exporter = Exporter(config.run)
         self.trainer = MemoryTrainerQueue(broker)
+        specs = [TensorSpec(name, "float32", tuple(value.shape)) for name, value in weights.items()]
+        self.slots = StagingSlots(plan_buckets(specs, config.weights.bucket_bytes))
         self.publisher = Publisher(
             weights=config.weights,
             rpc=config.rpc,
             incarnation=1,
             history=(),
             lm_head=config.recipe.lm_head,
-            specs=[TensorSpec(name, "float32", tuple(value.shape)) for name, value in weights.items()],
+            specs=specs,
             device=torch.device("cpu"),
             exporter=exporter,
             on_removed=lambda name, reason: None,
+            slots=self.slots,
         )
         port = self.publisher.start()
         self.claims = ClaimLoop(
             engine=engine,
-            grader=GradingThreads(engine.decode, Grading(), exporter),
+            grader=GradingThreads(engine.decode, Tasks(), exporter),
             open_queue=lambda owner: MemoryGeneratorQueue(broker, owner),
             owner="benchmark",
-            slots=Slots(config.generator.slots, ROLLOUTS_PER_PROMPT, ROLLOUTS_PER_PROMPT, 0.5),
+            slots=Slots(config.generator.most_slots, ROLLOUTS_PER_PROMPT, ROLLOUTS_PER_PROMPT, 0.5),
             renew_seconds=2.0,
             fence_patience_seconds=10.0,
             reaches_trainer=lambda: self.member.joined,
@@ -153,7 +159,7 @@ class Service:
             engine=adaptor,
             name="benchmark",
             num_workers=1,
-            slots=config.generator.slots,
+            slots=config.generator.most_slots,
             lm_head=config.recipe.lm_head,
             rpc=config.rpc.model_copy(update={"port": port}),
             weights=config.weights,
@@ -164,10 +170,9 @@ class Service:
     async def publish(self) -> None:
         """One more version, and its acknowledgement."""
         self.step += 1
-        snapshot = await asyncio.to_thread(self.publisher.stage)
-        for name, tensor in snapshot.views():
-            tensor.copy_(self.weights[name])
-        self.publisher.publish(snapshot, PolicyVersion(1, self.step))
+        slot, version = self.publisher.stage(), PolicyVersion(1, self.step)
+        await asyncio.to_thread(self.slots.fill, slot, version, 5.0, partial(copy_weights, self.weights))
+        self.publisher.publish(slot, version)
         assert await asyncio.to_thread(self.publisher.wait_acknowledged, self.step, 30.0)
 
     async def run(self, tasks: list[PromptTask], *, updates: bool) -> float:
@@ -208,7 +213,8 @@ def copy_seconds(weights: dict[str, Any]) -> float:
 async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM
 
-    from rollcast.generator.engine import Engine, set_environment
+    from rollcast.generator.engine import Engine
+    from rollcast.generator.engine_start import set_environment
 
     set_environment(config)
     model = AutoModelForCausalLM.from_pretrained(config.model.path)
@@ -226,7 +232,7 @@ async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]
     rates: dict[str, list[float]] = {"bare_vllm": [], "service": [], "service_with_updates": []}
     for number in range(rounds):
         first = 1000 * number
-        rates["bare_vllm"].append(await bare(engine._llm, make_tasks(first, groups), config.generator.slots))
+        rates["bare_vllm"].append(await bare(engine._llm, make_tasks(first, groups), config.generator.most_slots))
         rates["service"].append(await service.run(make_tasks(first + 300, groups), updates=False))
         rates["service_with_updates"].append(await service.run(make_tasks(first + 600, groups), updates=True))
     service.claims.stop_claiming()

@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,6 +37,7 @@ from rollcast.config.run import load_run_config
 from rollcast.local.base_model import BaseModel, ensure_base_model
 from rollcast.rollouts.codec import encode_group
 from rollcast.rollouts.records import RolloutGroup
+from testkit.generator.trainer_end import copy_weights
 from testkit.record import write_result
 from testkit.system.harness import System
 
@@ -107,10 +109,12 @@ def generator_figures(system: System) -> dict[str, float]:
 
 def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]]:
     """The generator on the run's first tasks, weights published once; returns the groups it made."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
     from rollcast.tasks.prompts import load
     from rollcast.tasks.tokens import load_tokenizer
     from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
-    from rollcast.trainer.learner.model import read_causal_lm
     from testkit.generator.trainer_end import TrainerEnd
 
     with System(folder, make_settings(1, 8)) as system:
@@ -118,7 +122,7 @@ def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]
         tokenizer = load_tokenizer(config.model)
         book = PromptBook(load(config.tasks).train, tokenizer, max_prompt_tokens=16)
         maker = TaskMaker(config, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], 1)
-        end = TrainerEnd(config, read_causal_lm(config.model))
+        end = TrainerEnd(config, AutoModelForCausalLM.from_pretrained(config.model.path, dtype=torch.float32))
         end.queue.start_incarnation(1)
         publish_unchanged(end)
         system.start_generator("g0")
@@ -150,10 +154,9 @@ def publish_unchanged(end: Any) -> None:
     """The model's own weights as version 1.0."""
     from rollcast.wire.version import PolicyVersion
 
-    snapshot = end.publisher.stage()
-    for name, tensor in snapshot.views():
-        tensor.copy_(end.base[name])
-    end.publisher.publish(snapshot, PolicyVersion(1, 0))
+    slot, version = end.publisher.stage(), PolicyVersion(1, 0)
+    end.slots.fill(slot, version, 5.0, partial(copy_weights, end.base))
+    end.publisher.publish(slot, version)
 
 
 def record(folder: Path, groups: list[RolloutGroup]) -> None:

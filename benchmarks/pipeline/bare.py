@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.generator.engine import engine_arguments, set_environment
+from rollcast.generator.engine_start import engine_arguments, set_environment
 from rollcast.rollouts.codec import decode_group
 from rollcast.rollouts.records import RolloutGroup
 
@@ -51,9 +51,9 @@ async def measure(config: RunConfig, groups: list[RolloutGroup]) -> dict[str, fl
     llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     try:
         batch = config.recipe.prompts_per_step
-        await answer(llm, groups[:batch], config.generator.slots)
+        await answer(llm, groups[:batch], config.generator.most_slots)
         started = time.monotonic()
-        tokens = await answer(llm, groups[batch:], config.generator.slots)
+        tokens = await answer(llm, groups[batch:], config.generator.most_slots)
         return {"tokens_per_second": tokens / (time.monotonic() - started)}
     finally:
         llm.shutdown(timeout=2.0)

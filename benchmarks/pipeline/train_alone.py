@@ -14,7 +14,7 @@ from rollcast.rollouts.codec import decode_group
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import join_ranks
-from rollcast.weights.snapshot import Snapshot
+from rollcast.wire.version import PolicyVersion
 
 
 def main(folder: Path) -> None:
@@ -23,15 +23,15 @@ def main(folder: Path) -> None:
     os.sched_setaffinity(0, {config.trainer.cpu})
     ranks = join_ranks(timeout_seconds=60.0, threads=1)
     learners = LearnerGroup.build(config, ranks)
-    snapshot = Snapshot(learners.buckets, ranks.device)
     groups = [decode_group(path.read_bytes()) for path in sorted(folder.glob("*.group"))]
     size = config.recipe.prompts_per_step
-    updates, batches = [], []
+    updates: list[float] = []
+    batches: list[float] = []
     for start in range(0, len(groups), size):
         started = time.perf_counter()
         batch = assemble(groups[start : start + size], config.recipe)
         stats = learners.update(batch.sequences)
-        learners.gather(snapshot)
+        learners.stage(0, PolicyVersion(1, len(updates)))
         batches.append(time.perf_counter() - started)
         updates.append(stats.seconds)
     ranks.leave()

@@ -18,14 +18,19 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
+from benchmarks.weights.lanes import OtherRanks, copy_seconds, fill, raw_gloo_seconds
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.manifest import TensorSpec, total_bytes
+from rollcast.weights.lanes import ONE_LANE, Lanes
+from rollcast.weights.manifest import TensorSpec, plan_buckets, total_bytes
 from rollcast.weights.publisher import Publisher
+from rollcast.weights.shards import shard_buckets
+from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.record import write_result
 from testkit.weights import generator_process
@@ -70,9 +75,16 @@ def wait_for(condition: Callable[[], bool]) -> float:
     return time.perf_counter() - started
 
 
-def open_publisher(megabytes: float, *, port: int = 0, incarnation: int = 1) -> tuple[Publisher, int]:
+def tensor_specs(megabytes: float) -> list[TensorSpec]:
     tensors = 50
-    specs = [TensorSpec(f"layer.{i}.weight", "bfloat16", (int(megabytes * 1e6 / 2 / tensors),)) for i in range(tensors)]
+    return [TensorSpec(f"layer.{i}.weight", "bfloat16", (int(megabytes * 1e6 / 2 / tensors),)) for i in range(tensors)]
+
+
+def open_publisher(
+    megabytes: float, *, port: int = 0, incarnation: int = 1, lanes: Lanes = ONE_LANE
+) -> tuple[Publisher, StagingSlots, int]:
+    specs = tensor_specs(megabytes)
+    slots = StagingSlots(shard_buckets(plan_buckets(specs, SETTINGS.bucket_bytes), 0, lanes.count))
     publisher = Publisher(
         weights=SETTINGS,
         rpc=Rpc(port=port),
@@ -83,19 +95,21 @@ def open_publisher(megabytes: float, *, port: int = 0, incarnation: int = 1) -> 
         device=torch.device("cpu"),
         exporter=Exporter("benchmark"),
         on_removed=lambda name, reason: None,
+        slots=slots,
+        lanes=lanes,
     )
-    return publisher, publisher.start()
+    return publisher, slots, publisher.start()
 
 
-def publish(publisher: Publisher, step: int, *, incarnation: int = 1) -> float:
+def publish(publisher: Publisher, slots: StagingSlots, step: int, *, incarnation: int = 1) -> float:
     """Returns for how long the caller, which would be training, was held up."""
-    started = time.perf_counter()
-    snapshot = publisher.stage()
+    version, started = PolicyVersion(incarnation, step), time.perf_counter()
+    slot = publisher.stage()
+    slots.wait_for_readers(SETTINGS.bucket_timeout_seconds)
     held_up = time.perf_counter() - started
-    for buffer in snapshot.buffers:
-        buffer.fill_(step % 251)
+    slots.fill(slot, version, 0.0, partial(fill, step=step))
     started = time.perf_counter()
-    publisher.publish(snapshot, PolicyVersion(incarnation, step))
+    publisher.publish(slot, version)
     return held_up + time.perf_counter() - started
 
 
@@ -104,19 +118,19 @@ def joined(publisher: Publisher) -> int:
 
 
 def measure_publishing(megabytes: float, generators: int, repeats: int) -> dict[str, Any]:
-    publisher, port = open_publisher(megabytes)
-    publish(publisher, 0)
+    publisher, slots, port = open_publisher(megabytes)
+    publish(publisher, slots, 0)
     crowd = [Generator(f"g{index}", port) for index in range(generators)]
     try:
         wait_for(lambda: joined(publisher) == generators)
         seconds, held_up = [], []
         for step in range(1, repeats + 1):
-            held_up.append(publish(publisher, step))
+            held_up.append(publish(publisher, slots, step))
             started = time.perf_counter()
             assert publisher.wait_acknowledged(step, DEADLINE_SECONDS)
             seconds.append(time.perf_counter() - started)
         pauses = [event["pause"] for generator in crowd for event in generator.events if event["event"] == "applied"]
-        size = total_bytes(publisher.stage().specs)
+        size = total_bytes(slots[0].specs)
         median = statistics.median(seconds)
         return {
             "megabytes": round(size / 1e6, 1),
@@ -131,10 +145,45 @@ def measure_publishing(megabytes: float, generators: int, repeats: int) -> dict[
         end(publisher, crowd)
 
 
+def measure_lanes(megabytes: float, world_size: int, repeats: int) -> dict[str, Any]:
+    """Several trainer ranks and one generator."""
+    ranks = OtherRanks(plan_buckets(tensor_specs(megabytes), SETTINGS.bucket_bytes), world_size)
+    publisher, slots, port = open_publisher(megabytes, lanes=ranks.lanes)
+    ranks.fill(publisher.stage(), PolicyVersion(1, 0))
+    publish(publisher, slots, 0)
+    crowd = [Generator("g", port)]
+    try:
+        wait_for(lambda: joined(publisher) == 1)
+        seconds = []
+        for step in range(1, repeats + 1):
+            ranks.fill(publisher.stage(), PolicyVersion(1, step))
+            publish(publisher, slots, step)
+            started = time.perf_counter()
+            assert publisher.wait_acknowledged(step, DEADLINE_SECONDS)
+            seconds.append(time.perf_counter() - started)
+        events = [event for event in crowd[0].events if event["event"] == "applied"][1:]
+        size = int(megabytes * 1e6)
+        pause, copied = statistics.median(event["pause"] for event in events), copy_seconds(size, repeats)
+        received = statistics.median(seconds) - pause
+        raw = raw_gloo_seconds(size, repeats, SETTINGS)
+        return {
+            "megabytes": megabytes,
+            "ranks": world_size,
+            "receive_seconds_median": round(received, 4),
+            "raw_gloo_seconds_median": round(raw, 4),
+            "rate_over_raw_gloo": round(raw / received, 3),
+            "pause_seconds_median": round(pause, 4),
+            "pause_over_copy": round(pause / copied, 2),
+        }
+    finally:
+        end(publisher, crowd)
+        ranks.end()
+
+
 def measure_joining(megabytes: float) -> dict[str, Any]:
     """From the announcement to membership, the catch-up included; the process's own start is not."""
-    publisher, port = open_publisher(megabytes)
-    publish(publisher, 0)
+    publisher, slots, port = open_publisher(megabytes)
+    publish(publisher, slots, 0)
     crowd = [Generator("first", port)]
     try:
         wait_for(lambda: joined(publisher) == 1)
@@ -147,14 +196,14 @@ def measure_joining(megabytes: float) -> dict[str, Any]:
 
 def measure_recovery(megabytes: float, number: signal.Signals) -> dict[str, Any]:
     """From the signal, in mid-broadcast, to the acknowledgement of the other two."""
-    publisher, port = open_publisher(megabytes)
-    publish(publisher, 0)
+    publisher, slots, port = open_publisher(megabytes)
+    publish(publisher, slots, 0)
     crowd = [Generator("victim", port, slow_seconds=0.05), Generator("one", port), Generator("two", port)]
     victim = crowd[0]
     try:
         wait_for(lambda: joined(publisher) == 3)
         seen = len([event for event in victim.events if event["event"] == "bucket"])
-        publish(publisher, 1)
+        publish(publisher, slots, 1)
         wait_for(lambda: len([event for event in victim.events if event["event"] == "bucket"]) > seen + 1)
         victim.send(number)
         seconds = wait_for(lambda: publisher.wait_acknowledged(1, 0.0))
@@ -165,15 +214,15 @@ def measure_recovery(megabytes: float, number: signal.Signals) -> dict[str, Any]
 
 def measure_reconnecting(megabytes: float, away_seconds: float, generators: int = 4) -> dict[str, Any]:
     """The trainer goes away and comes back on the same port: from there to the last announcement, and membership."""
-    publisher, port = open_publisher(megabytes)
-    publish(publisher, 0)
+    publisher, slots, port = open_publisher(megabytes)
+    publish(publisher, slots, 0)
     crowd = [Generator(f"g{index}", port) for index in range(generators)]
     try:
         wait_for(lambda: joined(publisher) == generators)
         publisher.stop(10.0)
         time.sleep(away_seconds)
-        publisher, _ = open_publisher(megabytes, port=port, incarnation=2)
-        publish(publisher, 0, incarnation=2)
+        publisher, slots, _ = open_publisher(megabytes, port=port, incarnation=2)
+        publish(publisher, slots, 0, incarnation=2)
         announced = wait_for(lambda: len(publisher.members()) == generators)
         return {
             "generators": generators,
@@ -201,6 +250,7 @@ def main() -> None:
     largest = max(arguments.megabytes)
     report = {
         "publishing": [measure_publishing(size, n, arguments.repeats) for size in arguments.megabytes for n in (1, 2)],
+        "lanes": [measure_lanes(largest, ranks, arguments.repeats) for ranks in (1, 2, 4)],
         "joining": [measure_joining(size) for size in arguments.megabytes],
         "recovery": [measure_recovery(largest, number) for number in (signal.SIGKILL, signal.SIGSTOP)],
         "reconnecting": [measure_reconnecting(min(arguments.megabytes), away) for away in (1.0, 10.0, 30.0, 60.0)],

@@ -71,6 +71,7 @@ class Rollcast:
             joined_seconds=(last.joined_seconds if last else 0.0) + len(members) * passed,
             joined=len(members),
             undisturbed_since=now if rose or last is None or pipeline.step <= LAG else last.undisturbed_since,
+            filled_since=now if last is None or pipeline.step <= LAG else last.filled_since,
             outstanding=len(pipeline.outstanding),
             mean_tokens=report.mean_tokens,
         )

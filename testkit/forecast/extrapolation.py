@@ -23,12 +23,13 @@ from rollcast.scaling.curve import Array, Curve, sigmoid
 from rollcast.scaling.learning import learn_prior
 from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR
+from rollcast.scaling.prior import LAW_PRIOR
+from testkit.forecast.curve_families import curve_families
 from testkit.forecast.real_curves import EXTENDED, PaperRun, other_runs, own_runs, paper_runs
 
-FITTED = FitOptions(initial="fitted")
+FITTED = FitOptions(initial="fitted", prior=LAW_PRIOR)
 FLAT = replace(
-    DEFAULT_PRIOR,
+    LAW_PRIOR,
     log_exponent=(0.7, 1.0),
     log_midpoint=(-0.5, 1.6),
     drift=(0.0,),
@@ -38,6 +39,7 @@ FLAT = replace(
 )
 """Nearly flat in B and C_mid, independent noise, no first phase: a plain grid posterior."""
 
+LEVELS = (0.05, 0.5, 0.95)
 WIDE_ASYMPTOTES = np.linspace(0.05, 0.99, 95)
 RELATIVE_MIDPOINTS: Array = np.geomspace(0.02, 10.0, 100)
 """The paper's grid for curves of other units and pass rates: A, and C_mid over the last compute of the window."""
@@ -98,6 +100,7 @@ def paper_table(folder: Path) -> dict[str, Any]:
         row = {"run": task.name, "points": len(task.curve), **_baselines(task)}
         row["paper grid"] = float(np.mean(paper_grid(task.curve, task.initial).pass_rate(task.compute))) - task.outcome
         row["curve_fit"] = _curve_fit(task)
+        row["curve families"] = _families(task)
         row["forecast"] = _forecast(task, FITTED)
         row["forecast, learned prior"] = _forecast(task, learned[run.identity])
         row["forecast, R_0 given"] = _forecast(task, replace(FITTED, initial=task.initial))
@@ -125,12 +128,12 @@ def half_table(folder: Path) -> dict[str, Any]:
 
 def own_table() -> dict[str, Any]:
     """The first half of Rollcast's own runs; the learned prior of a run is that of the other seeds."""
-    curves, measured = own_runs(), FitOptions()
+    curves, measured = own_runs(), FitOptions(prior=LAW_PRIOR)
     rows = [
         _half_row(
             task,
             measured,
-            FitOptions(prior=learn_prior([other for name, other in curves.items() if name != task.name])),
+            FitOptions(prior=learn_prior([other for name, other in curves.items() if name != task.name], measured)),
         )
         for task in _first_halves(curves)
     ]
@@ -143,6 +146,7 @@ def _half_row(task: Task, alone: FitOptions, learned: FitOptions) -> dict[str, A
     grid = paper_grid(task.curve, task.initial, WIDE_ASYMPTOTES, midpoints)
     row["paper grid"] = float(np.mean(grid.pass_rate(task.compute))) - task.outcome
     row["curve_fit"] = _curve_fit(task)
+    row["curve families"] = _families(task)
     row["forecast"] = _forecast(task, alone)
     row["forecast, learned prior"] = _forecast(task, learned)
     row["verdict"] = fit(task.curve, alone).verdict.kind.value
@@ -170,6 +174,11 @@ def _forecast(task: Task, options: FitOptions) -> dict[str, float]:
     error = forecast.reading_error / float(np.sqrt(task.num_last))
     low, median, high = forecast.predictive([task.compute], standard_error=error)[:, 0]
     return {"error": float(median) - task.outcome, "low": float(low) - task.outcome, "high": float(high) - task.outcome}
+
+
+def _families(task: Task) -> dict[str, float]:
+    low, median, high = curve_families(task.curve).quantiles([task.compute], LEVELS, task.num_last)[:, 0] - task.outcome
+    return {"error": float(median), "low": float(low), "high": float(high)}
 
 
 def _curve_fit(task: Task) -> float:

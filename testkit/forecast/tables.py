@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-BASELINES = ("last value", "power law", "log-linear", "paper grid", "curve_fit")
+BASELINES = ("last value", "power law", "log-linear", "paper grid", "curve_fit", "curve families")
 
 
 def plain(figures: Mapping[str, Any]) -> None:
@@ -79,9 +79,13 @@ def run_by_run(table: Sequence[Mapping[str, Any]]) -> str:
         alone, learned = row["forecast"], row["forecast, learned prior"]
         # Runs without others of their family have no prior to learn.
         shown = [_interval(alone), "" if learned == alone else _interval(learned)]
-        cells = [row["run"], str(row["points"]), *(f"{row[name]:+.3f}" for name in methods), *shown]
+        cells = [row["run"], str(row["points"]), *(f"{_error(row[name]):+.3f}" for name in methods), *shown]
         lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     return "\n".join(lines) + "\n"
+
+
+def _error(value: float | Mapping[str, float]) -> float:
+    return value["error"] if isinstance(value, Mapping) else value
 
 
 def _interval(value: Mapping[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""A recorded run replayed at 60 times its pace: trainer's page, Prometheus, forecaster, browser.
+"""A recorded run replayed at many times its pace: trainer's page, Prometheus, forecaster, browser.
 
 five evaluations -> Prometheus killed -> three that nobody scrapes -> Prometheus again, the three -> four
 """
@@ -53,20 +53,23 @@ class Replay:
     """The service's own past forecasts at the end."""
 
 
-def replay(folder: Path) -> Replay:
-    """Raises AssertionError where the page shows what nobody scraped, or not what the service says."""
+def replay(folder: Path, *, pace_seconds: float = PACE_SECONDS, scrape_seconds: int = SCRAPE_SECONDS) -> Replay:
+    """An evaluation every `pace_seconds`, scraped every `scrape_seconds`.
+
+    Raises AssertionError where the page shows what nobody scraped, or not what the service says.
+    """
     points, port = record(NUM_POINTS), free_port("127.0.0.1")
     exported: list[float] = []
 
     def play(page: Any, readings: list[Reading]) -> None:
         for reading in readings:
+            exported.append(time.time())  # before: a scrape may come at once
             trainer.show(reading)
-            exported.append(time.time())
-            page.wait_for_timeout(1000 * PACE_SECONDS)
+            page.wait_for_timeout(1000 * pace_seconds)
 
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
     with TrainerPage() as trainer, running(run_file(folder, source), folder) as service:
-        server = (folder, port, [trainer.port], SCRAPE_SECONDS)
+        server = (folder, port, [trainer.port], scrape_seconds)
         with opened(f"http://127.0.0.1:{service.port}/", folder / "profile", 1280, "light") as page:
             page.evaluate(_WATCH)
             with prometheus(*server):

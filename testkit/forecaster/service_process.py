@@ -13,23 +13,25 @@ from typing import Any, TypeVar
 
 import httpx
 
+from rollcast.connections.port_files import port_file, read_port
+
 SERVICES = Path(__file__).parents[2] / "services"
 Value = TypeVar("Value")
 
 
 class Service:
     def __init__(self, config: Path, folder: Path) -> None:
-        ports = folder / "demo" / "ports"
-        for name in ("forecaster", "forecaster-grpc"):
-            (ports / name).unlink(missing_ok=True)
+        pages, rpc = (port_file(folder / "demo", name) for name in ("forecaster", "forecaster-grpc"))
+        for file in (pages, rpc):
+            file.unlink(missing_ok=True)
         environment = {**os.environ, "PYTHONPATH": str(SERVICES), "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "rollcast.forecaster", "--config", str(config)], env=environment
         )
-        wait_for(lambda: (ports / "forecaster-grpc").exists() or self.process.poll() is not None)
+        wait_for(lambda: rpc.exists() or self.process.poll() is not None)
         assert self.process.poll() is None, "the forecaster ended at its start"
-        self.port = int((ports / "forecaster").read_text())
-        self.grpc_port = int((ports / "forecaster-grpc").read_text())
+        self.port = read_port(pages)
+        self.grpc_port = read_port(rpc)
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20.0)
 
     def forecast(self, run: str = "demo") -> dict[str, Any] | None:

@@ -6,19 +6,30 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from rollcast.config.run import RunConfig
+from rollcast.connections.port_files import port_file
 from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.manifest import TensorSpec
+from rollcast.weights.manifest import TensorSpec, plan_buckets
 from rollcast.weights.publisher import Publisher
+from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.tiny_model import perturbed
+
+PATIENCE_SECONDS = 5.0
+
+
+def copy_weights(weights: dict[str, Any], snapshot: Snapshot) -> None:
+    for name, tensor in snapshot.views():
+        tensor.copy_(weights[name])
 
 
 class TrainerEnd:
@@ -33,29 +44,31 @@ class TrainerEnd:
         self.base = {name: value.detach().clone() for name, value in model.named_parameters()}
         self.weights: dict[PolicyVersion, dict[str, Any]] = {}
         self.removed: list[tuple[str, str]] = []
+        specs = [
+            TensorSpec(name, str(value.dtype).removeprefix("torch."), tuple(value.shape))
+            for name, value in self.base.items()
+        ]
+        self.slots = StagingSlots(plan_buckets(specs, config.weights.bucket_bytes))
         self.publisher = Publisher(
             weights=config.weights,
             rpc=config.rpc,
             incarnation=incarnation,
             history=history,
             lm_head=config.recipe.lm_head,
-            specs=[
-                TensorSpec(name, str(value.dtype).removeprefix("torch."), tuple(value.shape))
-                for name, value in self.base.items()
-            ],
+            specs=specs,
             device=torch.device("cpu"),
             exporter=Exporter(config.run),
             on_removed=self._on_removed,
+            slots=self.slots,
         )
         self.port = self.publisher.start()
 
     def publish(self, step: int) -> PolicyVersion:
         version = PolicyVersion(self.incarnation, step)
         self.weights[version] = perturbed(self.base, seed=1000 * self.incarnation + step)
-        snapshot = self.publisher.stage()
-        for name, tensor in snapshot.views():
-            tensor.copy_(self.weights[version][name])
-        self.publisher.publish(snapshot, version)
+        slot = self.publisher.stage()
+        self.slots.fill(slot, version, PATIENCE_SECONDS, partial(copy_weights, self.weights[version]))
+        self.publisher.publish(slot, version)
         return version
 
     def read(self, count: int, seconds: float = 200.0) -> list[Delivery]:
@@ -79,7 +92,7 @@ class GeneratorProcess:
     """`python -m rollcast.generator`; its output goes to a file."""
 
     def __init__(self, config: RunConfig, config_path: Path, name: str) -> None:
-        self._ports = config.run_folder / "ports" / name
+        self._ports = port_file(config.run_folder, name)
         self._ports.unlink(missing_ok=True)
         self.log = config_path.with_name(f"{name}.log")
         with self.log.open("w") as output:

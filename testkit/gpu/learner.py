@@ -1,5 +1,8 @@
 """Optimizer steps of the learner on made-up rollouts, with and without recomputed activations.
 
+A shape's part with -compiled makes the same steps with torch.compile on every layer. The peak is held against what the
+memory planner says of the fullest moment of a step.
+
 MFU: floating-point operations that the model asks for, of tokens without padding and of nothing twice, over what the
 card's data sheet promises in the time. The head works for loss tokens alone.
 """
@@ -21,15 +24,19 @@ from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_m
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.gpu import card, models
+from testkit.gpu.planned import planned_bytes
 
 STEPS = 4
 """That count; one before them warms up."""
+USUAL = (32, 256, 1_500, 8_192)
+SIZES = {"4b": (8, 256, 9_000, 16_128)}
+"""Rollouts, prompt tokens, median and most completion tokens, by shape: at 16k tokens one rollout is a micro-batch."""
 
 
-def rollouts(shape: str, *, is_small: bool) -> list[TrainingSequence]:
+def rollouts(shape: str, *, is_small: bool, seed: int = 0) -> list[TrainingSequence]:
     """Prompts of equal length, completions of log-normal lengths, half of them right."""
-    rng = np.random.default_rng(0)
-    count, prompt, median, longest = (6, 8, 16, 48) if is_small else (32, 256, 1_500, 8_192)
+    rng = np.random.default_rng(seed)
+    count, prompt, median, longest = (6, 8, 16, 48) if is_small else SIZES.get(shape, USUAL)
     vocab = models.qwen3(shape).vocab_size
     sequences = []
     for index in range(count):
@@ -58,25 +65,32 @@ def step_flops(config: Any, sequences: Sequence[TrainingSequence]) -> float:
 
 def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     """`name`: learner-SHAPE."""
-    shape = models.SMALL if is_small else name.partition("-")[2]
+    _, published, compiled = f"{name}-".split("-", 2)
+    shape = models.SMALL if is_small else published
+    compiler = ("eager" if is_small else "inductor") if compiled else None
     sequences = rollouts(shape, is_small=is_small)
     ceiling = card.product_flops(ranks.device, side=64 if is_small else card.PRODUCT_SIDE)
     rows = []
     for recompute in (False, True):
-        row = card.or_why_not(partial(steps, shape, sequences, ranks, recompute=recompute))
+        row = card.or_why_not(partial(steps, shape, sequences, ranks, recompute=recompute, compiler=compiler))
         rows.append({"recompute": recompute, **row})
     return {
         "shape": shape,
+        "compiler": compiler,
+        "longest_sequence": max(sequence.num_tokens for sequence in sequences),
         "tokens_per_micro_batch": Trainer().tokens_per_micro_batch,
         "product_tflops": round(ceiling / 1e12, 3),
         "rows": rows,
     }
 
 
-def steps(shape: str, sequences: Sequence[TrainingSequence], ranks: Ranks, *, recompute: bool) -> dict[str, Any]:
+def steps(
+    shape: str, sequences: Sequence[TrainingSequence], ranks: Ranks, *, recompute: bool, compiler: str | None
+) -> dict[str, Any]:
     """Raises torch.OutOfMemoryError."""
     recipe, held = Recipe(), card.start_counting_memory(ranks.device)
-    policy = models.sharded(models.random_model(shape, ranks.device), ranks, dtype=torch.bfloat16, recompute=recompute)
+    model = models.random_model(shape, ranks.device)
+    policy = models.sharded(model, ranks, dtype=torch.bfloat16, recompute=recompute, compiler=compiler)
     learner = Learner(policy, settings=recipe.optimizer, loss=make_loss(recipe.loss), ranks=ranks)
     (micro_batches,) = plan_micro_batches(sequences, world_size=1, max_tokens=Trainer().tokens_per_micro_batch)
     stats = [learner.update(micro_batches, denominator(sequences)) for _ in range(STEPS + 1)][1:]
@@ -94,5 +108,8 @@ def steps(shape: str, sequences: Sequence[TrainingSequence], ranks: Ranks, *, re
         "tflops": round(flops / 1e12, 6),
         "mfu": None if peak is None else round(flops / peak, 4),
         "peak_memory_gib": card.peak_memory_gib(ranks.device, held),
+        "planned_memory_gib": round(
+            planned_bytes(shape, max(one.num_tokens for one in sequences), recompute=recompute) / 2**30, 2
+        ),
         "all_applied": all(one.applied for one in stats),
     }

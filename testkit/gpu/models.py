@@ -15,6 +15,16 @@ SMALL = "small"
 SHAPES = {
     "0.6b": {"hidden_size": 1024, "intermediate_size": 3072},
     "1.7b": {"hidden_size": 2048, "intermediate_size": 6144},
+    "4b": {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32},
+    "28m": {
+        "hidden_size": 512,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 64,
+        "vocab_size": 8_192,
+    },
     SMALL: {
         "hidden_size": 32,
         "intermediate_size": 48,
@@ -54,8 +64,13 @@ def random_model(shape: str, device: torch.device) -> Any:
     return model
 
 
-def sharded(model: Any, ranks: Ranks, *, dtype: torch.dtype, recompute: bool = False) -> Policy:
-    """With the run file's defaults: FP32 head, its chunks of logits."""
+def sharded(
+    model: Any, ranks: Ranks, *, dtype: torch.dtype, recompute: bool = False, compiler: str | None = None
+) -> Policy:
+    """With the run file's defaults: FP32 head, its chunks of logits. `compiler`: torch.compile's, layer by layer."""
+    if compiler is not None:
+        for layer in model.model.layers:
+            layer.compile(backend=compiler, dynamic=True)
     return shard_policy(
         model,
         mesh=ranks.mesh,

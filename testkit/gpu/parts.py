@@ -16,6 +16,9 @@ PARTS = {
     "staging": "staging",
     "learner-0.6b": "learner",
     "learner-1.7b": "learner",
+    "learner-4b": "learner",
+    "learner-4b-compiled": "learner",
+    "group": "group",
 }
 """Part -> its module; imported in the part's own process, torch with it."""
 COLLECTIVE_SECONDS = 60.0

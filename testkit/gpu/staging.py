@@ -1,7 +1,8 @@
 """Weights into the staging buffers, and between the card and the host, beside a plain copy of as many bytes.
 
-stage: the learner's float32 weights, as bfloat16, into the spare buffers of `rollcast.weights.staging`: on the device
-as under NCCL, on the host as under gloo. load: buffers of the host to the device.
+stage: the learner's float32 weights, as bfloat16, into a slot of `rollcast.weights.staging`, in page-locked memory of
+the host, as after every step; beside it the same on the device. load: buffers of the host to the device. apply: what a
+generator does under its pause, tensor by tensor into the model, from where weights.stage kept the version.
 """
 
 from __future__ import annotations
@@ -12,35 +13,23 @@ from typing import Any
 import torch
 
 from rollcast.config.services import Weights
-from rollcast.trainer.learner.gather import gather_weights, weight_specs
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.weights.manifest import BucketSpec, plan_buckets, total_bytes
+from rollcast.trainer.learner.staging import stage_shard, weight_specs
+from rollcast.weights.checksum import checksum
+from rollcast.weights.host_memory import HostMemory
+from rollcast.weights.manifest import plan_buckets, total_bytes
 from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import Staging
+from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.gpu import card, models
 
 REPEATS = 5
-HOST = torch.device("cpu")
 
 
-class Stager:
-    """Stages one version after the other, as a trainer does that publishes after every step."""
-
-    def __init__(self, policy: Policy, buckets: tuple[BucketSpec, ...], place: torch.device) -> None:
-        self._policy, self._buckets = policy, buckets
-        self._staging = Staging(buckets, place)
-        self._step = 0
-
-    def stage(self) -> Snapshot:
-        """The version that is now current."""
-        snapshot = self._staging.stage(0.0)
-        gather_weights(self._policy, self._buckets, snapshot, rank=0, world_size=1)
-        self._staging.offer(snapshot, PolicyVersion(1, self._step))
-        self._staging.take()
-        self._step += 1
-        return self._staging.current
+def stage(policy: Policy, slots: StagingSlots) -> None:
+    """As a trainer of one rank does after every step."""
+    slots.fill(0, PolicyVersion(1, 0), 0.0, partial(stage_shard, policy))
 
 
 def timed(what: str, num_bytes: int, seconds: float) -> dict[str, Any]:
@@ -56,6 +45,11 @@ def copy_snapshot(source: Snapshot, target: Snapshot) -> None:
         ours.copy_(theirs)
 
 
+def apply(source: Snapshot, model: dict[str, torch.Tensor]) -> None:
+    for name, view in source.views():
+        model[name].copy_(view)
+
+
 def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     """Rows by the way of the bytes; targets: they are the same everywhere."""
     shape = models.SMALL if is_small else "1.7b"
@@ -63,18 +57,28 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     policy = models.sharded(models.random_model(shape, device), ranks, dtype=torch.bfloat16)
     buckets = plan_buckets(weight_specs(policy, "bfloat16"), Weights().bucket_bytes)
     size = total_bytes(buckets)
-    on_device, on_host = Stager(policy, buckets, device), Stager(policy, buckets, HOST)
+    slots, on_device = StagingSlots(buckets), Snapshot.on(device, buckets)
     rows = [
-        timed("stage on the device", size, card.median_seconds(on_device.stage, device, repeats=REPEATS)),
-        timed("stage on the host", size, card.median_seconds(on_host.stage, device, repeats=REPEATS)),
+        timed(what, size, card.median_seconds(work, device, repeats=REPEATS))
+        for what, work in (
+            ("stage on the device", partial(stage_shard, policy, on_device)),
+            ("stage on the host", partial(stage, policy, slots)),
+        )
     ]
-    staged, loaded = on_host.stage(), Snapshot(buckets, device)
+    staged, loaded = slots[0], Snapshot.on(device, buckets)
     seconds = card.median_seconds(lambda: copy_snapshot(staged, loaded), device, repeats=REPEATS)
     rows.append(timed("load from the host", size, seconds))
-    expected = on_device.stage().checksum()
+    shared = HostMemory().snapshot(buckets)
+    copy_snapshot(staged, shared)
+    model = {name: torch.empty_like(view, device=device) for name, view in loaded.views()}
+    for where, source in (("device", loaded), ("host", shared)):
+        seconds = card.median_seconds(partial(apply, source, model), device, repeats=REPEATS)
+        rows.append(timed(f"apply from the {where}", size, seconds))
+    expected = checksum(on_device.buffers)
     targets = {
-        "the host's bytes are the device's": staged.checksum() == expected,
-        "what was loaded is what was staged": loaded.checksum() == expected,
+        "the host's bytes are the device's": checksum(staged.buffers) == expected,
+        "what was loaded is what was staged": checksum(loaded.buffers) == expected,
+        "what was applied is what was staged": all(model[name].equal(view) for name, view in loaded.views()),
     }
     rows += plain_copies(size, device)
     return {

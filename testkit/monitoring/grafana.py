@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from testkit.monitoring.live_run import SCRAPE_SECONDS, Recording
+from testkit.monitoring.live_run import NAMESPACE, SCRAPE_SECONDS, Recording
 
 FILES = Path(__file__).parents[2] / "helm" / "rollcast" / "files"
 DASHBOARDS = tuple(sorted((FILES / "dashboards").glob("*.json")))
@@ -41,6 +41,7 @@ def substituted(text: str, recording: Recording, target: float) -> str:
     """The expression with the dashboard's variables in it, as for a range over the whole recording."""
     seconds = int(recording.at - recording.began) + 1
     values = {
+        "namespace": NAMESPACE,
         "run": recording.runs[-1],
         "runs": "|".join(recording.runs),
         "target": f"{target:g}",

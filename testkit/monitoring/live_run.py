@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rollcast.connections.port_files import ports_of
 from rollcast.local.ports import free_port
 from testkit.forecaster.prometheus_server import configured_prometheus
 from testkit.system.harness import System, wait_for
 
 SCRAPE_SECONDS = 1
+NAMESPACE = "rl"
+"""As a cluster's Prometheus labels what it scrapes."""
 FIXED = ("trainer", "forecaster", "autoscaler")
 
 
@@ -46,8 +49,7 @@ def live_runs(folder: Path, runs: list[dict[str, Any]], seconds: float) -> Itera
             system = stack.enter_context(System(folder / settings["run"], _with_services(settings)))
             _two_thirds(system, targets, seconds)
             if place < len(runs) - 1:
-                for name in ("trainer", "generator-0", "generator-2", *FIXED[1:]):
-                    system.kill(name)
+                _kill(system)
         yield Recording(
             prometheus=f"http://127.0.0.1:{port}",
             forecaster=f"http://127.0.0.1:{system.settings['forecaster']['http_port']}/prometheus",
@@ -55,6 +57,12 @@ def live_runs(folder: Path, runs: list[dict[str, Any]], seconds: float) -> Itera
             began=began,
             at=time.time(),
         )
+        _kill(system)  # one that has only just started would take long to leave
+
+
+def _kill(system: System) -> None:
+    for name in ("trainer", "generator-0", "generator-2", *FIXED[1:]):
+        system.kill(name)
 
 
 def _with_services(settings: dict[str, Any]) -> dict[str, Any]:
@@ -110,9 +118,9 @@ def _list_targets(system: System, targets: Path) -> None:
     found = [
         {
             "targets": [f"127.0.0.1:{port.read_text().strip()}"],
-            "labels": {"job": port.name if port.name in FIXED else "generator"},
+            "labels": {"job": port.name if port.name in FIXED else "generator", "namespace": NAMESPACE},
         }
-        for port in sorted((system.run_folder / "ports").glob("*"))
+        for port in sorted(ports_of(system.run_folder).glob("*"))
         if (port.name in FIXED or port.name.startswith("generator")) and port.read_text()
     ]
     text = json.dumps(found)

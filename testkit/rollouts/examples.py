@@ -40,8 +40,10 @@ def make_task(sequence: int, purpose: Purpose = Purpose.TRAIN, **changes: object
     return task
 
 
-def make_rollout(index: int, length: int, version: PolicyVersion = VERSION, *, partial: bool = False) -> Rollout:
-    return Rollout(
+def make_rollout(
+    index: int, length: int, version: PolicyVersion = VERSION, *, partial: bool = False, **changes: object
+) -> Rollout:
+    rollout = Rollout(
         index=index,
         token_ids=np.arange(length, dtype=np.int32),
         logprobs=np.linspace(-2.0, -0.1, length, dtype=np.float32),
@@ -51,11 +53,29 @@ def make_rollout(index: int, length: int, version: PolicyVersion = VERSION, *, p
         reward=0.0 if partial else 1.0,
         grading_status=GradingStatus.UNGRADED if partial else GradingStatus.OK,
     )
+    for name, value in changes.items():
+        setattr(rollout, name, value)
+    return rollout
 
 
-def make_group(claimed: Claimed, generator: str, *, length: int = 5) -> RolloutGroup:
-    task = claimed.task
-    return RolloutGroup(
+def graded(index: int, reward: float, version: PolicyVersion = VERSION, *, length: int = 3) -> Rollout:
+    """A whole rollout that was right where its reward is above 0."""
+    status = GradingStatus.OK if reward > 0 else GradingStatus.WRONG
+    return make_rollout(index, length, version, reward=reward, grading_status=status)
+
+
+def make_group(
+    claimed: Claimed, generator: str, *, length: int = 5, rollouts: list[Rollout] | None = None
+) -> RolloutGroup:
+    """What a generator hands in for a task. `rollouts`: None = as many as were asked for, all of one length."""
+    version, count = claimed.first_version, claimed.task.num_rollouts
+    made = [make_rollout(index, length, version) for index in range(count)] if rollouts is None else rollouts
+    return group_of(claimed.task, made, first_version=version, generator=generator)
+
+
+def group_of(task: PromptTask, rollouts: list[Rollout], **changes: object) -> RolloutGroup:
+    """The answer to a task, changed where `changes` says so."""
+    group = RolloutGroup(
         sequence=task.sequence,
         attempt=task.attempt,
         incarnation=task.incarnation,
@@ -65,8 +85,11 @@ def make_group(claimed: Claimed, generator: str, *, length: int = 5) -> RolloutG
         prompt_token_ids=task.prompt_token_ids,
         sampling=task.sampling,
         length=task.length,
-        rollouts=[make_rollout(index, length, claimed.first_version) for index in range(task.num_rollouts)],
-        first_version=claimed.first_version,
-        generator=generator,
+        rollouts=rollouts,
+        first_version=VERSION,
+        generator="g",
         hand_backs=task.hand_backs,
     )
+    for name, value in changes.items():
+        setattr(group, name, value)
+    return group

@@ -18,6 +18,7 @@ import redis
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.embedded_redis import find_server
 from rollcast.local.ports import free_port
 from testkit.system.audit import read_lines
@@ -169,7 +170,7 @@ class System:
 
     def metrics(self, service: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         """Samples of a service's /metrics: (name, labels without run) -> value."""
-        port = int((self.run_folder / "ports" / service).read_text())
+        port = read_port(port_file(self.run_folder, service))
         text = _pages.get(f"http://127.0.0.1:{port}/metrics").text
         return {
             (sample.name, tuple(sorted((k, v) for k, v in sample.labels.items() if k != "run"))): sample.value

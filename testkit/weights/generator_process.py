@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -20,6 +21,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import configure_logging
+from rollcast.weights import turns
+from rollcast.weights.lane_transfer import TRAILER_BYTES
 from rollcast.weights.member import EngineHeartbeat, Surviving, WeightMember
 from rollcast.weights.process_group import WeightGroup
 from rollcast.weights.receive_state import ReceiveState, merge_states
@@ -57,11 +60,14 @@ def copy_into(held: dict[str, torch.Tensor], views: Iterable[tuple[str, torch.Te
 class TensorEngine:
     """Implements WeightEngine: `num_workers` receivers, as tensor-parallel workers would have."""
 
-    def __init__(self, num_workers: int, running_rollouts: int, verify: bool) -> None:
+    def __init__(self, num_workers: int, running_rollouts: int, verify: bool, apply_seconds: float) -> None:
         self.receivers = [Receiver(device=torch.device("cpu")) for _ in range(num_workers)]
         self.weights: list[dict[str, torch.Tensor]] = [{} for _ in self.receivers]
         self.running_rollouts = running_rollouts
         self.verify = verify
+        self.apply_seconds = apply_seconds
+        self.loading = asyncio.Lock()
+        """While it is held the workers neither step nor answer."""
         self.steps = 0
         self.hung = False
         self.names = 0
@@ -79,8 +85,10 @@ class TensorEngine:
 
     async def apply(self, version: PolicyVersion) -> float:
         started = time.perf_counter()
-        for receiver, held in zip(self.receivers, self.weights, strict=True):
-            receiver.apply(partial(copy_into, held))
+        async with self.loading:
+            await asyncio.sleep(self.apply_seconds)
+            for receiver, held in zip(self.receivers, self.weights, strict=True):
+                receiver.apply(partial(copy_into, held))
         pause = time.perf_counter() - started
         digests = {digest(held.items()) for held in self.weights} if self.verify else {""}
         assert len(digests) == 1
@@ -97,7 +105,8 @@ class TensorEngine:
             receiver.abandon()
 
     async def heartbeat(self) -> EngineHeartbeat:
-        return EngineHeartbeat(self.steps, self.running_rollouts, 12.5, draining=False)
+        async with self.loading:
+            return EngineHeartbeat(self.steps, self.running_rollouts, 12.5, draining=False)
 
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
         emit("incarnation", incarnation=incarnation, history=[list(entry) for entry in history])
@@ -113,25 +122,50 @@ class TensorEngine:
 
     async def step(self) -> None:
         while True:
-            self.steps += not self.hung
+            self.steps += not self.hung and not self.loading.locked()
             await asyncio.sleep(0.005)
+
+
+CORRUPTED_PIECE = 6
 
 
 def disturb(slow_seconds: float, corrupt: bool) -> None:
     """Faults of the network: every bucket arrives late, or the first complete reception has one wrong bit."""
     broadcast = WeightGroup.broadcast
     remaining = [corrupt]
+    pieces: WeakKeyDictionary[WeightGroup, int] = WeakKeyDictionary()
 
-    def disturbed(self: WeightGroup, buffers: Sequence[torch.Tensor]) -> None:
-        for index, buffer in enumerate(buffers):
-            time.sleep(slow_seconds)
-            broadcast(self, [buffer])
-            emit("bucket", index=index)
-        if remaining.pop() if remaining else False:
-            buffers[len(buffers) // 2][17] ^= 4
+    def disturbed(self: WeightGroup, piece: torch.Tensor) -> None:
+        time.sleep(slow_seconds)
+        broadcast(self, piece)
+        if piece.numel() == TRAILER_BYTES:
+            pieces[self] = -1
+            return
+        pieces[self] = index = pieces.get(self, -1) + 1
+        emit("bucket", index=index)
+        if index == CORRUPTED_PIECE and remaining:
+            piece[17] ^= 4 * remaining.pop()
 
     if slow_seconds or corrupt:
         WeightGroup.broadcast = disturbed  # type: ignore[method-assign]
+
+
+def corrupt_next_piece() -> None:
+    """The next piece of weights arrives with one wrong bit."""
+    broadcast = WeightGroup.broadcast
+
+    def corrupted(self: WeightGroup, piece: torch.Tensor) -> None:
+        broadcast(self, piece)
+        if piece.numel() > TRAILER_BYTES and WeightGroup.broadcast is corrupted:
+            WeightGroup.broadcast = broadcast  # type: ignore[method-assign]
+            piece[-1] ^= 4
+
+    WeightGroup.broadcast = corrupted  # type: ignore[method-assign]
+
+
+def take_turns(at_once: int) -> None:
+    """As if that many lanes might move at once."""
+    turns.AT_ONCE = at_once
 
 
 def set_wall_clock(seconds: float) -> None:
@@ -142,8 +176,12 @@ def set_wall_clock(seconds: float) -> None:
 
 async def main(settings: dict[str, Any]) -> None:
     engine = TensorEngine(
-        settings.get("num_workers", 1), settings.get("running_rollouts", 3), settings.get("verify", True)
+        settings.get("num_workers", 1),
+        settings.get("running_rollouts", 3),
+        settings.get("verify", True),
+        settings.get("apply_seconds", 0.0),
     )
+    take_turns(settings.get("at_once", turns.AT_ONCE))
     set_wall_clock(settings.get("wall_clock_set_seconds", 0.0))
     disturb(settings.get("slow_seconds", 0.0), settings.get("corrupt", False))
     member = WeightMember(
@@ -160,6 +198,8 @@ async def main(settings: dict[str, Any]) -> None:
     def obey() -> None:
         command = pipe.recv()
         engine.hung = command == "hang"
+        if command == "corrupt":
+            corrupt_next_piece()
         if command == "leave":
             leaving.append(asyncio.create_task(leave()))
         elif command == "joined":

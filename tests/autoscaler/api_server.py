@@ -22,6 +22,8 @@ SCALE = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}/scale"
 HPAS = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
 SCALED_OBJECTS = f"/apis/keda.sh/v1alpha1/namespaces/{NAMESPACE}/scaledobjects"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
+UID = "6b1c1d0e-0000-4000-8000-000000000001"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 SELECTOR = "app.kubernetes.io/name=rollcast,app.kubernetes.io/component=generator"
 
@@ -36,6 +38,7 @@ class ApiServer:
         self.scaled_objects: list[dict[str, Any]] | None = None
         """None = KEDA's resource is not known."""
         self.jobs: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self.refuse: dict[str, int] = {}
         """Path -> status that it answers with."""
         self.log: list[tuple[str, str]] = []
@@ -92,6 +95,9 @@ class ApiServer:
             def do_GET(self) -> None:
                 self._answer(None)
 
+            def do_POST(self) -> None:
+                self.do_PATCH()
+
             def do_PATCH(self) -> None:
                 self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
@@ -137,7 +143,7 @@ class ApiServer:
             return 200, {
                 "apiVersion": "autoscaling/v1",
                 "kind": "Scale",
-                "metadata": {"name": NAME, "namespace": NAMESPACE},
+                "metadata": {"name": NAME, "namespace": NAMESPACE, "uid": UID},
                 "spec": {"replicas": self.replicas} if self.replicas else {},
                 "status": {"replicas": len(self.pods), "selector": SELECTOR},
             }
@@ -155,6 +161,11 @@ class ApiServer:
             pod = self.pods[found[1]]
             pod["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
             return 200, pod
+        if method == "POST" and path == EVENTS:
+            if (wrong := _wrong_event(body)) is not None:
+                return 422, {"kind": "Status", "reason": "Invalid", "message": wrong}
+            self.events.append(body)
+            return 201, body
         return 404, {"kind": "Status", "reason": "NotFound"}
 
     def _page(self, version: str, kind: str, items: list[Any], query: dict[str, str]) -> dict[str, Any]:
@@ -164,10 +175,21 @@ class ApiServer:
         return {"apiVersion": version, "kind": kind, "metadata": metadata, "items": items[start : start + 2]}
 
 
-def job(name: str, *conditions: tuple[str, str], component: str = "trainer") -> dict[str, Any]:
-    """A Job with conditions as (type, status)."""
+def _wrong_event(event: dict[str, Any]) -> str | None:
+    """What the API server's validation of events (pkg/apis/core/validation/events.go) would refuse."""
+    if event["involvedObject"]["namespace"] != NAMESPACE or event["metadata"]["namespace"] != NAMESPACE:
+        return "involvedObject.namespace does not match event.namespace"
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", event["metadata"]["name"]):
+        return "metadata.name is no DNS subdomain"
+    if event["type"] not in ("Normal", "Warning") or len(event["reason"]) > 128 or len(event["message"]) > 1024:
+        return "type, reason or message"
+    return None
+
+
+def job(name: str, *conditions: tuple[str, ...], component: str = "trainer") -> dict[str, Any]:
+    """A Job with conditions as (type, status), or (type, status, message)."""
     labels = {"app.kubernetes.io/instance": "demo", "app.kubernetes.io/component": component}
-    stated = [{"type": kind, "status": status} for kind, status in conditions]
+    stated = [dict(zip(("type", "status", "message"), condition, strict=False)) for condition in conditions]
     return {"metadata": {"name": name, "labels": labels}, "status": {"conditions": stated} if stated else {}}
 
 

@@ -101,6 +101,21 @@ def test_rates_of_a_window_with_one_page_of_three_missing() -> None:
     assert measured.growth == 0.0
 
 
+def test_a_trainer_that_loads_is_not_taken_for_one_that_consumes_less() -> None:
+    """It makes a step every 10 s, starts again and makes none for five minutes, then goes on as before."""
+    collector, history, told = Collector(RUN, lag=4), [], []
+    step = 100.0
+    for turn in range(200):
+        incarnation = 1 if turn < 100 else 2
+        step += 0.0 if 100 <= turn < 130 else 1.0
+        page = trainer(step, incarnation=incarnation, start=0.0 if incarnation == 1 else 200.0)
+        history.append(collector.take(FleetReading(page, {"g0": generator(10.0 * turn)}), 10.0 * turn))
+        if (measured := rates(history, 300.0)) is not None:
+            told.append(measured.consumption)
+    assert len(told) > 100
+    assert [consumed for consumed in told if consumed is not None] == pytest.approx([10.0] * len(told))
+
+
 @pytest.mark.parametrize("first", [5, 6, 300])
 def test_the_trainer_tells_how_long_its_pipeline_has_had_to_fill(first: int) -> None:
     """An autoscaler that starts in the middle of a run measures as soon as it has half a window."""
@@ -190,6 +205,19 @@ def test_a_generator_that_starts_up_is_left_out() -> None:
     assert totals.watched_seconds == pytest.approx(2.0)
 
 
+def test_slots_are_what_the_generator_with_the_fewest_tells() -> None:
+    collector = Collector(RUN, lag=4)
+    collector.take(FleetReading(trainer(9), {"g0": generator(1.0)}), 0.0)
+    assert collector.slots is None, "nobody has told"
+    pages = {
+        name: (*generator(1.0), sample(names.GENERATOR_SLOTS, slots)) for name, slots in (("a", 40.0), ("b", 36.0))
+    }
+    collector.take(FleetReading(trainer(9), pages), 1.0)
+    assert collector.slots == 36
+    collector.take(FleetReading(trainer(9), {"g0": generator(1.0)}), 2.0)
+    assert collector.slots == 36, "what was known holds"
+
+
 def test_steady_growth_is_a_trend_and_a_jump_is_none() -> None:
     def growth(mean_tokens: list[float]) -> float:
         history = [
@@ -206,6 +234,7 @@ def test_steady_growth_is_a_trend_and_a_jump_is_none() -> None:
                 joined_seconds=10.0 * turn,
                 joined=1,
                 undisturbed_since=0.0,
+                filled_since=0.0,
                 outstanding=0,
                 mean_tokens=mean,
             )

@@ -225,3 +225,12 @@ def test_longer_answers_bound_from_below_shorter_ones_from_above() -> None:
     assert decided(grown, replace(memory, target=33)).target == 33, "33 were needed for shorter answers already"
     shrunk = replace(FED, mean_tokens=2_000.0, generators=33.0, generators_now=33)
     assert decided(shrunk, replace(memory, target=33)).target == 32
+
+
+def test_nobody_who_works_is_let_go_while_the_trainer_waits_and_every_slot_is_taken() -> None:
+    """Spot nodes throw away what was sampled: each of the 32 samples enough by the numbers, and the trainer waits."""
+    wasteful = replace(STARVED, sampled=150_000.0, running=48.0)
+    assert follow([wasteful] * 400, Memory(target=32))[-1] == 32
+    assert follow([replace(wasteful, generators_now=20)] * 400, Memory(target=32))[-1] == 27, (
+        "who is missing is not kept"
+    )

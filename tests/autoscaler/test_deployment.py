@@ -14,6 +14,7 @@ from rollcast.autoscaler.deployment import ClusterAway, Deployment, connect
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
 from tests.autoscaler.api_server import (
+    EVENTS,
     HPAS,
     JOBS,
     NAME,
@@ -21,6 +22,7 @@ from tests.autoscaler.api_server import (
     PODS,
     SCALE,
     SCALED_OBJECTS,
+    UID,
     ApiServer,
     hpa,
     job,
@@ -61,6 +63,10 @@ def test_the_idlest_pods_are_marked_and_only_what_changed_is_written(server: Api
     assert server.patches() == [f"{PODS}/pod-0", f"{PODS}/pod-1", f"{PODS}/pod-1", f"{PODS}/pod-2"]
 
 
+LEFT = "Container trainer for pod ml/demo-0-xyz12 failed with exit code 76 matching FailJob rule at index 0"
+"""As Kubernetes' Job controller says it."""
+
+
 @pytest.mark.parametrize(
     ("jobs", "expected"),
     [
@@ -72,6 +78,10 @@ def test_the_idlest_pods_are_marked_and_only_what_changed_is_written(server: Api
         ([job("a", ("SuccessCriteriaMet", "True"), ("Complete", "True"))], True),
         ([job(name, ("Complete", "True")) for name in "abc"], True),
         ([job("a", ("Complete", "True")), job("b", ("Complete", "True")), job("c")], False),
+        ([job("a", ("Failed", "True", LEFT)), job("b", ("Complete", "True"))], True),
+        ([job("a", ("Failed", "True", LEFT)), job("b")], False),
+        ([job("a", ("Failed", "True", LEFT))], None),
+        ([job("a", ("Failed", "True", LEFT.replace("76", "2"))), job("b", ("Complete", "True"))], False),
     ],
 )
 def test_a_run_has_ended_when_every_job_of_its_trainer_is_complete(
@@ -79,6 +89,26 @@ def test_a_run_has_ended_when_every_job_of_its_trainer_is_complete(
 ) -> None:
     server.jobs = jobs
     assert deployment.jobs_are_complete(TRAINER) is expected
+
+
+def test_an_event_is_the_deployments_and_kubernetes_takes_it(server: ApiServer, deployment: Deployment) -> None:
+    deployment.tell("GeneratorsHeld", "holding 3: " + "x" * 2_000, warning=True)
+    deployment.tell("GeneratorsRaised", "raising to 4: the trainer waits", warning=False)
+    held, raised = server.events
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME, "namespace": NAMESPACE, "uid": UID}
+    assert held["involvedObject"] == raised["involvedObject"] == reference, "kubectl describe looks for the uid"
+    assert (held["type"], raised["type"]) == ("Warning", "Normal")
+    assert raised["message"] == "raising to 4: the trainer waits"
+    assert held["metadata"]["name"] != raised["metadata"]["name"]
+    server.refuse = {EVENTS: 403}
+    with pytest.raises(ClusterAway, match="cannot write an event: the service account may not; grant it"):
+        deployment.tell("GeneratorsHeld", "x", warning=True)
+
+
+def test_pods_that_are_there_may_be_fewer_than_those_asked_for(server: ApiServer, deployment: Deployment) -> None:
+    server.replicas = 9
+    assert deployment.pods_there() == len(server.pods) == 4
+    assert deployment.replicas() == 9
 
 
 def test_a_pod_that_is_gone_by_then_is_no_failure(server: ApiServer, deployment: Deployment) -> None:

@@ -93,11 +93,11 @@ class Keda:
             self._closed.wait(self._retry_seconds)
 
 
-def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 @pytest.fixture

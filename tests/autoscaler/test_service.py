@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from rollcast.connections.http import publish_port
+from rollcast.connections.port_files import port_file, publish_port, read_port
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
@@ -26,6 +26,8 @@ from tests.autoscaler.test_keda import Keda, eventually
 
 TRAINER = "app.kubernetes.io/instance=demo,app.kubernetes.io/component=trainer"
 SERVICES = Path(__file__).parents[2] / "services"
+PAGES = httpx.Client(timeout=10.0, limits=httpx.Limits(max_keepalive_connections=0))
+"""Made once: a client of its own for each look at a page spends 20 ms on TLS that nobody asks for."""
 QUICK = {
     "http_port": 0,
     "grpc_port": 0,
@@ -75,13 +77,13 @@ class Service:
             )
 
     def port(self, name: str = "autoscaler") -> int:
-        file = self.folder / "ports" / name
+        file = port_file(self.folder, name)
         eventually(lambda: file.exists() or self.process.poll() is not None)
         assert self.process.poll() is None, self.log.read_text()
-        return int(file.read_text())
+        return read_port(file)
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://127.0.0.1:{self.port()}{path}", timeout=10.0)
+        return PAGES.get(f"http://127.0.0.1:{self.port()}{path}")
 
     def metric(self, metric: names.Metric) -> float | None:
         values = [sample.value for sample in parse_page(self.get("/metrics").text) if sample.name == metric.name]
@@ -89,7 +91,7 @@ class Service:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 @contextmanager
@@ -139,18 +141,18 @@ def test_what_can_no_longer_be_measured_holds_the_number_and_says_so(tmp_path: P
     with running(tmp_path, {"mode": "hpa"}) as service:
         eventually(lambda: about(4)(service.metric(names.GENERATORS_DESIRED)), 40)
         number = service.metric(names.GENERATORS_DESIRED)
-        (tmp_path / RUN / "ports" / "trainer").unlink()
+        port_file(tmp_path / RUN, "trainer").unlink()
         eventually(lambda: service.metric(names.AUTOSCALER_MEASURED) == 0.0)
         eventually(lambda: "holding" in service.get("/readyz").text)
         time.sleep(2.5)
         assert service.metric(names.GENERATORS_DESIRED) == number
-        assert not (tmp_path / RUN / "ports" / "autoscaler-grpc").exists(), "only KEDA is served gRPC"
+        assert not port_file(tmp_path / RUN, "autoscaler-grpc").exists(), "only KEDA is served gRPC"
         assert service.stop() == 0
 
 
 @NEEDS_PROMETHEUS
 def test_a_real_prometheus_tells_the_same(tmp_path: Path, fleet: Fleet) -> None:
-    ports = [int((tmp_path / RUN / "ports" / name).read_text()) for name in ("trainer", "g0", "g1")]
+    ports = [read_port(port_file(tmp_path / RUN, name)) for name in ("trainer", "g0", "g1")]
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{(port := free_port('127.0.0.1'))}"}
     settings = {"mode": "hpa", "source": source, "window_seconds": 4.0, "every_seconds": 0.5}
     with prometheus(tmp_path, port, ports), running(tmp_path, settings) as service:
@@ -171,6 +173,7 @@ def test_the_controller_scales_and_marks_pods_before_it_lowers(
         with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
             eventually(lambda: about(4)(server.replicas), 40)
             assert server.costs() == {}, "nothing is marked for a rise"
+            eventually(lambda: "GeneratorsRaised" in [event["reason"] for event in server.events])
             with ExitStack() as stack:
                 for _ in range(server.replicas - 2):
                     fleet.generators.append(page := stack.enter_context(Page()))

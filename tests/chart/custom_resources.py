@@ -38,7 +38,7 @@ def _schemas() -> dict[tuple[str, str], Schema]:
     schemas = {}
     place = folder()
     for file in sorted(place.glob("*.yaml")) if place else []:
-        for definition in yaml.safe_load_all(file.read_text()):
+        for definition in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader):
             if not definition or definition.get("kind") != "CustomResourceDefinition":
                 continue
             spec = definition["spec"]

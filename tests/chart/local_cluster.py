@@ -91,8 +91,9 @@ class LocalPod:
             if "secretKeyRef" in source:
                 value = self._cluster.secret(**source["secretKeyRef"])
             elif "fieldRef" in source:
-                assert source["fieldRef"]["fieldPath"] == "metadata.name"
-                value = self.name
+                owner = self.template.owner["metadata"]["name"]
+                told = {"metadata.name": self.name, "metadata.labels['batch.kubernetes.io/job-name']": owner}
+                value = told[source["fieldRef"]["fieldPath"]]
             else:
                 value = _expanded(entry["value"], environment)
             environment[entry["name"]] = value
@@ -170,8 +171,11 @@ class LocalCluster:
         ]
         key = (template.name, index)
         if key not in self._pods:
-            self._pods[key] = LocalPod(self, template, f"127.0.77.{len(self._pods) + 2}", index)
+            self._pods[key] = self.make(template, f"127.0.77.{len(self._pods) + 2}", index)
         return self._pods[key]
+
+    def make(self, template: PodOf, address: str, index: int) -> LocalPod:
+        return LocalPod(self, template, address, index)
 
     def addresses(self) -> Iterator[tuple[str, str]]:
         """Service name -> address of the pod it selects, longest names first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,18 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "rollcast"
 PROFILES = sorted(path.stem.removeprefix("values-") for path in CHART.glob("values-*.yaml"))
 NAMESPACE = "ml"
+
+
+class HelmLoader(yaml.CSafeLoader):
+    """YAML as Helm's own library reads it: `y` is a truth and 1e3 a number, which PyYAML leaves texts."""
+
+    bool_values = {**yaml.CSafeLoader.bool_values, "y": True, "n": False}
+
+
+HelmLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))
+HelmLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
 WORKLOADS = ("Deployment", "StatefulSet", "Job", "JobSet", "Pod")
 Object = dict[str, Any]
 
@@ -44,16 +57,16 @@ def merged(base: Object, change: Object) -> Object:
     return result
 
 
-def render(values: Object, *, name: str = "demo", path: Path = CHART) -> list[Object]:
+def render(values: Object, *, name: str = "demo", namespace: str = NAMESPACE, path: Path = CHART) -> list[Object]:
     """Every object that would be sent to the API server. Raises Helm's error."""
-    return _objects(json.dumps(values, sort_keys=True), name, path)
+    return _objects(json.dumps(values, sort_keys=True), name, namespace, path)
 
 
 @functools.lru_cache(maxsize=200)
-def _objects(values: str, name: str, path: Path) -> list[Object]:
-    files = chart(path).render(json.loads(values), name=name, namespace=NAMESPACE)
+def _objects(values: str, name: str, namespace: str, path: Path) -> list[Object]:
+    files = chart(path).render(json.loads(values), name=name, namespace=namespace)
     texts = (text for file, text in files.items() if not file.endswith("NOTES.txt"))
-    return [item for text in texts for item in yaml.safe_load_all(text) if item]
+    return [item for text in texts for item in yaml.load_all(text, Loader=HelmLoader) if item]
 
 
 def copy_for(version: str, folder: Path) -> Path:
@@ -122,3 +135,13 @@ def run_file(objects: list[Object]) -> Object:
     """The run file as pods read it."""
     (text,) = [item["data"]["run.yaml"] for item in of_kind(objects, "ConfigMap", "-run") if "run.yaml" in item["data"]]
     return yaml.safe_load(text)
+
+
+CPU = profile("cpu")
+
+
+def trainer_job(values: Object) -> str:
+    """The name of the trainer's Job, rendered with `values` over those of the cpu profile."""
+    jobs = of_kind(render(merged(CPU, values)), "Job")
+    (name,) = [job["metadata"]["name"] for job in jobs if "-trainer-" in job["metadata"]["name"]]
+    return str(name)

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from rollcast.cli.main import app
-from rollcast.config.errors import UserError
 from tests.chart.local_cluster import LocalCluster
 from tests.chart.rendering import one, pod_of, profile, render
 from tests.chart.value_sets import VALUE_SETS
+from tests.cli.command import refusal
 from tests.config.test_wrong_run_files import NAMES, RIGHT, WRONG, changed
 
 CPU = profile("cpu")
@@ -37,9 +35,8 @@ def test_the_hook_says_what_the_commands_say(entry: dict[str, Any], tmp_path: Pa
     (file, *rest) = container["args"]
     given = tmp_path / "run.yaml"
     given.write_text(one(objects, "ConfigMap", "-check")["data"][Path(file).name])
-    ended = CliRunner().invoke(app, [*container["command"][1:], str(given), *rest])
-    assert isinstance(ended.exception, UserError), ended.output
-    assert [line.removeprefix(f"{given}: ") for line in str(ended.exception).splitlines()] == entry["says"]
+    said = refusal(*container["command"][1:], str(given), *rest)
+    assert [line.removeprefix(f"{given}: ") for line in said.splitlines()] == entry["says"]
 
 
 @pytest.mark.parametrize(

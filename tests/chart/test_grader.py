@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -56,6 +57,27 @@ def test_a_grader_elsewhere_is_reached_with_its_own_token() -> None:
     assert token["valueFrom"]["secretKeyRef"] == {"name": "grader", "key": "grader-token"}
     egress = one(objects, "NetworkPolicy", "-generator")["spec"]["egress"]
     assert {"ports": [{"port": 7433}]} in egress
+
+
+def test_generators_reach_the_services_that_grade_and_the_trainer_its_object_storage() -> None:
+    """Their ports as urllib reads them, and no other; the token comes from where its owner says."""
+    urls = ["http://reward.rl.svc:8000/grade", "https://llm.example.com/v1", "http://[fd00::1]/a:90/b", "http://a:8000"]
+    verifiers = [{"kind": "http", "name": f"v{i}", "url": url, "token_variable": "JUDGE"} for i, url in enumerate(urls)]
+    token = {"name": "JUDGE", "valueFrom": {"secretKeyRef": {"name": "judge", "key": "token"}}}
+    change = {
+        "config": {"tasks": {"verifiers": verifiers}, "trainer": {"checkpoints": "s3://bucket/path"}},
+        "generator": {"extraEnv": [token]},
+    }
+    before, after = render(profile("cpu")), render(merged(profile("cpu"), change))
+
+    def opened(role: str) -> list[int]:
+        there = [one(objects, "NetworkPolicy", f"-{role}")["spec"]["egress"] for objects in (before, after)]
+        return sorted(rule["ports"][0]["port"] for rule in there[1] if rule not in there[0])
+
+    found = (urlsplit(url) for url in urls)
+    assert opened("generator") == sorted({url.port or {"http": 80, "https": 443}[url.scheme] for url in found})
+    assert opened("trainer") == [443]
+    assert token in pod_of(after, "generator").spec["containers"][0]["env"]
 
 
 def test_the_prerequisites_offer_the_runtime_class_that_the_chart_asks_for() -> None:

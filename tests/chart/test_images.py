@@ -132,6 +132,48 @@ class TestDockerfile:
         assert {VALUES[role]["image"]["repository"] for role in roles} == {f"rollcast/{image}"}
 
 
+SERVED = {
+    "control": {
+        "rollcast.forecaster.service",
+        "rollcast.autoscaler.service",
+        "rollcast.grader.service",
+        "rollcast.cli.main",
+    },
+    "trainer": {"rollcast.trainer.service", "rollcast.trainer.launch"},
+    "generator": {"rollcast.generator.service", "vllm"},
+}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_every_build_ends_with_an_import_of_what_the_image_serves(image: str) -> None:
+    """In the last stage: what the system lacks shows there alone."""
+    last = instructions(image)[-1].stage
+    program = [item.text for item in of(image, "RUN") if item.stage == last][-1]
+    found = re.fullmatch(r'/opt/rollcast/bin/python -c "import ([\w., ]+)"', program)
+    assert found
+    assert set(found[1].split(", ")) >= SERVED[image]
+
+
+@pytest.mark.parametrize("image", ["trainer", "generator"])
+def test_a_build_for_cpu_that_finds_another_torch_ends_in_a_sentence(image: str, tmp_path: Path) -> None:
+    """The step itself, with a Python that finds the CPU build, or does not."""
+    (step,) = [item.text for item in of(image, "RUN") if "torch.version.cuda" in item.text]
+    python = tmp_path / "python"
+    for finds, device, code in ((0, "cpu", 0), (1, "cpu", 1), (1, "cuda", 0)):
+        python.write_text(f"#!/bin/sh\nexit {finds}\n")
+        python.chmod(0o755)
+        done = subprocess.run(
+            ["/bin/sh", "-c", step.replace("/opt/rollcast/bin/python", str(python))],
+            env={"DEVICE": device, "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert done.returncode == code
+        assert ("--build-arg EXTRA_INDEX_URL" in done.stderr) is (code == 1)
+
+
 def test_the_lists_are_up_to_date() -> None:
     checked = subprocess.run(
         [sys.executable, str(ROOT / "requirements" / "closure.py"), "--check"],
@@ -156,7 +198,6 @@ IMPORTS = {
         "autoscaler.service",
         "grader.service",
         "cli.main",
-        "cli.plots.forecast",
         "local.preflight",
         "tasks.sandbox.files",
         "tasks.sandbox.system_calls",

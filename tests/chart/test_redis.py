@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
 import re
+import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from redis.retry import Retry
 
 from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster
-from tests.chart.rendering import Object, one, pods, profile, render
+from tests.chart.rendering import CHART, Object, helm_errors, merged, one, pods, profile, render
 from tests.chart.value_sets import VALUE_SETS
 
 PASSWORDS = (
@@ -92,6 +94,50 @@ def test_a_secret_in_a_command_line_is_seen(line: list[str]) -> None:
         container[place] = {"command": line, "lifecycle": {"preStop": run}}.get(place, run)
         ((_, shown),) = secrets_shown(container)
         assert line[0] in shown
+
+
+@pytest.fixture(scope="module")
+def upgrade_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Object], Path]:
+    """The chart as a cluster sees it in which the StatefulSet of these values runs: no test here has an API server."""
+
+    def copied(values: Object) -> Path:
+        chart = shutil.copytree(CHART, tmp_path_factory.mktemp("charts") / "rollcast")
+        template = chart / "templates" / "redis" / "validate.yaml"
+        asked = 'lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-redis" (include "rollcast.fullname" .))'
+        assert asked in template.read_text()
+        (there,) = [item for item in render(values) if item["metadata"]["name"] == "demo-rollcast-redis"
+                    and item["kind"] == "StatefulSet"]  # fmt: skip
+        template.write_text(template.read_text().replace(asked, f"fromJson `{json.dumps(there)}`"))
+        return chart
+
+    return copied
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        ({}, {"config": {"budget": {"steps": 500}}}, ""),
+        ({}, {"redis": {"persistence": {"size": "1024Mi"}}}, ""),
+        (
+            {},
+            {"redis": {"persistence": {"size": "40Gi"}}},
+            "redis.persistence.size = 40Gi: the running Redis has a claim",
+        ),
+        ({}, {"redis": {"persistence": {"storageClass": "fast"}}}, 'redis.persistence.storageClass = "fast"'),
+        ({}, {"redis": {"persistence": {"enabled": False}}}, "redis.persistence.enabled = false"),
+        ({"redis": {"persistence": {"enabled": False}}}, {}, "redis.persistence.enabled = true"),
+    ],
+)
+def test_what_the_running_redis_cannot_become_is_refused_before_anything_is_changed(
+    before: Object, after: Object, refused: str, upgrade_of: Callable[[Object], Path]
+) -> None:
+    """The API server refuses it only after other objects were changed: the trainer's new Job, for one."""
+    path = upgrade_of(merged(profile("cpu"), before))
+    if not refused:
+        assert render(merged(profile("cpu"), after), path=path)
+        return
+    with pytest.raises(helm_errors.HelmError, match=re.escape(refused)):
+        render(merged(profile("cpu"), after), path=path)
 
 
 @pytest.mark.parametrize("password", PASSWORDS, ids=range(len(PASSWORDS)))

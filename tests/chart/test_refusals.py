@@ -147,6 +147,19 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
         "generator.podLabels.app.kubernetes.io/component",
         {"generator": {"podLabels": {"app.kubernetes.io/component": "trainer"}}},
     ),
+    ("commonLabels.app.kubernetes.io/instance", {"commonLabels": {"app.kubernetes.io/instance": "x"}}),
+    ("trainer.podLabels.team", {"commonLabels": {"team": "a"}, "trainer": {"podLabels": {"team": "b"}}}),
+    ("generator.labels.helm.sh/chart", {"generator": {"labels": {"helm.sh/chart": "mine"}}}),
+    ("trainer.extraContainers[0]", {"trainer": {"extraContainers": [{"name": "a", "image": "b"}]}}),
+    (
+        "generator.extraContainers[0].name = generator",
+        {"generator": {"extraContainers": [{"name": "generator", "image": "b"}]}},
+    ),
+    ("trainer.resourceClaims", {"trainer": {"resourceClaims": [{"name": "gpus"}]}}),
+    ("gpu.resource is empty", {"gpu": {"resource": ""}, "trainer": {"gpus": 1}, "generator": {"gpus": 1}}),
+    ("gpu/resource", {"gpu": {"resource": "gpu"}}),
+    ("config.log", {"config": {"log": [{"kind": "tensorboard"}]}}),
+    ("config.redis.scope", {"config": {"redis": {"scope": "a"}}}),
     ("grader/replicas", {"grader": {"replicas": 0}}),
     ("runtime", {"grader": {"runtime": "gvisor"}}),
     ("grader/external/port", {"grader": {"external": {"port": 0}}}),
@@ -157,6 +170,14 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
         "config.tasks.grading.sandbox = strict",
         {"grader": {"enabled": True}, "config": {"tasks": {"grading": {"sandbox": "strict"}}}},
     ),
+    (
+        "config.tasks.verifiers[0].token_variable = JUDGE",
+        {
+            "config": {
+                "tasks": {"verifiers": [{"kind": "http", "name": "a", "url": "http://a", "token_variable": "JUDGE"}]}
+            }
+        },
+    ),
     ("grader.external.host = a.b", {"grader": {"enabled": True, "external": {"host": "a.b"}}}),
     ("grader.external.tokenSecret = mine", {"grader": {"external": {"tokenSecret": "mine"}}}),
     (
@@ -164,6 +185,11 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
         {"grader": {"enabled": True, "runtimeClassName": ""}, "config": {"grader": {"sandbox": "gvisor"}}},
     ),
     ("grader.extraEnv[0].name = ROLLCAST_GRADER_TOKEN", {"grader": {"extraEnv": [{"name": "ROLLCAST_GRADER_TOKEN"}]}}),
+    ("config.forecaster.push_token", {"config": {"forecaster": {"push_token": "hush"}}}),
+    (
+        "forecaster.extraEnv[0].name = ROLLCAST_PUSH_TOKEN",
+        {"forecaster": {"extraEnv": [{"name": "ROLLCAST_PUSH_TOKEN"}]}},
+    ),
     ("trainer.podAnnotations.checksum/config", {"trainer": {"podAnnotations": {"checksum/config": "1"}}}),
 ]
 

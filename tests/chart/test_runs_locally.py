@@ -16,9 +16,11 @@ import httpx
 import pytest
 
 from rollcast.local.base_model import BaseModel, ensure_base_model
+from testkit.generator.caches import share_caches
 from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster, LocalPod
 from tests.chart.rendering import merged, profile, render
+from tests.system.conftest import SMALL
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(1200)]
 
@@ -26,7 +28,10 @@ STEPS = 6
 SMALLER: dict[str, Any] = {
     "config": {
         "budget": {"steps": STEPS},
-        "tasks": {"evaluation": {"num_prompts": 16, "rollouts_per_prompt": 4, "every_steps": 3}},
+        "tasks": {
+            "dataset": {"max_digits": 2},
+            "evaluation": {"num_prompts": 16, "rollouts_per_prompt": 4, "every_steps": 3},
+        },
         "recipe": {"prompts_per_step": 4, "optimizer": {"warmup_steps": 2}},
         # A machine that does other things as well: nobody is to be taken for dead.
         "weights": {"heartbeat_timeout_seconds": 90, "bucket_timeout_seconds": 60, "acknowledge_timeout_seconds": 90},
@@ -79,9 +84,10 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
         assert ": right (run 'demo'" in finish(cluster.pod("check"), "check", 120)  # as Helm does before all else
         redis.start("redis")
         wait_for(lambda: listens(redis, 6379), 20, "Redis")
-        base = ensure_base_model(BaseModel(), lambda share: None)  # so that init containers find it made
-        for pod in (trainer, generator):
-            shutil.copytree(base, pod.folder / "volumes" / "models" / base.name)
+        base = ensure_base_model(SMALL, lambda share: None)
+        for pod in (trainer, generator):  # in the place of the demo's, so that init containers find that made
+            shutil.copytree(base, pod.folder / "volumes" / "models" / BaseModel().key)
+            share_caches(pod.folder / "volumes" / "home")  # tests/generator/test_exactness.py starts without any
             finish(pod, "model", INIT_SECONDS)
             grace[pod.name] = pod.template.spec["terminationGracePeriodSeconds"]
         forecaster.start("forecaster")
@@ -123,7 +129,7 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
 
 def test_two_ranks_add_up_as_the_helm_test_does(tmp_path: Path) -> None:
     with LocalCluster(render(profile("cpu")), tmp_path) as cluster:
-        ranks = [cluster.pod("test-ranks", index) for index in range(2)]
+        ranks = [cluster.pod(role) for role in ("test-peer", "test-ranks")]
         processes = [pod.start("test") for pod in ranks]
         for pod, process in zip(ranks, processes, strict=True):
             assert process.wait(120) == 0, pod.log("test").read_text()

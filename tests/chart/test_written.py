@@ -50,7 +50,7 @@ def test_every_recipe_renders_after_a_profile_and_is_the_recipe(recipe: Path) ->
 
 
 def _manifests(name: str) -> list[dict[str, Any]]:
-    return [item for item in yaml.safe_load_all((K8S / name / "rollcast.yaml").read_text()) if item]
+    return [item for item in yaml.load_all((K8S / name / "rollcast.yaml").read_text(), Loader=yaml.CSafeLoader) if item]
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -77,7 +77,7 @@ def _built(folder: Path) -> list[dict[str, Any]]:
     objects = []
     for resource in kustomization["resources"]:
         path = folder / resource
-        found = _built(path) if path.is_dir() else yaml.safe_load_all(path.read_text())
+        found = _built(path) if path.is_dir() else yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
         objects += [item for item in found if item]
     return objects
 
@@ -111,7 +111,7 @@ def _kustomized(folder: str) -> list[dict[str, Any]]:
     command = ["kubectl", "kustomize"] if shutil.which("kubectl") else ["kustomize", "build"]
     built = subprocess.run([*command, str(K8S / folder)], capture_output=True, text=True, timeout=120, check=False)
     assert built.returncode == 0, built.stderr
-    return [item for item in yaml.safe_load_all(built.stdout) if item]
+    return [item for item in yaml.load_all(built.stdout, Loader=yaml.CSafeLoader) if item]
 
 
 NEEDS_KUSTOMIZE = pytest.mark.skipif(

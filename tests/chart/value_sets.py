@@ -9,10 +9,27 @@ from tests.chart.rendering import PROFILES, merged, profile
 CPU = profile("cpu")
 NO_HUB_MODEL = {"model": {"source": "arithmetic"}}
 _ROLES = ("generator", "trainer", "forecaster", "autoscaler", "grader", "redis")
+_SIDECAR: dict[str, Any] = {
+    "name": "proxy",
+    "image": "proxy:1",
+    "restartPolicy": "Always",
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
+    "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+}
 _ADDED: dict[str, Any] = {
     "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
     "extraVolumes": [{"name": "more", "emptyDir": {}}],
     "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+    "envFrom": [{"configMapRef": {"name": "proxies"}}],
+    "extraContainers": [_SIDECAR],
+    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+    "schedulerName": "volcano",
+    "labels": {"team": "rl"},
+    "annotations": {"team": "rl"},
     "podAnnotations": {"team": "rl"},
     "podLabels": {"cost-center": "42"},
     "nodeSelector": {"pool": "a"},
@@ -36,6 +53,7 @@ _PEM = {
     "certificate": "/certificates/tls.crt",
     "private_key": "/certificates/tls.key",
 }
+_CLAIMS = [{"name": "gpus", "resourceClaimTemplateName": "four-gpus"}]
 _DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -76,6 +94,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "config": {"rpc": {"tls": _PEM}},
     },
     "http-token": {"auth": {"http": True}, "monitoring": {"enabled": True}},
+    "push-token": {"auth": {"push": True}},
     "tls-everywhere": {
         "config": {"rpc": {"tls": _PEM}, "http": {"tls": _PEM}},
         "monitoring": {"enabled": True},
@@ -161,6 +180,15 @@ CHANGES: dict[str, dict[str, Any]] = {
         "grader": {"external": {"host": "grader.example.com", "port": 7433, "tokenSecret": "grader"}},
         "networkPolicy": {"allowHub": False},
     },
+    "queues-and-claims-of-a-platform": {
+        "commonLabels": {"cost-center": "42"},
+        "serviceAccount": {"name": "mine"},
+        "trainer": {
+            "labels": {"kueue.x-k8s.io/queue-name": "research"},
+            "annotations": {"team": "rl"},
+            "suspend": True,
+        },
+    },
     "small-numbers": {"config": {"recipe": {"optimizer": {"learning_rate": 5e-7}}}},
 }
 VALUE_SETS: dict[str, dict[str, Any]] = {
@@ -182,6 +210,13 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
         "model": {"source": "arithmetic", "tokenSecret": "hub"},
     },
     "rdma": merged(profile("scalerl-8b"), {"networking": {"rdma": {"enabled": True}, "interface": "ib0"}}),
+    "8xh100-by-claims": merged(
+        profile("8xh100"),
+        {"gpu": {"resource": ""}, "trainer": {"resourceClaims": _CLAIMS}, "generator": {"resourceClaims": _CLAIMS}},
+    ),
+    "moe-on-the-nodes-network": merged(
+        profile("moe"), {"gpu": {"resource": "amd.com/gpu"}, "trainer": {"hostNetwork": True}}
+    ),
     "moe-as-a-job": merged(profile("moe"), {"trainer": {"controller": "job"}}),
     "8xh100-on-node-folders": merged(
         profile("8xh100"), {"model": {"volume": {"kind": "hostPath", "hostPath": "/var/lib/models"}}}
@@ -190,5 +225,7 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
 }
 FROM_THE_HUB = ("data-from-the-hub-with-token", "tests-from-the-hub")
 """Whose trainer reads a data set of the hub, while no model comes from there."""
-NOT_RESTRICTED = ("rdma", "8xh100-on-node-folders")
-"""What Pod Security "restricted" refuses, and the notes say so."""
+NOT_RESTRICTED = ("rdma", "8xh100-on-node-folders", "moe-on-the-nodes-network")
+"""What Pod Security "restricted" refuses, two of them "baseline" too, and the notes say so."""
+FOR_NEW_CLUSTERS = ("8xh100-by-claims",)
+"""What Kubernetes before 1.31 writes in another way, in an API that was not stable yet."""

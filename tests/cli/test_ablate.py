@@ -20,7 +20,7 @@ from rollcast.local.ablation_parts import PARTS
 from rollcast.scaling.curve import SigmoidParameters
 from rollcast.scaling.leave_one_out import Repeats, leave_one_out
 from rollcast.tasks.prompts import load
-from tests.cli.test_fit import rollcast
+from tests.cli.command import rollcast
 from tests.cli.test_recipe import leaves
 
 ROOT = Path(__file__).parents[2]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from requirements.closure import closure
+from testkit.base_install import base_bytes
 from testkit.forecaster.recorded_run import record
 from tests.only_these import ROOT, hidden_modules, run_with_only
 
@@ -49,6 +50,17 @@ def rollcast(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_what_makes_an_installation_large_is_not_in_it() -> None:
     assert {"torch", "transformers", "vllm", "matplotlib", "fastapi"} <= hidden_modules(base())
+
+
+def test_the_base_is_small() -> None:
+    assert base_bytes() < 250e6
+
+
+def test_python_needs_nothing_more(curves: Path) -> None:
+    program = "import rollcast; print(rollcast.forecast('a.csv').at(5)['q50'])"
+    done = run_with_only(base(), program, timeout=120, cwd=curves)
+    assert done.returncode == 0, done.stderr
+    assert 0.5 < float(done.stdout) < 1
 
 
 @pytest.mark.parametrize("arguments", [*CURVES, DEVICES], ids=" ".join)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ import pytest
 from rollcast.scaling.compare import compare, with_asymptote
 from rollcast.scaling.curve import Curve, SigmoidParameters
 from rollcast.scaling.forecast import Forecast
+from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
-from tests.cli.test_fit import rollcast
+from rollcast.scaling.prior import LAW_PRIOR
+from tests.cli.command import rollcast
+from tests.cli.refusals import check_refused
 
 RUNS = {"whole": (0.7, 1.7), "low": (0.63, 1.7), "slow": (0.7, 1.1), "twin": (0.7, 1.7)}
 
@@ -34,7 +38,7 @@ def write(folder: Path, name: str, file: str | None = None) -> Path:
 
 
 def forecast(name: str) -> Forecast:
-    return fit(Curve.from_points(*points(name), name=name))
+    return fit(Curve.from_points(*points(name), name=name), FitOptions(prior=LAW_PRIOR))
 
 
 def quantiles(of: dict[str, float]) -> list[float]:
@@ -122,7 +126,7 @@ def test_the_picture_has_both_panels(tmp_path: Path, baseline: tuple[str, ...]) 
     assert drawn.returncode == 0, drawn.stderr
     drawing = picture.read_text()
     assert 'id="axes_2"' in drawing
-    assert "log re-plot of the best fits with " + ("A = " if baseline else "each run's own A") in drawing
+    assert "log re-plot of the median laws, " + ("A = " if baseline else "each run's own A") in drawing
     assert "whole: A = " in drawing
     assert "slow: B = " in drawing
 
@@ -138,9 +142,15 @@ def test_one_file_of_all_runs_gives_the_table_of_one_file_each(tmp_path: Path) -
     mapping = ("--compute", "hours", "--pass-rate", "reward")
     compared = rollcast("compare", together, *mapping, "--baseline", "whole", "--json")
     assert compared.returncode == 0, compared.stderr
-    assert json.loads(compared.stdout) == json.loads(
-        rollcast("compare", *apart, "--baseline", "whole", "--json").stdout
-    )
+    one = json.loads(rollcast("compare", *apart, "--baseline", "whole", "--json").stdout)
+    assert without_origin(json.loads(compared.stdout)) == without_origin(one)
+    assert (one["unit"], json.loads(compared.stdout)["unit"]) == ("device-hours", "hours")
+
+
+def without_origin(answer: dict[str, Any]) -> dict[str, Any]:
+    """What is said of the runs, but not as what they were read."""
+    runs = [{name: run[name] for name in run if name not in ("unit", "source")} for run in answer["runs"]]
+    return {name: runs if name == "runs" else value for name, value in answer.items() if name != "unit"}
 
 
 def test_files_of_the_same_name_are_named_by_their_folders(tmp_path: Path) -> None:
@@ -150,24 +160,27 @@ def test_files_of_the_same_name_are_named_by_their_folders(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("names", "arguments", "sentence"),
+    ("read", "names", "arguments", "sentence"),
     [
-        (("whole",), (), "needs two or more"),
-        (("whole",), ("--baseline", "whole"), "at least one run without a part"),
-        (("whole", "low"), ("--baseline", "best"), "--baseline best: names 0 of the curves; name one of whole, low"),
-        (("whole", "whole"), ("--baseline", "{first}"), "names 2 of the curves"),
-        (("whole", "low"), ("--plot", "x.pdf"), "choose one of these endings"),
-        (("whole", "low"), ("--initial", 2), "give a value in [0, 1]"),
+        (True, ("whole",), (), "needs two or more"),
+        (True, ("whole",), ("--baseline", "whole"), "at least one run without a part"),
+        (
+            True,
+            ("whole", "low"),
+            ("--baseline", "best"),
+            "--baseline best: names 0 of the curves; name one of whole, low",
+        ),
+        (True, ("whole", "whole"), ("--baseline", "{first}"), "is the same run as in"),
+        (False, ("whole", "low"), ("--plot", "x.pdf"), "choose one of these endings"),
+        (True, ("whole", "low"), ("--initial", 2), "give a value in [0, 1]"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
-    tmp_path: Path, names: tuple[str, ...], arguments: tuple[object, ...], sentence: str
+    tmp_path: Path, read: bool, names: tuple[str, ...], arguments: tuple[object, ...], sentence: str
 ) -> None:
     sources = [write(tmp_path, name) for name in names]
     result = rollcast("compare", *sources, *(str(word).replace("{first}", str(sources[0])) for word in arguments))
-    assert result.returncode == 2
-    assert sentence in result.stderr
-    assert result.stderr.count("\n") == 1
+    check_refused(result, sentence, sources if read else [])
 
 
 def test_a_run_whose_verdict_is_not_for_decisions_is_named_in_the_table(tmp_path: Path) -> None:
@@ -189,3 +202,51 @@ def test_a_run_that_broke_is_not_ranked_without_a_caution(tmp_path: Path) -> Non
     answer = json.loads(rollcast("compare", *sources, "--json").stdout)
     assert answer["cautions"] == ["early: verdict too early; do not decide on its comparisons yet."]
     assert [run["for_decisions"] for run in answer["runs"]] == [True, False]
+
+
+def test_two_columns_of_one_file_are_two_curves_and_one_twice_is_refused(tmp_path: Path) -> None:
+    whole, low = (write(tmp_path, name).read_text().split()[1:] for name in ("whole", "low"))
+    both = tmp_path / "both.csv"
+    pairs = zip(whole, low, strict=True)
+    both.write_text("compute,easy,hard\n" + "".join(f"{one},{two.split(',')[1]}\n" for one, two in pairs))
+    measures = ("--pass-rate", "easy", "--pass-rate", "hard")
+    answer = json.loads(rollcast("compare", both, both, *measures, "--json").stdout)
+    assert [run["curve"] for run in answer["runs"]] == ["both easy", "both hard"]
+    alone = json.loads(rollcast("compare", tmp_path / "whole.csv", tmp_path / "low.csv", "--json").stdout)
+    assert [run["asymptote"] for run in answer["runs"]] == [run["asymptote"] for run in alone["runs"]]
+    refused = rollcast("compare", both, tmp_path / "whole.csv", "--pass-rate", "easy", "--where", "easy=1")
+    assert refused.returncode == 2
+    copied = tmp_path / "copied.csv"
+    copied.write_text(both.read_text())
+    refused = rollcast("compare", both, copied, "--pass-rate", "easy")
+    assert refused.returncode == 2
+    assert f"{copied}: copied is the same run as in {both}; give each run once" in refused.stderr
+
+
+def test_the_picture_draws_the_b_that_is_printed(tmp_path: Path) -> None:
+    answer = json.loads(rollcast("compare", write(tmp_path, "whole"), write(tmp_path, "slow"), "--json").stdout)
+    for run in answer["runs"]:
+        assert run["log_replot"]["exponent"] == run["exponent"]["q50"]
+
+
+def test_a_run_that_is_no_sigmoid_has_no_constants_and_is_not_compared(tmp_path: Path) -> None:
+    fallen = tmp_path / "fallen.csv"
+    rates = [0.2 + 0.02 * n for n in range(20)] + [0.6 - 0.03 * n for n in range(15)]
+    fallen.write_text("compute,pass_rate\n" + "".join(f"{n + 1},{rate}\n" for n, rate in enumerate(rates)))
+    shown = rollcast("compare", write(tmp_path, "whole"), fallen)
+    assert "not sigmoid" in shown.stdout
+    assert "whole and fallen: not compared: no sigmoid describes fallen." in shown.stdout
+    answer = json.loads(rollcast("compare", tmp_path / "whole.csv", fallen, "--json").stdout)
+    assert [run["asymptote"] is None for run in answer["runs"]] == [False, True]
+    one = rollcast("fit", fallen)
+    assert "No asymptote, exponent or midpoint is given" in one.stdout
+    assert not {"asymptote A", "exponent B", "midpoint"} & set(one.stdout.replace("  ", "\n").split("\n"))
+    assert json.loads(rollcast("fit", fallen, "--json").stdout)["asymptote"] is None
+
+
+def test_curves_of_two_units_share_no_axis(tmp_path: Path) -> None:
+    hours, steps = write(tmp_path, "whole"), tmp_path / "steps.csv"
+    steps.write_text(hours.read_text().replace("compute", "step").replace("hours", "step"))
+    refused = rollcast("compare", hours, steps)
+    assert refused.returncode == 2
+    assert "counts compute in steps" in refused.stderr

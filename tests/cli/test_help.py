@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from rollcast.cli.main import app
-from tests.cli.test_fit import rollcast
+from tests.cli.command import process as rollcast
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -14,7 +14,8 @@ from rollcast.scaling.curve import Curve
 from rollcast.scaling.model_size import fit_model_size
 from rollcast.scaling.posterior import fit
 from testkit.forecaster.recorded_run import record
-from tests.cli.test_fit import rollcast
+from tests.cli.command import rollcast
+from tests.cli.refusals import check_refused
 
 SIZES = {"0.6B": 0.6e9, "1.7B": 1.7e9, "4B": 4e9}
 
@@ -141,32 +142,31 @@ def test_two_sizes_do_not_identify_the_law_and_a_collapse_or_a_far_budget_is_nam
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("read", "arguments", "sentence"),
     [
-        (("budget", "{curve}"), "neither is given"),
-        (("budget", "{curve}", "--target", 70), "--target 70: is no pass rate"),
-        (("budget", "{curve}", "--budget", 1e-6), "the curve is at"),
-        (("budget", "{curve}", "--budget", "nan"), "--budget nan"),
-        (("budget", "no.csv", "--budget", 9), "cannot be read"),
-        (("budget", "{curve}", "--budget", 9, "--plot", "x.pdf"), "choose one of these endings"),
-        (("sizes", "{curve}", "--budget", 9), "needs a model size and its curve"),
-        (("sizes", "1B={curve}", "--budget", 9), "give the curves of two sizes"),
-        (("sizes", "big={curve}", "1B={curve}", "--budget", 9), "'big' is no model size"),
-        (("sizes", "2B={curve}", "1B={curve}", "--budget", 0), "--budget 0: device-hours must lie"),
+        (False, ("budget", "{curve}"), "neither is given"),
+        (False, ("budget", "{curve}", "--target", 70), "--target 70: is no pass rate"),
+        (True, ("budget", "{curve}", "--budget", 1e-6), "the curve is at"),
+        (True, ("budget", "{curve}", "--budget", "nan"), "--budget nan"),
+        (False, ("budget", "no.csv", "--budget", 9), "cannot be read"),
+        (False, ("budget", "{curve}", "--budget", 9, "--plot", "x.pdf"), "choose one of these endings"),
+        (False, ("sizes", "{curve}", "--budget", 9), "needs a model size and its curve"),
+        (False, ("sizes", "1B={curve}", "--budget", 9), "give the curves of two sizes"),
+        (False, ("sizes", "big={curve}", "1B={curve}", "--budget", 9), "'big' is no model size"),
+        (False, ("sizes", "2B={curve}", "1B={curve}", "--budget", 0), "--budget 0: compute must lie"),
         (
+            False,
             ("sizes", "2B={curve}", "1B={curve}", "--budget", 9, "--candidate", "x"),
             "--candidate x: 'x' is no model size",
         ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
-    tmp_path: Path, arguments: tuple[object, ...], sentence: str
+    tmp_path: Path, read: bool, arguments: tuple[object, ...], sentence: str
 ) -> None:
     curve = recorded_curve(tmp_path / "curve.csv")
     result = rollcast("plan", *(str(argument).replace("{curve}", str(curve)) for argument in arguments))
-    assert result.returncode == 2
-    assert sentence in result.stderr
-    assert result.stderr.count("\n") == 1
+    check_refused(result, sentence, [curve] if read else [])
 
 
 @pytest.mark.parametrize(
@@ -175,3 +175,49 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
 def test_sizes_are_read_as_people_write_them(text: str, size: float) -> None:
     assert parse_size(text, "here") == pytest.approx(size)
     assert parse_size(size_name(size), "here") == pytest.approx(size)
+
+
+def test_no_size_is_recommended_by_a_law_that_the_runs_do_not_follow(tmp_path: Path) -> None:
+    climbing, falling = tmp_path / "climbing.csv", tmp_path / "falling.csv"
+    up = [0.2 + 0.02 * n for n in range(20)]
+    climbing.write_text("compute,pass_rate\n" + "".join(f"{n + 1},{rate}\n" for n, rate in enumerate(up)))
+    down = [*up, *(0.6 - 0.03 * n for n in range(15))]
+    falling.write_text("compute,pass_rate\n" + "".join(f"{n + 1},{rate}\n" for n, rate in enumerate(down)))
+    sources = (f"1B={climbing}", f"8B={falling}")
+    answer = json.loads(rollcast("plan", "sizes", *sources, "--budget", 100, "--json").stdout)
+    assert (answer["recommended"], answer["probability"]) == (None, None)
+    shown = rollcast("plan", "sizes", *sources, "--budget", 100, "--plot", tmp_path / "sizes.svg")
+    assert shown.returncode == 0, shown.stderr
+    assert (
+        "At 100 device-hours: no size is recommended, since fewer than two sizes have a run that neither"
+        in shown.stdout
+    )
+
+
+def test_a_second_target_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "curve.csv"
+    path.write_text("compute,pass_rate\n1,0.2\n2,0.3\n")
+    refused = rollcast("plan", "budget", path, "--target", 0.5, "--target", 0.7)
+    assert refused.returncode == 2
+    assert refused.stderr == "error: --target: is given 2 times; give it once\n"
+
+
+def test_steps_are_never_called_device_hours(tmp_path: Path) -> None:
+    path = tmp_path / "curve.csv"
+    rates = [0.2 + 0.5 / (1 + (8 / n) ** 1.5) for n in range(1, 41)]
+    path.write_text("step,accuracy\n" + "".join(f"{10 * n},{rate}\n" for n, rate in enumerate(rates, start=1)))
+    for command in (
+        ("fit", path, "--target", 0.6),
+        ("plan", "budget", path, "--budget", 900, "--target", 0.6),
+        ("plan", "runs", path, "--budget", 900),
+        ("backtest", path, "--share", 0.5),
+        ("compare", path, "--baseline", "nothing"),
+    ):
+        said = rollcast(*command, *(("--plot", tmp_path / "picture.svg") if command[0] != "compare" else ()))
+        assert "device-hours" not in said.stdout + said.stderr
+        if command[0] != "compare":
+            assert said.returncode == 0, said.stderr
+            assert "device-hours" not in (tmp_path / "picture.svg").read_text()
+            answer = json.loads(rollcast(*command, "--json").stdout)
+            assert answer["unit"] == "steps"
+    assert json.loads(rollcast("fit", path, "--json").stdout)["fitted_on"] == "steps"

@@ -13,7 +13,7 @@ from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.pipeline import Pipeline, SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
-from tests.cli.test_fit import rollcast
+from tests.cli.command import rollcast
 
 GROUPS, ROLLOUTS, SLOTS, STEP_SECONDS = 8, 4, 16, 2.0
 LENGTHS = lognormal(100.0, 0.6, 400.0)
@@ -67,6 +67,12 @@ def write_run(folder: Path, *, generators: int = 2, steps: int = 80, with_longes
 
 GIVEN: tuple[str | int, ...] = ("--step-seconds", 12, "--tokens-per-second", 800, "--mean-tokens", 100)
 GIVEN = (*GIVEN, "--longest-tokens", 100, "--groups", 4, "--rollouts", 2, "--slots", 8, "--publish-seconds", 0)
+
+
+def given(option: str, value: str | int) -> tuple[str | int, ...]:
+    """The same with another value of an option."""
+    place = GIVEN.index(option) + 1
+    return (*GIVEN[:place], value, *GIVEN[place + 1 :])
 
 
 def test_given_equal_lengths_the_answer_is_the_closed_form(tmp_path: Path) -> None:
@@ -145,10 +151,10 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     [
         ((), "one is missing; give all three"),
         (("--run-folder", "nowhere"), "cannot be read"),
-        ((*GIVEN, "--step-seconds", -1), "--step-seconds -1: must be positive"),
-        ((*GIVEN, "--mean-tokens", "nan"), "--mean-tokens nan: must be positive"),
+        (given("--step-seconds", -1), "--step-seconds -1: must be positive"),
+        (given("--mean-tokens", "nan"), "--mean-tokens nan: must be positive"),
         ((*GIVEN, "--max-tokens", 50), "is more than the budget of 50"),
-        ((*GIVEN, "--longest-tokens", 99), "--longest-tokens 99: is less than the mean completion of 100 tokens"),
+        (given("--longest-tokens", 99), "--longest-tokens 99: is less than the mean completion of 100 tokens"),
         ((*GIVEN, "--tokens-per-second-alone", 5), "is less than a rollout has among 8"),
         ((*GIVEN, "--trainer-multiple", 8), "one generator and one trainer need 9"),
         ((*GIVEN, "--plot", "x.pdf"), "choose one of these endings"),

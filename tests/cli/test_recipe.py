@@ -17,7 +17,7 @@ from rollcast.config.recipe import KlPenalty, Optimizer, Recipe
 from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.local.ablation_parts import PARTS, SWITCHES, changed
 from rollcast.recipe.learning_rate import scaled_to_batch
-from tests.cli.test_fit import rollcast
+from tests.cli.command import rollcast
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "configs" / "recipes"

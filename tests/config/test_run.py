@@ -143,3 +143,13 @@ def test_a_long_value_is_shown_shortened() -> None:
     with pytest.raises(UserError) as caught:
         parsed(seed="x" * 10_000)
     assert len(str(caught.value)) < 1_000
+
+
+def test_the_home_folder_is_meant_by_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A run file is read by no shell."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    dataset = {"kind": "jsonl", "name": "rows", "path": "~/rows.jsonl"}
+    config = parsed(model={"path": "~/model"}, folder="~/runs", tasks={"dataset": dataset})
+    assert (config.model.path, config.folder) == (str(tmp_path / "model"), tmp_path / "runs")
+    assert config.tasks.dataset.path == tmp_path / "rows.jsonl"  # type: ignore[union-attr]
+    assert parsed(folder="~nobody-has-this-name/runs").folder == Path("~nobody-has-this-name/runs")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +15,7 @@ from rollcast.cli.main import app
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.config.spelling import settings_of
+from tests.cli import command
 
 ROOT = Path(__file__).parents[2]
 RIGHT: dict[str, Any] = yaml.safe_load((ROOT / "helm" / "rollcast" / "values-cpu.yaml").read_text())["config"]
@@ -41,9 +40,7 @@ def written(folder: Path, change: dict[str, Any]) -> Path:
 
 def said(*arguments: str) -> list[str]:
     """What the command, run in this process, refuses its run file with: one line a mistake, without the file's name."""
-    ended = CliRunner().invoke(app, arguments)
-    assert isinstance(ended.exception, UserError), ended.output
-    return [line.partition("run.yaml: ")[2] or line for line in str(ended.exception).splitlines()]
+    return [line.partition("run.yaml: ")[2] or line for line in command.refusal(*arguments).splitlines()]
 
 
 def test_there_are_enough_and_no_two_alike() -> None:
@@ -69,18 +66,12 @@ def test_both_commands_say_it(entry: dict[str, Any], tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("entry", WRONG[::30], ids=NAMES[::30])
-@pytest.mark.parametrize("command", [("config", "check"), ("up", "--config")], ids=" ".join)
+@pytest.mark.parametrize("words", [("config", "check"), ("up", "--config")], ids=" ".join)
 def test_as_programs_they_end_with_2_and_those_words_alone(
-    entry: dict[str, Any], command: tuple[str, ...], tmp_path: Path
+    entry: dict[str, Any], words: tuple[str, ...], tmp_path: Path
 ) -> None:
     file = written(tmp_path, entry["change"])
-    done = subprocess.run(
-        [sys.executable, "-m", "rollcast.cli.main", *command, str(file)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = command.process(*words, file)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == "error: " + "".join(f"{file}: {sentence}\n" for sentence in entry["says"])
@@ -132,7 +123,7 @@ def wrong_files(folder: Path) -> list[tuple[dict[str, Any], str]]:
             "recipe.prompts_per_step = 5000: there are only 2000 training prompts",
         ),
         ({"tasks": {"dataset": dataset | {"verifier": "mathh"}}}, "tasks.dataset.verifier = 'mathh'"),
-        ({"generator": {"tensor_parallel": 2}}, "generator.tensor_parallel = 2"),
+        ({"generator": {"tensor_parallel": 2_000}}, "generator.tensor_parallel = 2000"),
         ({"generator": {"cpu": 100_000}}, "generator.cpu = 100000"),
     ]
 

@@ -25,9 +25,9 @@ from rollcast.connections.http import (
     client,
     listen,
     local_url,
-    publish_port,
     service_routes,
 )
+from rollcast.connections.port_files import publish_port
 from rollcast.connections.token_gate import TokenGate
 from rollcast.local.status import StatusReader
 from rollcast.telemetry import names

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rollcast.config.services import Http
 from rollcast.connections.http import HttpServer, client, listen, service_routes
-from rollcast.connections.page_readers import MAX_READERS, REGULAR_SECONDS, PageReaders
+from rollcast.connections.page_readers import MAX_READERS, ONE_LOOK, REGULAR_SECONDS, PageReaders
 from rollcast.telemetry.exporter import Exporter
 
 
@@ -100,3 +100,11 @@ def test_names_that_are_made_up_take_no_memory() -> None:
         readers.note(f"reader {number}", float(number))
     assert len(readers._read_at) == MAX_READERS
     assert readers.have_read_since(9.0 * MAX_READERS)
+
+
+def test_who_looks_once_is_not_waited_for() -> None:
+    readers = PageReaders()
+    readers.note("1.1.1.1 rollcast (7)", 10.0)
+    readers.note(f"1.1.1.1 {ONE_LOOK} (8)", 10.0)
+    readers.note("1.1.1.1 rollcast (7)", 20.0)
+    assert readers.have_read_since(15.0)

@@ -11,7 +11,12 @@ from pydantic import ValidationError
 from rollcast.config.services import CurveFile, FileSource
 from rollcast.curves.curve_file import CurveFileReader
 from rollcast.curves.evaluations import EvaluationLog
+from rollcast.curves.run_forecast import RunBudget
 from rollcast.curves.sources import CurveFiles
+from rollcast.forecaster.board import Board
+from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.history import History
+from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
 from rollcast.telemetry.prometheus_reader import SourceAway
@@ -51,6 +56,33 @@ def test_an_appended_row_is_a_new_forecast(tmp_path: Path) -> None:
     with running(run_file(tmp_path, source), tmp_path) as service:
         assert wait_for(lambda: service.client.get("/api/runs").json()["source"]["up"])
         assert service.wait_points(20, "theirs")["num_points"] == 20
+
+
+@pytest.mark.parametrize(
+    ("column", "unit"), [("step", "steps"), ("gpu_hours", "GPU-hours"), ("compute", "device-hours")]
+)
+def test_the_column_of_compute_tells_the_unit(column: str, unit: str, tmp_path: Path) -> None:
+    """As the commands have it; device-hours stood beside steps too."""
+    path = tmp_path / "theirs.csv"
+    rows = "".join(f"{point.step},{point.compute!r},{point.pass_rate!r}\n" for point in record(12))
+    path.write_text("step,compute,reward\n" + rows if unit != "GPU-hours" else "step,gpu_hours,reward\n" + rows)
+    history = History(tmp_path / "history.sqlite")
+    board, metrics = Board(), ForecastMetrics("theirs")
+    engine = ForecastEngine(board, history, metrics, {"theirs": RunBudget(device_hours=1e3)})
+    engine.take(CurveFiles((CurveFile(run="theirs", path=path, compute=column),)).read())
+    found = board.get("theirs")
+    assert found is not None
+    assert (found.unit, found.end) == (unit, None if unit == "steps" else 1e3)
+    page = metrics.render().decode()
+    assert ("rollcast_advice_device_hours{" in page) is (unit != "steps")
+    # A forecaster that starts later knows the readings already, the unit only once the file has told it again.
+    later = Board()
+    engine = ForecastEngine(later, history, ForecastMetrics("theirs"))
+    engine.take(CurveFiles((CurveFile(run="theirs", path=path, compute=column),)).read())
+    again = later.get("theirs")
+    assert again is not None
+    assert again.unit == unit
+    history.close()
 
 
 def test_half_a_row_waits_and_a_file_written_anew_is_read_anew(tmp_path: Path) -> None:
@@ -98,11 +130,11 @@ def test_rows_of_training_are_passed_over_and_torn_ones_counted(tmp_path: Path) 
         ("time,accuracy\n1,0.3\n", {}, "names no compute_device_hours or compute"),
         ("compute,accuracy\n1,45\n", {}, "pass rate 45 lies outside"),
         (
-            "compute;accuracy\n0,48;0,3\n",
+            "compute;accuracy\n1,234;0.3\n",
             {},
-            "line 2: column accuracy holds '0,3', needs a number, as 0.53: a decimal point, and nothing between",
+            "line 2: column compute holds '1,234', needs a number, as 0.53: a decimal point, and nothing between",
         ),
-        ("compute;accuracy\n0,48;1\n", {}, "line 2: column compute holds '0,48', needs a number, as 0.53"),
+        ("compute,accuracy,accuracy\n1,0.3,0.4\n", {}, "two columns are called 'accuracy'; rename one of them"),
         ("compute,accuracy\n1,good\n", {}, "line 2: column accuracy holds 'good', needs a number$"),
         ("", {}, "no evaluation in"),
     ],
@@ -242,3 +274,36 @@ def test_delimiter_case_per_cent_and_time_of_a_file(tmp_path: Path) -> None:
     assert [e.standard_error for e in reading.evaluations] == pytest.approx([0.01, 0.02])
     assert [e.at for e in reading.evaluations] == [1_700_000_000.0, 1_700_003_600.0]
     assert reading.skipped == {"bad_line": 1}
+
+
+def test_a_last_line_of_json_is_read_before_it_ends_and_not_twice(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    source = reader(path)
+    rows = [json.dumps({"step": n, "compute": n, "accuracy": n / 10}) for n in (1, 2, 3)]
+    path.write_text(f"{rows[0]}\n{rows[1]}")
+    assert [e.step for e in source.read().evaluations] == [1, 2]
+    assert source.read().evaluations == []
+    with path.open("a") as file:
+        file.write(f"\n{rows[2][:9]}")
+    again = source.read()
+    assert (again.evaluations, again.skipped) == ([], {})
+    with path.open("a") as file:
+        file.write(f"{rows[2][9:]}\n")
+    last = source.read()
+    assert ([e.step for e in last.evaluations], last.skipped) == ([3], {})
+
+
+def test_decimal_commas_are_read_as_in_a_finished_file(tmp_path: Path) -> None:
+    path = tmp_path / "curve.csv"
+    path.write_text("compute;accuracy\n0,48;0,3\n1,234;0,35\n")
+    assert [(e.compute, e.pass_rate) for e in reader(path).read().evaluations] == [(0.48, 0.3), (1.234, 0.35)]
+
+
+def test_a_step_that_no_counter_reaches_is_none_and_the_next_one_no_restart(tmp_path: Path) -> None:
+    path, log = tmp_path / "curve.csv", EvaluationLog()
+    path.write_text("step,compute,accuracy\n10,1,0.1\n20,2,0.2\n1e301,3,0.3\n40,4,0.4\n50,5,0.5\n")
+    reading = CurveFiles((CurveFile(run="theirs", path=path),)).read()
+    assert reading.starts.get("theirs", {}) == {}
+    for item in reading.evaluations:
+        log.add(item)
+    assert [item.compute for item in log.surviving()] == [1.0, 2.0, 3.0, 4.0, 5.0]

@@ -11,8 +11,9 @@ import grpc
 import numpy as np
 import pytest
 
-from rollcast.connections.http import publish_port
-from rollcast.curves.evaluations import CurvePoint, curve_of, known_truncation
+from rollcast.connections.port_files import publish_port
+from rollcast.curves.evaluation_columns import curve_of, known_truncation
+from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.sources import PrometheusQueries
 from rollcast.forecaster.history import History
 from rollcast.local.ports import free_port
@@ -77,8 +78,8 @@ def test_a_curve_of_ones_own_may_tell_its_truncation(tmp_path: Path) -> None:
 
 
 def test_what_is_unknown_is_taken_from_its_neighbours() -> None:
-    assert known_truncation([None, None]) is None
-    ratios = known_truncation([None, 0.1, None, 0.3, None])
+    assert known_truncation(np.array([np.nan, np.nan])) is None
+    ratios = known_truncation(np.array([np.nan, 0.1, np.nan, 0.3, np.nan]))
     assert ratios is not None
     np.testing.assert_allclose(ratios, [0.1, 0.1, 0.2, 0.3, 0.3])
     evaluations = tuple(

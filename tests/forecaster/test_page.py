@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from rollcast.connections.http import publish_port
+from rollcast.connections.port_files import publish_port
 from rollcast.local.ports import free_port
 from testkit.forecaster.browser import CHROMIUM, FLAGS, NEEDS_CHROMIUM, WAIT, marks, opened, wait_marks
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
@@ -60,6 +60,17 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             for reading in points[12:18]:
                 trainer.show(reading)
             wait_marks(page, "#curve", "point", 18)
+            # The advice leads, and answers what is typed in.
+            now = service.forecast()
+            assert now is not None
+            expect(page.locator("#advice-word")).to_have_text(now["advice"]["headline"], timeout=WAIT)
+            page.fill("#worth", "0.9")
+            expect(page.locator("#chance")).to_have_text("under 1 %", timeout=WAIT)
+            page.fill("#price", "100")
+            expect(page.locator("#rest-note")).to_contain_text(" for ", timeout=WAIT)
+            page.fill("#worth", "")
+            page.fill("#price", "")
+            expect(page.locator("#advice-reason")).to_have_text(now["advice"]["reason"], timeout=WAIT)
             # The slider asks what the API answers.
             page.fill("#target", "0.7")
             expect(page.locator("#target-value")).to_have_text("0.700", timeout=WAIT)
@@ -99,7 +110,7 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
                 assert page.get_by_role("img", name=re.compile(name)).count() == 1, name
             page.evaluate("document.activeElement.blur()")
             reached = set()
-            for _ in range(16):
+            for _ in range(19):
                 page.keyboard.press("Tab")
                 reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
             assert {"run", "log", "power", "target", "earlier", "SUMMARY"} <= reached
@@ -162,3 +173,75 @@ def test_several_runs_are_compared_and_an_absent_service_is_told(tmp_path: Path)
                     wait_marks(page, "#curve", "point", 19)
                     page.wait_for_selector("#source.up")
                 context.close()
+
+
+def test_runs_of_one_unit_are_compared_and_a_curve_without_a_law_gets_no_line(tmp_path: Path) -> None:
+    forecaster = {"source": {"kind": "scrape", "every_seconds": 0.2}, "http_port": 0, "push_token": "a secret"}
+    healthy = [{"step": r.step, "pass_rate": r.pass_rate, "standard_error": 0.01} for r in record()[1:18]]
+    jumped = [point | {"pass_rate": point["pass_rate"] + 0.15 * (place >= 9)} for place, point in enumerate(healthy)]
+    with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path) as service:
+        for run, unit, points in (("a", "steps", healthy), ("b", "tokens", healthy), ("c", "steps", jumped)):
+            body = {"run": run, "unit": unit, "points": points}
+            answer = service.client.post("/api/push", json=body, headers={"authorization": "Bearer a secret"})
+            assert answer.status_code == 200, answer.text
+        said = service.forecast("c")
+        assert said is not None
+        assert said["verdict"] == "regime_change"
+        with opened(f"http://127.0.0.1:{service.port}/", tmp_path / "units", 1280, "light") as page:
+            wait_marks(page, "#curve", "point", 17)
+            others, legend = page.locator("#compare label"), page.locator("#legend")
+            assert others.all_inner_texts() == ["c"]
+            expect(legend).to_contain_text("the law", timeout=WAIT)
+            assert marks(page, "#curve", "fit") > 0
+            expect(page.locator("#target-note")).to_contain_text("Chance to reach it", timeout=WAIT)
+            page.check("#compare input")
+            expect(legend.locator(".swatch.run-1.point")).to_have_count(1, timeout=WAIT)
+            page.select_option("#run", "b")
+            expect(page.locator("#now-note")).to_contain_text("tokens", timeout=WAIT)
+            expect(page.locator("#compare")).to_be_hidden(timeout=WAIT)
+            expect(legend.locator(".swatch.run-1")).to_have_count(0, timeout=WAIT)
+            page.select_option("#run", "c")
+            expect(page.locator("#verdict-word")).to_have_text("Regime change:", timeout=WAIT)
+            expect(legend).not_to_contain_text("the law", timeout=WAIT)
+            assert marks(page, "#curve", "fit") == 0
+            expect(page.locator("#target-answer")).to_have_text("–", timeout=WAIT)
+            page.fill("#target", "0.7")
+            expect(page.locator("#target-note")).to_have_text("no law describes the curve", timeout=WAIT)
+            assert others.all_inner_texts() == ["a"]
+
+
+CUT_AT_THE_RIGHT = """() => [...document.querySelectorAll(".chart canvas")].filter((canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(canvas.width - 1, 0, 1, canvas.height);
+  return data.some((value, place) => place % 4 === 3 && value > 0);
+}).length"""
+"""Charts that paint up to their very edge, as a label does that is cut."""
+TERMS = """() => [...document.querySelectorAll("#terms input")].map((input) => {
+  const pen = document.createElement("canvas").getContext("2d"), look = getComputedStyle(input);
+  pen.font = look.font;
+  const room = input.clientWidth - parseFloat(look.paddingLeft) - parseFloat(look.paddingRight);
+  return [input.placeholder, pen.measureText(input.placeholder).width <= room];
+})"""
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_last_tick_and_the_assumed_budget_are_whole(width: int, tmp_path: Path) -> None:
+    """The assumed budget is twice the newest step, and the axis ends there: a tick stands at its very end."""
+    forecaster = {"source": {"kind": "scrape", "every_seconds": 0.2}, "http_port": 0, "push_token": "a secret"}
+    points = [{"step": step, "pass_rate": 0.1 + 0.5 / (1 + 400 / step)} for step in range(50_000, 1_000_001, 50_000)]
+    with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path) as service:
+        body = {"run": "theirs", "unit": "steps", "points": points}
+        assert service.client.post("/api/push", json=body, headers={"authorization": "Bearer a secret"}).is_success
+        service.wait_points(len(points), "theirs")
+        counted = {"run": "tokens", "unit": "tokens", "points": [p | {"compute": 4e3 * p["step"]} for p in points]}
+        assert service.client.post("/api/push", json=counted, headers={"authorization": "Bearer a secret"}).is_success
+        with opened(f"http://127.0.0.1:{service.port}/", tmp_path / "profile", width, "light") as page:
+            page.wait_for_selector("#curve canvas")
+            expect(page.locator("#budget-label")).to_have_text("Budget in all (assumed)")
+            expect(page.locator("#price-label")).to_have_text("Price per step")
+            assert page.evaluate(TERMS) == [["2,000,000", True], ["0.020", True], ["none", True]]
+            assert page.evaluate(CUT_AT_THE_RIGHT) == 0
+            page.select_option("#run", "tokens")
+            expect(page.locator("#price-label")).to_have_text("Price per token", timeout=WAIT)
+            assert page.evaluate(TERMS) == [["8B", True], ["0.020", True], ["none", True]]
+            assert page.evaluate(CUT_AT_THE_RIGHT) == 0

@@ -8,13 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rollcast.autoscaler.sources import PrometheusFleet
 from rollcast.cli.curve_source import read_curve
+from rollcast.config.autoscaler import FleetPrometheus
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveQueries
 from rollcast.curves import sources
@@ -25,7 +27,13 @@ from rollcast.curves.table import Columns
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import SourceAway
-from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, first_scrapes, prometheus
+from testkit.forecaster.prometheus_server import (
+    NEEDS_PROMETHEUS,
+    PROMTOOL,
+    configured_prometheus,
+    first_scrapes,
+    prometheus,
+)
 from testkit.forecaster.recorded_run import Reading, TrainerPage, cut_off_from, record, run_file
 from testkit.forecaster.service_process import running, wait_for
 
@@ -126,6 +134,33 @@ def test_a_look_tells_what_is_new_and_once_in_a_while_everything(
         assert abs(new.at - first_scrapes(port, "demo")[110]) < FINEST_SECONDS
         monkeypatch.setattr(sources, "WHOLE_EVERY_SECONDS", 0.0)
         assert sorted(item.step for item in told()) == [reading.step for reading in points]
+
+
+def test_of_two_runs_of_one_name_each_namespace_has_its_own(tmp_path: Path) -> None:
+    """Profiles name their runs: one Prometheus has many of one name, told apart by the namespace alone."""
+    port, points = free_port("127.0.0.1"), {"a": record(8), "b": record(8, seed=1)}
+    with ExitStack() as stack:
+        pages = {place: stack.enter_context(TrainerPage()) for place in points}
+        for place, page in pages.items():
+            for reading in points[place]:
+                page.show(reading)
+            page.exporter.set(names.TRAINER_STEP, float(ord(place)))
+        targets = ", ".join(
+            f"{{targets: ['127.0.0.1:{page.port}'], labels: {{namespace: {place}, pod: {place}-0}}}}"
+            for place, page in pages.items()
+        )
+        configuration = (
+            f"global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: t, static_configs: [{targets}]}}]\n"
+        )
+        stack.enter_context(configured_prometheus(tmp_path, port, configuration))
+        url = f"http://127.0.0.1:{port}"
+        for place, expected in points.items():
+            queries = stack.enter_context(closing(PrometheusQueries(url, namespace=place)))
+            found = wait_for(lambda queries=queries: queries.read().evaluations)  # type: ignore[misc]
+            assert [item.pass_rate for item in found] == pytest.approx([item.pass_rate for item in expected])
+            fleet = stack.enter_context(closing(PrometheusFleet(FleetPrometheus(url=url, namespace=place), "demo")))
+            (step,) = [sample.value for sample in fleet.read().trainer if sample.name == names.TRAINER_STEP.name]
+            assert step == ord(place)
 
 
 def test_an_evaluation_that_was_made_twice_is_one_point(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 import grpc
 import httpx
+import numpy as np
 import pytest
 
-from rollcast.connections.http import publish_port
+from rollcast.connections.port_files import port_file, publish_port
 from rollcast.forecaster.api import MAX_WAITING
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
@@ -78,7 +79,9 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path)
         target = service.client.get("/api/runs/demo/target", params={"pass_rate": 0.8}).json()
         assert target["compute"]["q50"] == pytest.approx(float(expected.compute_to_target(0.8, (0.5,))[0]))
         never = service.client.get("/api/runs/demo/target", params={"pass_rate": 1.0}).json()
-        assert (never["compute"]["q05"], never["probability"]) == (None, 0.0)
+        assert never["compute"]["q50"] is None, "most trajectories have a ceiling below it"
+        reached = np.isfinite(expected.draws.compute_to(1.0)).mean()
+        assert never["probability"] == pytest.approx(float(reached), abs=0.01)
         status = service.client.get("/api/runs/demo/status").json()
         assert (status["step"], status["max_staleness"], len(status["staleness"])) == (290, 8, 18)
         assert 'rollcast_forecast_asymptote{quantile="0.5",run="demo"}' in service.client.get("/metrics").text
@@ -115,7 +118,7 @@ def test_malformed_requests_are_refused_and_nothing_is_lost(tmp_path: Path) -> N
         assert service.forecast() == before
         schema = service.client.get("/openapi.json").json()
         for path, operations in schema["paths"].items():
-            if path.startswith("/api/"):
+            if path.startswith("/api/") and not path.endswith(".svg"):  # a picture has no schema
                 for operation in operations.values():
                     assert "$ref" in operation["responses"]["200"]["content"]["application/json"]["schema"], path
 
@@ -203,7 +206,7 @@ def test_a_request_that_waits_is_answered_by_the_next_change(tmp_path: Path) -> 
         for change in (
             lambda: page.show(points[5]),
             lambda: page.exporter.set(names.TRUNCATION_RATIO, 0.25),
-            lambda: (tmp_path / "demo" / "ports" / "trainer").unlink(),
+            lambda: port_file(tmp_path / "demo", "trainer").unlink(),
         ):
             before = wait_for(settled)
             waiting = pool.submit(ask, before, 10.0)

@@ -14,6 +14,7 @@ import pytest_asyncio
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Rollout, Sampling
 from rollcast.wire.version import PolicyVersion
+from testkit.generator.forked_engines import forked_engines
 from testkit.replay import replay_logprobs
 from testkit.tiny_model import make_tiny_model, perturbed
 
@@ -93,14 +94,16 @@ def more_engine_arguments() -> dict[str, Any]:
 async def versions(
     run_config: RunConfig, more_engine_arguments: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Versions]:
-    from rollcast.generator import engine as engine_module
+    from rollcast.generator import engine_start
+    from rollcast.generator.engine import Engine
 
-    engine_module.set_environment(run_config)
-    arguments = engine_module.engine_arguments(run_config, "test") | more_engine_arguments
+    engine_start.set_environment(run_config)
+    arguments = engine_start.engine_arguments(run_config, "test") | more_engine_arguments
     arguments["worker_extension_cls"] = "tests.generator.file_worker.FileWorker"
     patch = pytest.MonkeyPatch()
-    patch.setattr(engine_module, "engine_arguments", lambda config, name: arguments)
-    engine = await engine_module.Engine.start(run_config, "test")
+    patch.setattr(engine_start, "engine_arguments", lambda config, name: arguments)
+    with forked_engines():
+        engine = await Engine.start(run_config, "test")
     yield Versions(engine, Path(run_config.model.path), tmp_path_factory.mktemp("versions"))
     engine.shutdown()
     patch.undo()

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from rollcast.config.run import RunConfig
-from rollcast.generator import engine as engine_module
+from rollcast.generator import engine_start
 from rollcast.generator.engine import Engine, EngineRequest, Sampled
 from rollcast.generator.weight_engine import GeneratorWeights
 from rollcast.rollouts.records import Sampling
@@ -27,6 +27,7 @@ from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.member import WeightMember
 from rollcast.weights.publisher import Publisher
 from rollcast.wire.version import PolicyVersion
+from testkit.generator.forked_engines import forked_engines
 
 SLOTS = 64
 
@@ -59,6 +60,8 @@ class LivePair:
             device=torch.device("cpu"),
             exporter=Exporter(config.run),
             on_removed=lambda generator, reason: self.removed.append(reason),
+            slots=group.slots,
+            router_replay=config.recipe.router_replay,
         )
         self.publisher.start()
         claims: Any = NoClaims()
@@ -66,21 +69,22 @@ class LivePair:
         self.member = WeightMember(
             engine=GeneratorWeights("a", engine, claims, exporter),
             name="a",
-            num_workers=engine.num_workers,
+            num_workers=engine.num_receivers,
             slots=SLOTS,
             lm_head=config.recipe.lm_head,
             rpc=config.rpc,
             weights=config.weights,
             exporter=exporter,
+            router_replay=config.recipe.router_replay,
         )
         self.running = asyncio.create_task(self.member.run())
 
     async def publish(self, step: int) -> None:
         """Return when the engine samples with the learner's weights."""
         version = PolicyVersion(1, step)
-        snapshot = self.publisher.stage()
-        self.group.gather(snapshot)
-        self.publisher.publish(snapshot, version)
+        slot = self.publisher.stage()
+        self.group.stage(slot, version)
+        self.publisher.publish(slot, version)
         deadline = time.monotonic() + 60.0
         while self.engine.version != version:
             if self.running.done():
@@ -96,11 +100,13 @@ class LivePair:
         async with asyncio.timeout(120):
             return await asyncio.gather(*(self.engine.sample(request) for request in requests))
 
-    def logprobs(self, sequences: Sequence[TrainingSequence]) -> NDArray[np.float32]:
-        """The learner's, of every token with loss, in order."""
+    def logprobs(self, sequences: Sequence[TrainingSequence], *, replay: bool = False) -> NDArray[np.float32]:
+        """The learner's, of every token with loss, in order; with the generator's experts if they are replayed."""
         batch = pad_micro_batch(tuple(sequences), torch.device("cpu"))
         with torch.no_grad():
-            logprobs, _ = self.group.learner.policy(batch.input_ids, batch.positions, batch.targets)
+            logprobs, _ = self.group.learner.policy(
+                batch.input_ids, batch.positions, batch.targets, batch.routed_experts if replay else None
+            )
         return np.asarray(logprobs.numpy())
 
     async def close(self) -> None:
@@ -112,16 +118,16 @@ class LivePair:
 
 async def start_engine(config: RunConfig, *, worker: str) -> Engine:
     """`worker`: a class that adds to the generator's."""
-    engine_module.set_environment(config)
-    arguments = engine_module.engine_arguments(config, "a") | {"worker_extension_cls": worker}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_module, "engine_arguments", lambda config, name: arguments)
+    engine_start.set_environment(config)
+    arguments = engine_start.engine_arguments(config, "a") | {"worker_extension_cls": worker}
+    with pytest.MonkeyPatch.context() as patch, forked_engines():
+        patch.setattr(engine_start, "engine_arguments", lambda config, name: arguments)
         return await Engine.start(config, "a")
 
 
 @asynccontextmanager
 async def live_pair(
-    config: RunConfig, ranks: Ranks, *, worker: str = engine_module.WORKER_EXTENSION
+    config: RunConfig, ranks: Ranks, *, worker: str = engine_start.WORKER_EXTENSION
 ) -> AsyncIterator[LivePair]:
     """Start an engine and build a learner for one run file."""
     engine = await start_engine(config, worker=worker)
@@ -143,4 +149,5 @@ def training_sequence(prompt: Sequence[int], sampled: Sampled, advantage: float)
         loss_mask=np.ones(len(sampled.token_ids), dtype=np.bool_),
         advantage=advantage,
         weight=1.0,
+        routed_experts=sampled.routed_experts,
     )

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
+from rollcast.config.engine_arguments import BREAKS, MADE_BY, EngineArguments
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.generator import engine_start
+from rollcast.generator.sampling import RolloutSampler
 from rollcast.local.ports import free_port
-from rollcast.trainer.learner.batch import TrainingSequence
+from rollcast.memory.check import plan_run
+from rollcast.memory.device import GB, Device
+from rollcast.rollouts.records import LengthBudget
+from rollcast.trainer.learner.batch import TrainingSequence, loss_mask
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from testkit.tiny_model import make_architecture
-from tests.generator.conftest import random_prompt
+from tests.generator.conftest import make_task, random_prompt
 from tests.generator.live_pair import SLOTS, LivePair, live_pair, training_sequence
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
@@ -24,6 +36,8 @@ TOLERANCE = 1e-4
 UPDATES = 3
 PROMPTS, PROMPT_TOKENS, MAX_TOKENS = 24, 40, 100
 
+RULES = Path(__file__).parents[2] / "helm" / "rollcast" / "files" / "rules.yaml"
+SMALLEST = {"run": "test", "model": {"path": "model"}}
 Routing = NDArray[np.int64]
 """[..., positions, routing layers, experts per token]; every row is sorted: a set."""
 
@@ -35,21 +49,24 @@ def ranks() -> Iterator[Ranks]:
     joined.leave()
 
 
-def run_config(folder: Path, architecture: str) -> RunConfig:
+def run_config(
+    folder: Path, architecture: str, *, dtype: str = "float32", router_replay: bool = False, **generator: Any
+) -> RunConfig:
     make_architecture(folder / "model", architecture)
     return parse_run_config(
         {
             "run": "test",
             "folder": str(folder / "runs"),
-            "model": {"path": str(folder / "model"), "dtype": "float32", "max_length": 256},
+            "model": {"path": str(folder / "model"), "dtype": dtype, "max_length": 256},
             "recipe": {
                 "length_control": {"kind": "none"},
                 "max_prompt_tokens": 64,
                 "max_completion_tokens": 128,
                 "optimizer": {"learning_rate": 3e-3, "warmup_steps": 0},
+                "router_replay": router_replay,
             },
             "trainer": {"tokens_per_micro_batch": 1000, "logits_chunk_tokens": 256},
-            "generator": {"slots": SLOTS, "block_size": 32},
+            "generator": {"slots": SLOTS, "block_size": 32} | generator,
             "weights": {"bucket_bytes": 1 << 16, "coalesce_seconds": 0.0},
             "rpc": {"port": free_port("127.0.0.1")},
         },
@@ -57,65 +74,192 @@ def run_config(folder: Path, architecture: str) -> RunConfig:
     )
 
 
-async def sample(pair: LivePair) -> tuple[list[TrainingSequence], list[str]]:
-    """Rollouts of the version that the engine holds, as the learner takes them, and the ids of their requests."""
+async def sample(pair: LivePair) -> list[TrainingSequence]:
+    """Rollouts of the version that the engine holds, as the learner takes them."""
     prompts = [random_prompt(seed, PROMPT_TOKENS) for seed in range(PROMPTS)]
     sampled = await pair.sample(prompts, MAX_TOKENS)
     assert all(len(one.spans) == 1 and one.spans[0].version == pair.engine.version for one in sampled)
-    sequences = [
+    return [
         training_sequence(prompt, one, advantage=1.0 - 2.0 * (index % 2))
         for index, (prompt, one) in enumerate(zip(prompts, sampled, strict=True))
     ]
-    return sequences, [one.request_id for one in sampled]
 
 
-def gaps(pair: LivePair, sequences: Sequence[TrainingSequence]) -> NDArray[np.float32]:
-    generator = np.concatenate([sequence.generator_logprobs for sequence in sequences])
+def gaps(pair: LivePair, sequences: Sequence[TrainingSequence], *, replay: bool = False) -> NDArray[np.float32]:
+    generator = np.concatenate([sequence.generator_logprobs[sequence.loss_mask] for sequence in sequences])
     assert len(generator) > 500
     assert generator.std() > 0.5, "every token equally likely: nothing is compared"
-    return np.abs(pair.logprobs(sequences) - generator)
+    return np.abs(pair.logprobs(sequences, replay=replay) - generator)
 
 
-@pytest.mark.parametrize("architecture", ["qwen3", "llama", "gemma2"])
+@pytest.mark.parametrize("architecture", ["qwen3", "llama", "llama4", "gemma2"])
 async def test_every_logprob_agrees_before_and_after_updates(
     architecture: str, ranks: Ranks, tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
-    async with live_pair(run_config(tmp_path, architecture), ranks) as pair:
+    has_experts = architecture == "llama4"
+    config = run_config(tmp_path, architecture, router_replay=has_experts, engine={"max_num_batched_tokens": 1024})
+    async with live_pair(config, ranks) as pair:
         first: list[TrainingSequence] = []
         for step in range(UPDATES + 1):
             await pair.publish(step)
-            sequences, _ = await sample(pair)
+            sequences = await sample(pair)
             largest = float(gaps(pair, sequences).max())
             record_testsuite_property(f"{architecture}: largest gap after {step} updates", largest)
             assert largest < TOLERANCE
             first = first or sequences
             assert pair.group.update(sequences).applied
         assert gaps(pair, first).max() > 0.05, "the updates moved nothing: the old log-probs would agree as well"
+        check_slots(pair, config)
+        if has_experts:
+            tie_experts(pair.group.learner.policy)
+            await pair.publish(UPDATES + 1)
+            sequences = await sample(pair)
+            assert gaps(pair, sequences).max() > 0.01
+            assert gaps(pair, sequences, replay=True).max() < TOLERANCE
 
 
-async def test_mixture_of_experts_agrees_but_for_router_flips(
+def check_slots(pair: LivePair, config: RunConfig) -> None:
+    """The planner's arithmetic against the blocks that the engine has."""
+    plan = plan_run(config, Device("cpu", 64 * GB), ranks=1)
+    assert plan is not None
+    assert pair.engine.full_rollouts == pytest.approx(plan.worker.slots_that_fit, rel=0.01)
+
+
+async def test_what_changes_numbers_shows_in_the_gap_and_raises_its_alert(
     ranks: Ranks, tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
-    worker = "tests.generator.routing_worker.RoutingWorker"
-    async with live_pair(run_config(tmp_path, "qwen3_moe"), ranks, worker=worker) as pair:
-        trainer = TrainerRouting(pair.group.learner.policy)
-        await pair.engine.call("tap_routers")
-        first: tuple[list[TrainingSequence], list[Routing]] | None = None
+    """8 bits, weights and KV cache; each version is quantised as it is applied, so that the gap stays what it is."""
+    engine = {"quantization": "fp8_per_channel", "kv_cache_dtype": "fp8"}
+    config = run_config(tmp_path, "qwen3", dtype="bfloat16", engine=engine)
+    alert = next(line for line in RULES.read_text().splitlines() if "avg_over_time(rollcast_logprob_gap{" in line)
+    threshold = float(alert.rpartition(">")[2])
+    async with live_pair(config, ranks) as pair:
+        first: list[TrainingSequence] = []
+        found = []
         for step in range(UPDATES + 1):
             await pair.publish(step)
-            sequences, requests = await sample(pair)
+            sequences = await sample(pair)
+            first = first or sequences
+            found.append(pair.group.update(sequences).logprob_gap_mean)
+            record_testsuite_property(f"8 bits: mean gap after {step} updates", found[-1])
+        stale = float(gaps(pair, first).mean())
+        record_testsuite_property(f"8 bits: mean gap of tokens {UPDATES + 1} updates old", stale)
+        assert min(found) > threshold
+        assert max(found) < stale / 2, "the engine sampled with weights that the learner no longer has"
+        check_slots(pair, config)
+
+
+async def test_two_tensor_parallel_workers_agree_and_stage_a_version_once(ranks: Ranks, tmp_path: Path) -> None:
+    """Of experts and a dense layer. At last with experts that chance chooses, over an update in flight."""
+    async with live_pair(run_config(tmp_path, "qwen3_moe", router_replay=True, tensor_parallel=2), ranks) as pair:
+        assert (pair.engine.stage, pair.engine.num_receivers) == ("host", 1)
+        for step in range(2):
+            await pair.publish(step)
+            sequences = await sample(pair)
+            assert float(gaps(pair, sequences, replay=True).max()) < TOLERANCE
+            assert pair.group.update(sequences).applied
+        tie_experts(pair.group.learner.policy)
+        await pair.publish(2)
+        sampling = asyncio.create_task(pair.sample([random_prompt(0, PROMPT_TOKENS)], MAX_TOKENS))
+        await asyncio.sleep(0.05)  # it has begun: 100 tokens take longer
+        await pair.publish(3)  # the same weights under another version, while tokens are sampled
+        (one,) = await sampling
+        assert [span.version.step for span in one.spans] == [2, 3]
+        in_flight = training_sequence(random_prompt(0, PROMPT_TOKENS), one, advantage=1.0)
+        assert np.abs(pair.logprobs([in_flight]) - in_flight.generator_logprobs).max() > 100 * TOLERANCE
+        assert np.abs(pair.logprobs([in_flight], replay=True) - in_flight.generator_logprobs).max() < TOLERANCE
+        mapped = [memory for pid in engine_processes() if (memory := staged_memories(pid))]
+        assert len(mapped) == 2, "both workers read it"
+        assert len(set.union(*mapped)) == 1, "and there is one of it"
+
+
+def engine_processes() -> list[int]:
+    return [child.pid for child in psutil.Process().children(recursive=True)]
+
+
+def staged_memories(pid: int) -> set[str]:
+    """Inodes of the memory of `host_memory` that a process has mapped."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {line.split()[4] for line in lines if "memfd:rollcast-weights" in line}
+
+
+@pytest.mark.parametrize("architecture", ["qwen3_moe", "mixtral"])
+async def test_mixture_of_experts_agrees_where_its_routers_choose_alike(
+    architecture: str, ranks: Ranks, tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
+) -> None:
+    async with live_pair(run_config(tmp_path, architecture, router_replay=True), ranks) as pair:
+        trainer = TrainerRouting(pair.group.learner.policy)
+        first: list[TrainingSequence] = []
+        for step in range(UPDATES + 1):
+            await pair.publish(step)
+            sequences = await sample(pair)
             agree = gaps(pair, sequences) < TOLERANCE
-            generator = [np.sort((await pair.engine.call("take_routing", request))[0], axis=-1) for request in requests]
-            flips = router_flips(sequences, generator, trainer)
-            record_testsuite_property(f"qwen3_moe: share that agrees after {step} updates", float(agree.mean()))
-            record_testsuite_property(f"qwen3_moe: router flips after {step} updates", int(flips.sum()))
+            flips = router_flips(sequences, trainer)
+            record_testsuite_property(f"{architecture}: share that agrees after {step} updates", float(agree.mean()))
+            record_testsuite_property(f"{architecture}: router flips after {step} updates", int(flips.sum()))
             assert agree.mean() >= 0.999
             assert agree[~seen_flips(sequences, flips)].all(), "a gap that no flip explains"
-            first = first or (sequences, generator)
+            first = first or sequences
             assert pair.group.update(sequences).applied
-        assert first is not None
-        assert gaps(pair, first[0]).max() > 0.05, "the updates moved nothing: the old log-probs would agree as well"
-        assert router_flips(*first, trainer).sum() > 0, "other weights choose other experts, and nothing was counted"
+        assert gaps(pair, first).max() > 0.05, "the updates moved nothing: the old log-probs would agree as well"
+        assert router_flips(first, trainer).sum() > 0, "other weights choose other experts, and nothing was counted"
+
+        tie_experts(pair.group.learner.policy)
+        await pair.publish(UPDATES + 1)
+        for run, sequences in {"one leg": await sample(pair), "two legs": await sample_in_two_legs(pair)}.items():
+            without = gaps(pair, sequences)
+            flipped = int(router_flips(sequences, trainer).sum())
+            replayed = float(gaps(pair, sequences, replay=True).max())
+            record_testsuite_property(f"{architecture}, experts tied, {run}: router flips", flipped)
+            record_testsuite_property(f"{architecture}, experts tied, {run}: mean gap", float(without.mean()))
+            record_testsuite_property(f"{architecture}, experts tied, {run}: largest gap", float(without.max()))
+            record_testsuite_property(f"{architecture}, experts tied, {run}: largest gap replayed", replayed)
+            assert flipped > 0
+            assert without.max() > 0.01
+            assert replayed < TOLERANCE
+
+
+async def sample_in_two_legs(pair: LivePair) -> list[TrainingSequence]:
+    """The second leg finds the KV entries of the first in the prefix cache, and the experts must be found with them."""
+    length = LengthBudget(
+        max_tokens=120, interrupt_from=50, interrupt_to=60, answer_tokens=50, phrase=(30, 31, 32), seed=1
+    )
+    task = make_task(1, random_prompt(1, PROMPT_TOKENS), length, rollouts=PROMPTS)
+    samplers = [RolloutSampler(pair.engine, task, index) for index in range(PROMPTS)]
+    async with asyncio.timeout(120):
+        await asyncio.gather(*(sampler.run() for sampler in samplers))
+    rebuilds = await pair.engine.observe()
+    rollouts = [sampler.rollout(rebuilds) for sampler in samplers]
+    cut = [rollout for rollout in rollouts if rollout.interrupted]
+    assert cut
+    assert all(rollout.kv_marks[0].kept >= 32 for rollout in cut), "the second leg did not hit its own blocks"
+    return [
+        TrainingSequence(
+            prompt_token_ids=task.prompt_token_ids,
+            token_ids=rollout.token_ids,
+            generator_logprobs=rollout.logprobs,
+            loss_mask=loss_mask(rollout),
+            advantage=1.0,
+            weight=1.0,
+            routed_experts=rollout.routed_experts,
+        )
+        for rollout in rollouts
+    ]
+
+
+def tie_experts(model: torch.nn.Module) -> None:
+    """Make the scores of three experts each differ by a rounding: which two of them are chosen is anybody's guess."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()  # a forward pass alone leaves some weights gathered
+    for module in model.modules():
+        if type(module).__name__.endswith("Router"):
+            weight = next(module.parameters())
+            assert isinstance(weight, DTensor)
+            with torch.no_grad():
+                rows = weight.to_local()
+                alike = rows[torch.arange(len(rows)) // 3 * 3]
+                rows.copy_(alike * (1 + 1e-7 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))))
 
 
 class TrainerRouting:
@@ -133,14 +277,14 @@ class TrainerRouting:
         return np.sort(stacked.reshape(num_sequences, -1, *stacked.shape[1:]), axis=-1)
 
 
-def router_flips(
-    sequences: Sequence[TrainingSequence], generator: Sequence[Routing], trainer: TrainerRouting
-) -> NDArray[np.int64]:
+def router_flips(sequences: Sequence[TrainingSequence], trainer: TrainerRouting) -> NDArray[np.int64]:
     """[sequences, padded positions]: layers in which the two sides sent a token to different sets of experts."""
     ours = trainer.chosen(len(sequences))
     flips = np.zeros(ours.shape[:2], dtype=np.int64)
-    for row, (sequence, theirs) in enumerate(zip(sequences, generator, strict=True)):
+    for row, sequence in enumerate(sequences):
         inputs = sequence.num_tokens - 1  # the last token is nobody's input
+        assert sequence.routed_experts is not None
+        theirs = np.sort(sequence.routed_experts, axis=-1)
         assert theirs.shape == (inputs, *ours.shape[2:])
         differ = (ours[row, :inputs] != theirs).any(axis=-1)
         flips[row, :inputs] = differ.sum(axis=-1)
@@ -156,3 +300,13 @@ def seen_flips(sequences: Sequence[TrainingSequence], flips: NDArray[np.int64]) 
             for row, sequence in enumerate(sequences)
         ]
     )
+
+
+async def test_every_argument_that_is_spoken_of_is_one_of_vllms() -> None:
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    theirs = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
+    assert set(EngineArguments.model_fields) | set(MADE_BY) | set(BREAKS) <= theirs
+    assert not set(EngineArguments.model_fields) & (set(MADE_BY) | set(BREAKS))
+    ours = set(engine_start.engine_arguments(parse_run_config(SMALLEST, source="test"), "a"))
+    assert not ours & set(EngineArguments.model_fields) - {"enforce_eager"}, "one would be set twice"

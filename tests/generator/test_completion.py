@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 
@@ -13,7 +14,20 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from rollcast.generator.completion import Completion
 from rollcast.recipe.length_control import interruption_position
-from rollcast.rollouts.records import KvMark, Leg, LegKind, LengthBudget, PromptTask, Purpose, Sampling, VersionSpan
+from rollcast.rollouts.codec import decode_task, encode_task
+from rollcast.rollouts.records import (
+    KvMark,
+    Leg,
+    LegKind,
+    LengthBudget,
+    PromptTask,
+    Purpose,
+    Rollout,
+    RoutedExperts,
+    Sampling,
+    StopReason,
+    VersionSpan,
+)
 from rollcast.wire.version import PolicyVersion
 
 V7, V8 = PolicyVersion(1, 7), PolicyVersion(1, 8)
@@ -198,3 +212,30 @@ def test_a_mark_beyond_the_tokens_is_not_recorded() -> None:
     completion.mark_rebuild(2, 0)
     completion.mark_rebuild(1, 3)
     assert completion.rollout().kv_marks == (KvMark(1, 3, V8),)
+
+
+def test_experts_are_those_that_each_token_was_first_computed_with() -> None:
+    """Of a rollout of two legs, handed back between them: the next owner computes the first leg again, by itself."""
+    task = make_task(LengthBudget(max_tokens=100, interrupt_from=3, interrupt_to=3, answer_tokens=9, phrase=(90,)))
+    first = Completion(task, 0, decode)
+    first.append([1, 2, 3], [-1.0] * 3, [VersionSpan(V7, 0, 3)])
+    first.append_experts(np.full((5 + 3 - 1, 2, 1), 7, dtype=np.uint8))
+    first.force_phrase(V7)
+    handed_back = first.rollout()
+    assert handed_back.partial
+    assert len(check_rollout_in_a_task(task, handed_back)) == 7
+    later = Completion(task, 0, decode, handed_back)
+    assert later.num_routed == 7, "what the engine need not tell again"
+    later.append([4, 5], [-1.0] * 2, [VersionSpan(V8, 0, 2)])
+    later.append_experts(np.full((5 + 6 - 1 - 7, 2, 1), 8, dtype=np.uint8))
+    later.stop_reason = StopReason.END
+    experts = check_rollout_in_a_task(task, later.rollout())
+    assert experts[:, 0, 0].tolist() == [7] * 7 + [8] * 3
+
+
+def check_rollout_in_a_task(task: PromptTask, rollout: Rollout) -> RoutedExperts:
+    """Over the wire, which holds the number of rows against the tokens."""
+    sent = encode_task(dataclasses.replace(task, rollouts=[rollout], first_version=V7))
+    experts = decode_task(sent).rollouts[0].routed_experts
+    assert experts is not None
+    return experts

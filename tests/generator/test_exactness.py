@@ -6,6 +6,8 @@ The engine starts as on a fresh machine: what vLLM compiles is compiled before t
 from __future__ import annotations
 
 import asyncio
+import gc
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -151,3 +153,16 @@ async def test_nothing_is_sampled_without_a_version(versions: Versions) -> None:
 async def test_the_text_that_is_graded_keeps_special_tokens(versions: Versions) -> None:
     assert versions.engine.decode([3, 4, 13, 5]) == "01+2"
     assert versions.engine.decode([3, 1, 4]) == "0<bos>1"
+
+
+async def test_an_engines_child_collects_garbage_from_when_it_has_imported_vllm() -> None:
+    """What Python runs in it first, and what vLLM runs in it first."""
+    from rollcast.generator.plugin import register
+
+    try:
+        runpy.run_module("rollcast.generator.__main__", run_name="__mp_main__")
+        assert not gc.isenabled()
+        register()
+        assert gc.isenabled()
+    finally:
+        gc.enable()

@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.datasets import JsonlDataset
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading, Tasks
+from rollcast.config.verifiers import HttpVerifier
 from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.rollouts.records import GradingStatus, LengthBudget, PromptTask, Purpose, Sampling
+from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.sandbox import protections
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
@@ -50,13 +53,13 @@ async def grader() -> AsyncIterator[GradingThreads]:
     def decode(ids: list[int]) -> str:
         return "".join(TEXTS[number] for number in ids if number < len(TEXTS))
 
-    made = GradingThreads(decode, Grading(processes=1, deadline_seconds=3.0), Exporter("test"))
+    made = GradingThreads(decode, Tasks(grading=Grading(processes=1, deadline_seconds=3.0)), Exporter("test"))
     yield made
-    await asyncio.to_thread(made.close)
+    await made.close()
 
 
 def count(grader: GradingThreads, metric: names.Metric, **labels: str) -> float:
-    return grader._exporter.registry.get_sample_value(metric.name, {"run": "test", **labels}) or 0.0
+    return count_of(grader._exporter, metric, **labels)
 
 
 @NEEDS_PROTECTIONS
@@ -100,3 +103,62 @@ async def test_a_verifier_that_cannot_be_contained_is_refused_and_not_graded_wro
     with pytest.raises(UserError, match="lacks seccomp"):
         await grader.grade(make_task("code"), [0])
     assert count(grader, names.GRADINGS, status="wrong") == 0
+
+
+async def test_a_verifier_that_fails_is_told_once_in_words_and_then_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the function's exception to the lines of whoever watches the run's folder."""
+    (tmp_path / "reward.py").write_text("def grade(completion, row):\n    return row['answer'] / 0\n")
+    monkeypatch.chdir(tmp_path)
+    rows = JsonlDataset(name="d", path=Path("d.jsonl"), verifier="./reward.py:grade")
+    exporter = Exporter("test")
+    made = GradingThreads(
+        lambda ids: "", Tasks(dataset=rows), exporter, failures_file=failures_file(tmp_path, "generator-0")
+    )
+    news, task = VerifierNews(tmp_path), make_task("./reward.py:grade")
+    task.reference = json.dumps({"answer": 1})
+    told = []
+    try:
+        for _ in range(5):
+            graded = await made.grade(task, [0])
+            assert (graded.status, graded.reward) == (GradingStatus.ERROR, 0.0)
+            told.append(news.lines())
+    finally:
+        await made.close()
+    name = "verifier ./reward.py:grade"
+    said = f"gives no verdict: ZeroDivisionError: division by zero ({tmp_path}/reward.py, line 2)"
+    assert told == [
+        [f"{name} {said}; what it does not grade is left out"],
+        [f"{name} gave no verdict on 2 completions so far"],
+        [],
+        [f"{name} gave no verdict on 4 completions so far"],
+        [],
+    ]
+    assert count_of(exporter, names.VERIFIER_FAILURES, verifier="./reward.py:grade") == 5
+
+
+async def test_a_service_grades_beside_the_threads_and_its_requests_are_counted() -> None:
+    """Nobody listens there: no verdict, and the generator goes on."""
+    nowhere = HttpVerifier(name="away", url="http://127.0.0.1:9", tries=2, gather_seconds=0.0)
+    exporter = Exporter("test")
+    made = GradingThreads(lambda ids: "", Tasks(verifiers=(nowhere,)), exporter)
+    graded = await made.grade(make_task("away"), [0])
+    await made.close()
+    assert graded.status is GradingStatus.ERROR
+    assert "cannot be reached" in graded.failure
+    assert count_of(exporter, names.VERIFIER_REQUESTS, verifier="away", outcome="unreachable") == 2
+
+
+def test_a_verifier_that_does_not_import_stops_the_generator_at_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "reward.py").write_text("import nowhere_to_be_found\n")
+    monkeypatch.chdir(tmp_path)
+    rows = JsonlDataset(name="d", path=Path("d.jsonl"), verifier="./reward.py:grade")
+    with pytest.raises(UserError, match=r"verifier ./reward.py:grade: it cannot be imported: .*nowhere_to_be_found"):
+        check_grading(Tasks(dataset=rows))
+
+
+def count_of(exporter: Exporter, metric: names.Metric, **labels: str) -> float:
+    return exporter.registry.get_sample_value(metric.name, {"run": "test", **labels}) or 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import signal
@@ -16,11 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 import torch
 
 from rollcast.generator import unlocked_leftovers
+from rollcast.local.ports import free_port
+from testkit.generator.caches import COMPILED
 from testkit.tiny_model import make_tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
@@ -29,8 +31,6 @@ MARK = "ROLLCAST_TEST_RUN"
 """In the environment of everything that a test starts, and of all that comes of it."""
 END_SECONDS = 5.0
 """Within which all must have ended."""
-COMPILED = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
-"""Torch's own choice, which would follow TMPDIR: to compile for the warm-up again takes minutes."""
 SHARED_MEMORY = Path("/dev/shm")
 ROOT = Path(__file__).parents[2]
 GENERATOR = ("rollcast.generator", "--config", "run.json", "--name", "x")
@@ -83,7 +83,7 @@ class Started:
 
     def engines(self) -> list[psutil.Process]:
         """What vLLM has started to be its engine, from the first moment on."""
-        return [process for process in self.family() if "--multiprocessing-fork" in _words(process)]
+        return [process for process in self.family() if _is_engine(process)]
 
     def wait_for(self, condition: Callable[[], Any], seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -128,6 +128,15 @@ class Started:
             return process.environ().get(MARK) == self.name and process.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
+
+
+def _is_engine(process: psutil.Process) -> bool:
+    """A fork of a generator shows the generator's words until vLLM gives it a title."""
+    try:
+        is_forked = _words(process) == _words(process.parent() or process) and "rollcast.generator" in _words(process)
+        return "VLLM::EngineCore" in " ".join(_words(process)) or is_forked
+    except psutil.Error:
+        return False
 
 
 def _words(process: psutil.Process) -> list[str]:
@@ -192,6 +201,28 @@ def test_a_generator_killed_while_its_engine_starts(
     started.wait_for(started.engines, 120)
     time.sleep(seconds)
     assert started.kill() == []
+    assert left_behind(temporary) == []
+
+
+def test_a_generator_that_is_told_to_stop_while_its_engine_starts_leaves_at_once(
+    start: Callable[..., Started], folder: Path, temporary: Path
+) -> None:
+    """It is alive all the time, and not started: a probe of the start that passes before makes startupSeconds idle."""
+    port = free_port("127.0.0.1")
+    settings = SETTINGS | {"folder": str(folder / "runs"), "generator": SETTINGS["generator"] | {"http_port": port}}
+    (folder / "run.json").write_text(json.dumps(settings))
+    started = start(*GENERATOR)
+    started.wait_for(started.engines, 120)
+    assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=10).status_code == 200
+    for path in ("startz", "readyz"):
+        answer = httpx.get(f"http://127.0.0.1:{port}/{path}", timeout=10)
+        assert (answer.status_code, answer.text) == (503, "engine is starting\n")
+    started.process.send_signal(signal.SIGTERM)
+    assert started.process.wait(10) == 0, started.log.read_text()[-3000:]
+    deadline = time.monotonic() + END_SECONDS
+    while (left := started.family()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
     assert left_behind(temporary) == []
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 
 from rollcast.config.run import RunConfig, load_run_config
+from rollcast.connections.port_files import port_file
 from rollcast.generator.remote_sandbox import RemoteSandbox
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric
@@ -102,7 +103,7 @@ class GraderProcess:
         return Client(self.config.model_copy(update={"grader": settings}), patience_seconds)
 
     def _port_file(self, name: str) -> Path:
-        return self.config.run_folder / "ports" / name
+        return port_file(self.config.run_folder, name)
 
 
 class Client(RemoteSandbox):

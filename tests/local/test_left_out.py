@@ -1,4 +1,4 @@
-"""What `rollcast up` fills in, by files written here; tests/system/test_minimal.py runs what comes of it."""
+"""What `rollcast up` fills in, by files written here; tests/system/test_up.py runs what comes of it."""
 
 from __future__ import annotations
 

@@ -88,7 +88,8 @@ def test_a_model_that_is_not_there_or_not_readable_is_named(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("path", ["~/m", "a/b/c", "./m", "m/"])
 def test_what_cannot_be_a_name_on_the_hub_is_a_folder(tmp_path: Path, path: str) -> None:
-    with pytest.raises(UserError, match=rf"model\.path = {path}: config\.json cannot be read"):
+    written = re.escape(os.path.expanduser(path))
+    with pytest.raises(UserError, match=rf"model\.path = {written}: config\.json cannot be read"):
         preflight.check(settings(tmp_path, model={"path": path}))
 
 
@@ -138,8 +139,23 @@ def test_two_settings_cannot_share_a_port(tmp_path: Path) -> None:
     listener.close()
     with pytest.raises(UserError, match=rf"forecaster\.http_port = {port}"):
         preflight.check(settings(tmp_path, rpc={"port": port}, forecaster={"http_port": port}))
-    with pytest.raises(UserError, match="2 generators cannot share"):
-        preflight.check(settings(tmp_path, generator={"http_port": port}, local={"generators": 2}))
+
+
+def test_each_generator_takes_the_next_port(tmp_path: Path) -> None:
+    """Which of them is said to be taken: another test may hold the port before it."""
+    listener, port = taken_port()
+    config = settings(tmp_path, generator={"http_port": port - 1}, local={"generators": 2})
+    with listener, pytest.raises(UserError, match=rf"generator\.http_port = ({port - 1}|{port}):"):
+        preflight.check(config)
+
+
+def test_the_port_of_a_prometheus_counts_where_one_is_started(tmp_path: Path) -> None:
+    listener, port = taken_port()
+    config = settings(tmp_path, local={"prometheus_port": port})
+    with listener:
+        preflight.check(config)
+        with pytest.raises(UserError, match=rf"local\.prometheus_port = {port}"):
+            preflight.check(config, monitor=True)
 
 
 def test_too_little_disk_is_told_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,15 @@ from rollcast.cli.views import Follower
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import Http
-from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
-from rollcast.local.frozen_forecast import conclude, freeze, load_frozen
-from rollcast.local.status import ForecastReading, RunStatus, StatusReader
+from rollcast.connections.http import HttpServer, listen, service_routes
+from rollcast.connections.port_files import publish_port
+from rollcast.local.forecast_reading import ForecastReading
+from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, conclude, freeze, load_frozen
+from rollcast.local.status import RunStatus, StatusReader
 from rollcast.runfolder import growing_file
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, StepRecord
+from rollcast.scaling.verdict import LEAST_POINTS
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 
@@ -51,7 +54,7 @@ def test_the_state_of_a_run_is_read_from_its_folder_alone(tmp_path: Path) -> Non
     config = settings(tmp_path)
     folder = config.run_folder
     reader = StatusReader(config)
-    assert reader.read() == RunStatus(budget_share=0.0)
+    assert reader.read() == RunStatus(budget_share=0.0), "no start is known either"
     append(folder / "evaluations.jsonl", **evaluation(0, 0.2))
     append(folder / "evaluations.jsonl", **evaluation(10, 0.4))
     append_text(folder / "evaluations.jsonl", "torn\n[1]\n{}\n")
@@ -160,7 +163,12 @@ def status_at(
     evaluated: float | None = None,
     known: int | None = None,
 ) -> RunStatus:
-    """`evaluated`: share of the budget at the newest evaluation; `known`: evaluations that the forecast has seen."""
+    """`evaluated`: share of the budget at the newest evaluation; `known`: of `rates` those that the forecast has seen.
+
+    So many stand before `rates` that the law has enough.
+    """
+    known = None if known is None else known + LEAST_POINTS - 1
+    rates = rates[:1] * (LEAST_POINTS - 1) + rates
     points = tuple(EvaluationRecord(1, 8 * i, rate, i / 10) for i, rate in enumerate(rates))
     known = len(rates) if known is None else known
     forecast = ForecastReading("forecastable", (0.8, 0.9, 0.95), (0.1, 0.2, 0.3), end, 2.0, known)
@@ -176,14 +184,24 @@ def test_the_freeze_waits_for_a_forecast_that_knows_the_curve_until_half_of_the_
     assert freeze(tmp_path, status_at(0.54, [0.1, 0.3, 0.5], end, evaluated=0.5, known=2)) is None, "not refitted yet"
     frozen = freeze(tmp_path, status_at(0.55, [0.1, 0.3, 0.5], end, evaluated=0.5))
     assert frozen is not None
-    assert (frozen.step, frozen.curve_until_step, frozen.last_value) == (55, 16, 0.5)
-    assert "from the curve until 16" in frozen.sentence()
+    assert (frozen.step, frozen.curve_until_step, frozen.last_value) == (55, 48, 0.5)
+    assert "from the curve until 48" in frozen.sentence()
+
+
+def test_below_five_evaluations_after_the_first_step_nothing_is_frozen_and_the_end_says_so(tmp_path: Path) -> None:
+    assert LEAST_EVALUATIONS == LEAST_POINTS, "what `fit` asks for"
+    status = status_at(0.55, [0.3], (0.7, 0.8, 0.86), evaluated=0.5)
+    assert sum(point.step > 0 for point in status.evaluations) == LEAST_POINTS - 1
+    assert freeze(tmp_path, status) is None
+    result = conclude(tmp_path, status)
+    assert result is not None
+    assert "no forecast was ready at half of the budget, which takes five evaluations" in result.sentence()
 
 
 def test_an_evaluation_that_does_not_come_is_not_waited_for_long(tmp_path: Path) -> None:
     frozen = freeze(tmp_path, status_at(0.56, [0.1, 0.3, 0.4], (0.7, 0.8, 0.86), evaluated=0.45, known=2))
     assert frozen is not None
-    assert (frozen.last_value, frozen.curve_until_step) == (0.3, 8), "the newest evaluation that the forecast knew"
+    assert (frozen.last_value, frozen.curve_until_step) == (0.3, 40), "the newest evaluation that the forecast knew"
 
 
 def test_a_short_run_does_not_wait_where_the_next_step_would_be_too_late(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def run_supervisor(
 ) -> subprocess.Popen[str]:
     """A supervisor in a process of its own; it prints its ending, or the error's type and text."""
     program = STAND_INS + (
-        "report = lambda line: print('report:', line, flush=True)\n"
+        "report = lambda line, trouble=False: print('report:', line, flush=True)\n"
         f"supervisor = Supervisor({specs}, restart_limit={limit}, report=report, tick={tick}, {more})\n"
         "print('up', flush=True)\n"
         "try:\n    print('ending:', supervisor.run(), flush=True)\n"
@@ -296,4 +296,19 @@ def test_a_run_leaves_no_child_of_the_supervisor(tmp_path: Path, at: str) -> Non
     trainer = "sys.exit(2)" if at == "start" else "time.sleep(0.3)"
     supervisor = run_supervisor(tmp_path, f"[spec('redis', SLEEP), spec('trainer', {trainer!r})]")
     supervisor.communicate(timeout=60)
+    assert_all_gone(tmp_path)
+
+
+def test_a_run_that_has_made_nothing_is_stopped_at_once_whatever_its_services_do(tmp_path: Path) -> None:
+    """Each has a minute to stop in order; before anything is made all of them have three seconds together."""
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); open(r'{}', 'w'); time.sleep(600)"
+    names = ("redis", "trainer", "generator")
+    specs = ", ".join(f"spec({name!r}, {deaf.format(tmp_path / name)!r}, {i}, 60.0)" for i, name in enumerate(names))
+    supervisor = run_supervisor(tmp_path, f"[{specs}]", more="worth_saving=lambda: False")
+    wait_for(lambda: all((tmp_path / name).exists() for name in names))
+    supervisor.send_signal(signal.SIGINT)
+    output, _ = supervisor.communicate(timeout=30)  # three minutes where they are waited for
+    assert "nothing is lost" in output
+    assert "did not stop in time" not in output
+    assert "ending: interrupted" in output
     assert_all_gone(tmp_path)

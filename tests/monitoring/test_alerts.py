@@ -59,6 +59,7 @@ FAILED = 'rollcast_autoscaler_failures_total{run="r",call="scale"}'
 ENDED = {STEPS: "1+1x30 stale"}
 """A run that ended well after half an hour, its trainer gone."""
 
+PLACEHOLDERS = {"@NAMESPACE@": "n", "@RUN@": "r", "@NO_STEP_MINUTES@": "30", "@RUNBOOK@": "docs/runbook.md"}
 CASES = (
     fires("RollcastNoOptimizerStep", "it stands still from minute 20 on", {STEPS: "1+1x20 21x60"}),
     silent("RollcastNoOptimizerStep", "half an hour has not passed", {STEPS: "1+1x20 21x60"}, minute=45),
@@ -149,7 +150,7 @@ CASES = (
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The rules of run "r" as the chart renders them, without the sentences for people."""
     text = RULES.read_text()
-    for placeholder, value in {"@RUN@": "r", "@NO_STEP_MINUTES@": "30", "@RUNBOOK@": "docs/runbook.md"}.items():
+    for placeholder, value in PLACEHOLDERS.items():
         text = text.replace(placeholder, value)
     content = yaml.safe_load(text)
     for rule in content["groups"][0]["rules"]:
@@ -165,8 +166,11 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_the_alert(case: Case, rules: Path, tmp_path: Path) -> None:
     (rule,) = (each for each in yaml.safe_load(rules.read_text())["groups"][0]["rules"] if each["alert"] == case.alert)
-    expected = [{"exp_labels": {"run": "r", "severity": rule["labels"]["severity"]}}] if case.fires else []
-    others = {name.replace('run="r"', 'run="another"'): samples for name, samples in case.series.items()}
+    labels = {"namespace": "n", "run": "r", "severity": rule["labels"]["severity"]}
+    expected = [{"exp_labels": labels}] if case.fires else []
+    own = {name.replace("{", '{namespace="n",', 1): samples for name, samples in case.series.items()}
+    others = {name.replace('run="r"', 'run="another"'): samples for name, samples in own.items()}
+    elsewhere = {name.replace('"n"', '"m"', 1): samples for name, samples in own.items()}
     test = {
         "rule_files": [str(rules)],
         "evaluation_interval": "1m",
@@ -176,7 +180,7 @@ def test_the_alert(case: Case, rules: Path, tmp_path: Path) -> None:
                 "input_series": [{"series": name, "values": values} for name, values in series.items()],
                 "alert_rule_test": [{"eval_time": f"{case.minute}m", "alertname": case.alert, "exp_alerts": alerts}],
             }
-            for series, alerts in ((case.series, expected), (others, []))
+            for series, alerts in ((own, expected), (others | elsewhere, []))
         ],
     }
     _promtool_passes(test, tmp_path)
@@ -206,7 +210,13 @@ def test_gpus_are_those_of_the_runs_namespace(exported: str, tmp_path: Path) -> 
             {
                 "interval": "1m",
                 "input_series": [{"series": name, "values": values} for name, values in series.items()],
-                "promql_expr_test": [{"expr": query.replace("$run", "r"), "eval_time": "3m", "exp_samples": samples}],
+                "promql_expr_test": [
+                    {
+                        "expr": query.replace("$namespace", "mine").replace("$run", "r"),
+                        "eval_time": "3m",
+                        "exp_samples": samples,
+                    }
+                ],
             }
         ]
     }

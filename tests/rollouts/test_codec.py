@@ -49,8 +49,10 @@ def ranges(draw: st.DrawFn, length: int) -> list[tuple[int, int]]:
 
 
 @st.composite
-def rollouts(draw: st.DrawFn, index: int, *, partial: bool = False) -> Rollout:
+def rollouts(draw: st.DrawFn, index: int, *, prompt: int, partial: bool = False) -> Rollout:
     length = draw(st.integers(0, 12))
+    shape = (prompt + length - 1, draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    experts = np.random.default_rng(draw(uint32)).integers(0, 256, np.maximum(shape, 0), dtype=np.uint8)
     cuts = sorted(draw(st.sets(st.integers(1, length - 1), max_size=3))) if length > 1 else []
     edges = [0, *cuts, length] if length else []
     return Rollout(
@@ -68,6 +70,7 @@ def rollouts(draw: st.DrawFn, index: int, *, partial: bool = False) -> Rollout:
         grading_seconds=draw(float32),
         interrupted=draw(st.booleans()),
         preemptions=draw(uint32),
+        routed_experts=experts if shape[0] >= 0 and draw(st.booleans()) else None,
     )
 
 
@@ -81,13 +84,14 @@ prompts = st.lists(token_id, max_size=8).map(lambda ids: np.array(ids, dtype=np.
 def tasks(draw: st.DrawFn) -> PromptTask:
     num_rollouts = draw(st.integers(1, 4))
     indices = draw(st.sets(st.integers(0, num_rollouts - 1)))
+    prompt = draw(prompts)
     return PromptTask(
         sequence=draw(st.integers(0, 2**64 - 1)),
         incarnation=draw(uint32),
         purpose=draw(st.sampled_from(Purpose)),
         dataset=draw(texts),
         prompt_id=draw(texts),
-        prompt_token_ids=draw(prompts),
+        prompt_token_ids=prompt,
         num_rollouts=num_rollouts,
         sampling=draw(samplings),
         length=draw(budgets),
@@ -97,13 +101,14 @@ def tasks(draw: st.DrawFn) -> PromptTask:
         attempt=draw(uint32),
         hand_backs=draw(uint32),
         first_version=draw(versions),
-        rollouts=[draw(rollouts(index, partial=draw(st.booleans()))) for index in sorted(indices)],
+        rollouts=[draw(rollouts(i, prompt=len(prompt), partial=draw(st.booleans()))) for i in sorted(indices)],
     )
 
 
 @st.composite
 def groups(draw: st.DrawFn) -> RolloutGroup:
-    members = [draw(rollouts(index)) for index in range(draw(st.integers(1, 4)))]
+    prompt = draw(prompts)
+    members = [draw(rollouts(index, prompt=len(prompt))) for index in range(draw(st.integers(1, 4)))]
     oldest = [rollout.oldest_version for rollout in members if rollout.oldest_version is not None]
     return RolloutGroup(
         sequence=draw(st.integers(0, 2**64 - 1)),
@@ -112,7 +117,7 @@ def groups(draw: st.DrawFn) -> RolloutGroup:
         purpose=draw(st.sampled_from(Purpose)),
         dataset=draw(texts),
         prompt_id=draw(texts),
-        prompt_token_ids=draw(prompts),
+        prompt_token_ids=prompt,
         sampling=draw(samplings),
         length=draw(budgets),
         rollouts=members,
@@ -237,9 +242,29 @@ def lose_the_purpose(message: pb.RolloutGroup) -> None:
     message.purpose = pb.PURPOSE_UNSPECIFIED
 
 
+def forget_an_expert(message: pb.RolloutGroup) -> None:
+    message.rollouts[0].routed_experts.MergeFrom(pb.RoutedExperts(experts=bytes(7), layers=2, choices=2))
+
+
+def route_too_few_tokens(message: pb.RolloutGroup) -> None:
+    message.rollouts[0].routed_experts.MergeFrom(pb.RoutedExperts(experts=bytes(4), layers=2, choices=2))
+
+
+def route_through_no_layer(message: pb.RolloutGroup) -> None:
+    message.rollouts[0].routed_experts.MergeFrom(pb.RoutedExperts(experts=bytes(4), layers=0, choices=2))
+
+
+def route_through_endless_layers(message: pb.RolloutGroup) -> None:
+    message.rollouts[0].routed_experts.MergeFrom(pb.RoutedExperts(layers=2**31, choices=2**31))
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
+        (forget_an_expert, "7 experts are not 2 layers x 2 choices of whole tokens"),
+        (route_too_few_tokens, "experts of 1 tokens, and 2 went through the model"),
+        (route_through_no_layer, "4 experts are not 0 layers x 2 choices"),
+        (route_through_endless_layers, "0 experts are not 2147483648 layers x 2147483648 choices"),
         (damage_tokens, "whole 4-byte values"),
         (shorten_logprobs, "3 tokens, 2 log-probabilities"),
         (poison_logprobs, "log-probability is not finite"),
@@ -278,3 +303,15 @@ def test_an_oversized_message_is_refused_before_it_is_parsed(monkeypatch: pytest
 def test_a_token_costs_eight_bytes_and_a_little() -> None:
     task = make_task(1, rollouts=[make_rollout(0, 1000), make_rollout(1, 1000)], first_version=VERSION)
     assert len(encode_task(task)) - len(encode_task(make_task(1))) <= 2 * (8 * 1000 + 40)
+
+
+def test_a_choice_costs_one_byte_and_none_where_nothing_is_recorded() -> None:
+    """48 layers of 8 choices, as Qwen3-30B-A3B has them."""
+    task = make_task(1)
+    tokens = len(task.prompt_token_ids) + 1000 - 1
+    plain, routed = make_rollout(0, 1000), make_rollout(0, 1000)
+    routed.routed_experts = np.zeros((tokens, 48, 8), dtype=np.uint8)
+    sizes = [len(encode_task(make_task(1, rollouts=[one], first_version=VERSION))) for one in (plain, routed)]
+    assert 0 < sizes[1] - sizes[0] - tokens * 48 * 8 <= 20
+    message = pb.PromptTask.FromString(encode_task(make_task(1, rollouts=[plain], first_version=VERSION)))
+    assert not message.rollouts[0].HasField("routed_experts"), "an older program reads it as it always did"

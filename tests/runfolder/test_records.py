@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,14 @@ from rollcast.config.services import CurveFile
 from rollcast.curves.curve_file import CurveFileReader
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.run_folder import RunFolder, history_of_folder
+from rollcast.local.frozen_forecast import load_frozen
 from rollcast.local.status import StatusReader
+from rollcast.runfolder.files import FROZEN_FORECAST
 from rollcast.runfolder.folder import prepare
 from rollcast.runfolder.format_version import NEWEST, check_format, mark_format
+from rollcast.runfolder.outcomes import FrozenForecast, RunRecord, RunResult, SetRecord, State
 from rollcast.runfolder.records import (
+    MAX_FILE_BYTES,
     ComputeRecord,
     EvaluationRecord,
     IncarnationRecord,
@@ -27,8 +32,10 @@ from rollcast.runfolder.records import (
     TaskMark,
     as_json,
     parse,
+    read_record,
 )
 from rollcast.runfolder.survival import surviving
+from rollcast.runfolder.writing import replace_json
 
 AMOUNTS = st.floats(0, 1e12, allow_subnormal=True)
 EVALUATIONS = st.builds(
@@ -63,6 +70,41 @@ def test_marks_and_compute_come_back() -> None:
         assert parse(json.dumps(as_json(mark)).encode(), TaskMark) == mark
     spent = ComputeRecord({"generator": 1.5, "trainer": 0.1}, {"generator": 4, "trainer": 1}, 7.0, stopped=True)
     assert parse(json.dumps(as_json(spent)).encode(), ComputeRecord) == spent
+
+
+FROZEN = FrozenForecast(55, 50, 0.5, None, "forecastable", 0.7, 0.8, 0.86, 0.5, 6, 1.5)
+OUTCOMES = (
+    FROZEN,
+    RunResult(0.1, 0.85, FROZEN, -0.05, -0.35, True, 0.53, 12),
+    RunResult(0.1, 0.85, None, None, None, None, None, 2),
+    SetRecord([RunRecord("a-whole", "whole", "the whole recipe", 0, "/runs/a", State.FAILED, "no model", 1.5)]),
+    SetRecord([], [{"curve": "whole"}], {"rows": [1, None]}, ["Raise the ceiling first."], [], {"dapo": {"k": [1, 2]}}),
+)
+
+
+@pytest.mark.parametrize("record", OUTCOMES, ids=lambda record: type(record).__name__)
+def test_the_outcome_of_a_run_and_of_a_set_come_back(record: FrozenForecast | RunResult, tmp_path: Path) -> None:
+    replace_json(tmp_path / "outcome.json", as_json(record))
+    assert read_record(tmp_path / "outcome.json", type(record)) == record
+
+
+def test_a_frozen_forecast_that_is_none_is_no_forecast(tmp_path: Path) -> None:
+    """Torn, of other types, or longer than any: a run that ends beside it says that no forecast was ready."""
+    good = json.dumps(as_json(FROZEN))
+    for content in ("", good[:-2], good.replace("0.86", '"high"'), good.replace("55", "-1"), "[]"):
+        (tmp_path / FROZEN_FORECAST).write_text(content)
+        assert load_frozen(tmp_path) is None, content
+    (tmp_path / FROZEN_FORECAST).write_bytes(good.encode() + b" " * MAX_FILE_BYTES)
+    with pytest.raises(ValueError, match="longer than 16 MiB"):
+        read_record(tmp_path / FROZEN_FORECAST, FrozenForecast)
+    assert load_frozen(tmp_path) is None
+    (tmp_path / FROZEN_FORECAST).write_text(good)
+    assert load_frozen(tmp_path) == FROZEN
+
+
+def test_a_step_that_told_its_incarnation_is_read() -> None:
+    """Releases of before wrote it down; nobody read it."""
+    assert parse(b'{"step": 3, "incarnation": 2, "reward_mean": 0.5}', StepRecord) == StepRecord(3, reward_mean=0.5)
 
 
 GOOD = {"incarnation": 1, "step": 10, "pass_rate": 0.5, "compute_device_hours": 0.1}
@@ -199,3 +241,7 @@ def test_a_folder_of_a_later_format_is_refused_in_one_sentence(content: str, sen
         with pytest.raises(UserError, match=sentence) as refused:
             ask(tmp_path)
         assert "\n" not in str(refused.value)
+
+
+def test_a_verdict_is_said_in_words() -> None:
+    assert "0.860, too early); now 0.500" in replace(FROZEN, verdict="too_early").sentence()

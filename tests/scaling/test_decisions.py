@@ -18,6 +18,7 @@ from rollcast.scaling.leave_one_out import PartKind, leave_one_out
 from rollcast.scaling.model_size import fit_model_size
 from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
+from rollcast.scaling.prior import LAW_PRIOR
 from rollcast.scaling.stopping import Refit, StopRule, stop_reason
 from rollcast.scaling.verdict import VerdictKind
 
@@ -32,7 +33,8 @@ def run(
 ) -> Forecast:
     compute = np.linspace(stop / 50, stop, 50)
     law = SigmoidParameters(0.2, asymptote, exponent, 1.0).pass_rate(compute)
-    return fit(Curve.from_points(compute, law + noise * np.random.default_rng(seed).standard_normal(50), name=name))
+    curve = Curve.from_points(compute, law + noise * np.random.default_rng(seed).standard_normal(50), name=name)
+    return fit(curve, FitOptions(prior=LAW_PRIOR))
 
 
 def refit(verdict: VerdictKind, gain: float, num_points: int = 20, rise: float = 0.3) -> Refit:

@@ -9,14 +9,14 @@ from rollcast.scaling.curve import Curve, sigmoid
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR
+from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR
 from testkit.forecast.generators import simulate
 
 
 def forecast_of(stop: float, noise: float = 0.01) -> Forecast:
     compute = np.linspace(stop / 40, stop, 40)
     pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + noise * np.random.default_rng(0).standard_normal(40)
-    return fit(Curve.from_points(compute, pass_rate))
+    return fit(Curve.from_points(compute, pass_rate), FitOptions(prior=LAW_PRIOR))
 
 
 def test_compute_to_target_inverts_the_law_draw_by_draw() -> None:

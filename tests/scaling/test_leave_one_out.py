@@ -12,7 +12,9 @@ from rollcast.scaling.compare import compare
 from rollcast.scaling.curve import Curve, SigmoidParameters
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.leave_one_out import LeaveOneOut, PartKind, Repeats, leave_one_out
+from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
+from rollcast.scaling.prior import LAW_PRIOR
 
 COMPUTE = np.linspace(0.0, 0.17, 33)
 WHOLE = SigmoidParameters(0.24, 0.9, 2.0, 0.065)
@@ -116,7 +118,7 @@ def test_two_runs_are_pooled_and_their_spread_is_students() -> None:
 
 def test_one_run_of_each_is_the_plain_table() -> None:
     rng = np.random.default_rng(2)
-    runs = [fit(curve(law, rng)) for law in (WHOLE, SLOW)]
+    runs = [fit(curve(law, rng), FitOptions(prior=LAW_PRIOR)) for law in (WHOLE, SLOW)]
     plain, repeats = leave_one_out(runs[0], runs[1:]), leave_one_out(*_as_repeats(runs))
     assert plain.rows == repeats.rows
     assert plain.rows[0].asymptote == pytest.approx(tuple(runs[0].asymptote()))
@@ -130,7 +132,7 @@ def _as_repeats(runs: list[Forecast]) -> tuple[Repeats, list[Repeats]]:
 def test_a_pair_that_goes_the_same_way_at_half_the_pace_is_told_apart() -> None:
     """B is the same: only the compute tells it."""
     rng = np.random.default_rng(1)
-    (pair,) = compare([fit(curve(WHOLE, rng)), fit(curve(SLOW, rng))])
+    (pair,) = compare([fit(curve(law, rng), FitOptions(prior=LAW_PRIOR)) for law in (WHOLE, SLOW)])
     assert pair.common_asymptote is not None
     assert pair.compute_ratio is not None
     assert 1 / pair.compute_ratio[1] == pytest.approx(2.0, rel=0.2)

@@ -1,4 +1,8 @@
-"""`rollcast up` as a user meets it: started, Ctrl-C, continued with the command it prints, a service killed, ended."""
+"""`rollcast up` as a user meets it, with the least that a run file says.
+
+Started with ten lines, Ctrl-C, continued with the command it prints, a service killed, ended; then resumed with other
+settings.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +22,25 @@ import psutil
 import pytest
 import yaml
 
+from rollcast.config.run import load_run_config
+from rollcast.tasks.arithmetic import prompt_text
 from testkit.system.audit import check_every_task_once, read_lines
 from testkit.system.harness import wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(900)]
 
-STEPS, STOP_AT = 24, 12
+MINIMAL = Path(__file__).parents[2] / "configs" / "minimal.yaml"
+STEPS, STOP_AT, EVERY = 6, 2, 3
+SUMS = [(a, b) for a in range(20) for b in range(8)]
 
 
-def test_a_run_is_stopped_by_ctrl_c_and_continued_to_its_end(tmp_path: Path, settings: dict[str, Any]) -> None:
-    settings |= {
-        "budget": {"steps": STEPS},
-        "local": {"generators": 2, "trainer_ranks": 2},
-        "redis": {"port": 0},
-        "rpc": {"port": 0},
-        "forecaster": {"http_port": 0},
-    }
-    settings["tasks"]["evaluation"]["every_steps"] = 2
-    settings["generator"]["drain_seconds"] = 1
+def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(tmp_path: Path, model_folder: Path) -> None:
+    settings = minimal_settings(tmp_path, model_folder)
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     folder = tmp_path / "runs" / settings["run"]
 
     with rollcast(tmp_path, "up", "--config", "run.yaml") as up:
-        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) >= STOP_AT, 200, "half of the budget")
+        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) >= STOP_AT, 300, "a third of the budget")
         assert sorted(services(up)) == ["forecaster", "generator-0", "generator-1", "redis", "trainer 0", "trainer 1"]
         family = psutil.Process(up.pid).children(recursive=True)
         up.send_signal(signal.SIGINT)
@@ -49,21 +49,72 @@ def test_a_run_is_stopped_by_ctrl_c_and_continued_to_its_end(tmp_path: Path, set
     first = said(tmp_path)
     assert "live page: http://127.0.0.1:" in first
     assert "step 0: pass rate" in first
+    check_what_was_filled_in(first, folder, model_folder)
     stopped_at = last_step(folder)
     assert STOP_AT <= stopped_at < STEPS
 
     *_, command = [line for line in first.splitlines() if line.startswith("stopped; continue with: ")]
     _, *arguments = shlex.split(command.removeprefix("stopped; continue with: "))
     with rollcast(tmp_path, *arguments) as up:
-        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) > stopped_at, 200, "a step after the stop")
+        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) > stopped_at, 300, "a step after the stop")
         services(up)["generator-1"].kill()
         family = psutil.Process(up.pid).children(recursive=True)
-        assert up.wait(200) == 0, said(tmp_path)
+        assert up.wait(300) == 0, said(tmp_path)
         assert not [process for process in family if process.is_running()]
-
     assert "generator-1 killed by SIGKILL; starting it again" in said(tmp_path)
+    check_a_finished_run(tmp_path, folder)
+
+    settings["budget"]["steps"] = STEPS + 1
+    settings["recipe"] = {"optimizer": {"learning_rate": 1e-6}}
+    settings["local"] = {"generators": 1, "trainer_ranks": 1}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
+    (tmp_path / "said").unlink()
+    with rollcast(tmp_path, "up", "--config", "run.yaml", "--resume") as up:
+        assert up.wait(600) == 0, said(tmp_path)
+    lines = [line.partition(" ")[2] for line in said(tmp_path).splitlines() if "resumed with another setting" in line]
+    assert lines == [
+        "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule goes on at its step "
+        "with the new one",
+        f"resumed with another setting: budget.steps {STEPS} -> {STEPS + 1}",
+        "resumed with another setting: local.generators 2 -> 1",
+        "resumed with another setting: local.trainer_ranks 2 -> 1",
+    ]
+    rates = [line["learning_rate"] for line in read_lines(folder / "steps.jsonl")]
+    of_old = [step / 100 * 5e-7 for step in range(1, STEPS + 1)]
+    assert rates == pytest.approx([*of_old, (STEPS + 1) / 100 * 1e-6]), "that of the last step is of the new one"
+
+
+def minimal_settings(folder: Path, model_folder: Path) -> dict[str, Any]:
+    """The shipped minimal file on the tests' model and sums, with two of each service, and a curve of three points."""
+    text = MINIMAL.read_text()
+    assert len(text.splitlines()) <= 10
+    settings: dict[str, Any] = yaml.safe_load(text)
+    settings["model"]["path"] = str(model_folder)
+    settings["tasks"]["dataset"]["verifier"] = "arithmetic"  # what this model was taught to write
+    settings["tasks"]["evaluation"] = {"every_steps": EVERY}
+    settings["budget"]["steps"] = STEPS
+    settings |= {"local": {"generators": 2, "trainer_ranks": 2}, "forecaster": {"http_port": 0}}
+    rows = [json.dumps({"prompt": prompt_text(a, b), "answer": str(a + b)}) for a, b in SUMS]
+    (folder / settings["tasks"]["dataset"]["path"]).write_text("\n".join(rows))
+    return settings
+
+
+def check_what_was_filled_in(first: str, folder: Path, model_folder: Path) -> None:
+    assert "filled in: model.max_length" in first
+    config = load_run_config(folder / "run.json")
+    own = json.loads((model_folder / "config.json").read_text())["max_position_embeddings"]
+    assert config.model.max_length == own
+    assert config.recipe.max_prompt_tokens + config.recipe.max_completion_tokens == own
+    assert config.recipe.length_control.kind == "none"
+    assert config.tasks.evaluation.num_prompts == len(SUMS) // 5
+    paper = (config.recipe.prompts_per_step, config.recipe.rollouts_per_prompt)
+    assert paper == (48, 16), "the paper's, where they fit"
+
+
+def check_a_finished_run(root: Path, folder: Path) -> None:
     assert [line["step"] for line in read_lines(folder / "steps.jsonl")] == list(range(1, STEPS + 1))
     evaluated = [line["step"] for line in read_lines(folder / "evaluations.jsonl")]
+    assert set(evaluated) == set(range(0, STEPS + 1, EVERY))
     assert evaluated[-1] == STEPS
     check_every_task_once(read_lines(folder / "tasks.jsonl"))
     with closing(sqlite3.connect(folder / "forecasts.sqlite")) as forecasts:
@@ -71,8 +122,8 @@ def test_a_run_is_stopped_by_ctrl_c_and_continued_to_its_end(tmp_path: Path, set
     assert seen == STEPS, "the forecaster saw the last evaluation"
     result = json.loads((folder / "result.json").read_text())
     assert result["num_evaluations"] == len(set(evaluated))
-    assert f"the end: pass rate {result['measured']:.3f}" in said(tmp_path)
-    if result["frozen"] is not None:  # its moment is a second long here
+    assert f"the end: pass rate {result['measured']:.3f}" in said(root)
+    if result["frozen"] is not None:  # its moment is a few seconds long here
         assert 0.5 * STEPS <= result["frozen"]["step"] <= 0.6 * STEPS
     assert (folder / "model" / "model.safetensors").exists()
 

@@ -13,9 +13,10 @@ from transformers import PreTrainedTokenizerFast
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, NoLengthControl, Recipe
 from rollcast.config.run import parse_run_config
-from rollcast.config.tasks import Grading, PromptFormat
+from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.generator.grading import GradingThreads
 from rollcast.rollouts.records import GradingStatus, LengthBudget, PromptTask, Purpose, Sampling
+from rollcast.tasks.chats import of_text
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import render, tokenize
 from rollcast.telemetry.exporter import Exporter
@@ -42,7 +43,7 @@ def tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
 
 
 def rendered(template: str | None, **settings: Any) -> str:
-    return render(tokenizer(template), "1+1?", PromptFormat(**settings))[0]
+    return render(tokenizer(template), of_text("1+1?"), PromptFormat(**settings))[0]
 
 
 def test_the_chat_template_is_used_where_there_is_one() -> None:
@@ -71,7 +72,7 @@ def test_thinking_is_opened_once_or_switched_off() -> None:
 
 def test_token_ids_are_those_of_the_rendered_text_without_further_special_tokens() -> None:
     made = tokenizer(CHATML)
-    ids = tokenize(made, "1+1?", PromptFormat(open_thinking=True))
+    ids = tokenize(made, of_text("1+1?"), PromptFormat(open_thinking=True))
     assert made.decode(ids) == "<|user|>1+1?<|end|><|assistant|>\n<think>\n"
 
 
@@ -130,18 +131,18 @@ async def test_thinking_that_the_prompt_opened_and_that_never_ended_holds_no_ans
         purpose=Purpose.TRAIN,
         dataset="d",
         prompt_id="p",
-        prompt_token_ids=np.array(tokenize(made, "6*7?", PromptFormat(open_thinking=opened)), np.int32),
+        prompt_token_ids=np.array(tokenize(made, of_text("6*7?"), PromptFormat(open_thinking=opened)), np.int32),
         num_rollouts=1,
         sampling=Sampling(),
         length=LengthBudget(64),
         verifier="exact",
         reference='"42"',
     )
-    grader = GradingThreads(lambda ids: str(made.decode(ids)), Grading(), Exporter("r"))
+    grader = GradingThreads(lambda ids: str(made.decode(ids)), Tasks(), Exporter("r"))
     try:
         graded = await grader.grade(task, made(completion, add_special_tokens=False)["input_ids"])
     finally:
-        grader.close()
+        await grader.close()
     assert graded.status is status
 
 

@@ -15,11 +15,11 @@ from transformers import PreTrainedTokenizerFast
 
 from rollcast.config.datasets import ArithmeticDataset, JsonlDataset
 from rollcast.config.errors import UserError
-from rollcast.config.tasks import Evaluation, Tasks
+from rollcast.config.tasks import Evaluation, PromptFormat, Tasks
 from rollcast.rollouts.codec import decode_task, encode_task
 from rollcast.tasks.grading import grade
 from rollcast.tasks.prompts import Prompt, load, normalise
-from rollcast.tasks.tokens import tokenize_prompts
+from rollcast.tasks.tokens import render, tokenize_prompts
 from testkit.rollouts.examples import make_task
 
 
@@ -100,6 +100,21 @@ def test_reordered_and_added_rows_leave_held_out_prompts_out(tmp_path: Path) -> 
         ({"question": "x", "answer": "y"}, r"line 3: field 'prompt'"),
         ({"prompt": "", "answer": "y"}, r"line 3: field 'prompt'"),
         ({"prompt": "\ud800", "answer": "y"}, r"line 3: field 'prompt' holds half of a surrogate pair"),
+        (
+            {"prompt": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}], "answer": "y"},
+            r"line 3: field 'prompt' holds a chat of 2 messages that ends with one by the assistant",
+        ),
+        ({"prompt": [], "answer": "y"}, r"line 3: field 'prompt' holds a chat of 0 messages"),
+        ({"prompt": ["x"], "answer": "y"}, r"line 3: field 'prompt', message 1 is by None, needs a mapping with role"),
+        ({"prompt": [{"role": "tool", "content": "x"}], "answer": "y"}, r"message 1 is by 'tool', needs"),
+        (
+            {"prompt": [{"role": "user"}], "answer": "y"},
+            r"line 3: field 'prompt', message 1 has no text as its content",
+        ),
+        (
+            {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}], "answer": "y"},
+            r"message 1 holds a part of type 'image_url', and only text is read",
+        ),
         ("{broken", r"line 3: not a JSON object"),
         ("[1]", r"line 3: holds list"),
         ("[" * 100_000, r"line 3: not a JSON object"),
@@ -145,6 +160,46 @@ def test_the_template_and_the_fields_of_a_file_are_used(tmp_path: Path) -> None:
     split = load(jsonl_tasks(path, prompt_field="q", answer_field="a", template="Q: {prompt}\nA:"))
     prompts = {prompt.text: prompt.reference for prompt in split.train + split.held_out}
     assert prompts == {"Q: {x} 1?\nA:": "1", "Q: 2?\nA:": "2"}
+
+
+def test_a_chat_of_one_message_is_its_text(tmp_path: Path) -> None:
+    """TRL's and verl's data sets hold prompts so."""
+    rows = [{"prompt": [{"role": "user", "content": f"{n} + 1"}], "answer": n + 1} for n in range(2)]
+    split = load(jsonl_tasks(write_rows(tmp_path / "r.jsonl", list(rows))))
+    assert {prompt.text: prompt.reference for prompt in split.train + split.held_out} == {"0 + 1": "1", "1 + 1": "2"}
+
+
+def test_a_chat_of_several_messages_goes_whole_through_the_chat_template(tmp_path: Path) -> None:
+    """verl's rows: fields in fields, a system message; and one earlier turn. The template is asked by Transformers."""
+    chats: list[list[dict[str, Any]]] = [
+        [{"role": "system", "content": "[s]"}, {"role": "user", "content": f"{n}+1"}]
+        if n
+        else [
+            {"role": "user", "content": "1+1"},
+            {"role": "assistant", "content": "2"},
+            {"role": "user", "content": [{"type": "text", "text": "0+1"}]},
+        ]
+        for n in range(3)
+    ]
+    rows = [{"prompt": chat, "reward_model": {"ground_truth": str(n)}} for n, chat in enumerate(chats)]
+    path = write_rows(tmp_path / "r.jsonl", list(rows))
+    split = load(jsonl_tasks(path, answer_field="reward_model.ground_truth", template="{prompt}="))
+    prompts = sorted(split.train + split.held_out, key=lambda prompt: prompt.reference)
+    assert [prompt.text for prompt in prompts] == ["1+1\n\n2\n\n0+1=", "[s]\n\n1+1=", "[s]\n\n2+1="]
+    made = tokenizer()
+    made.chat_template = "{% for m in messages %}[{{ m.role[0] | upper }} {{ m.content }}]{% endfor %}"
+    for prompt, chat in zip(prompts, chats, strict=True):
+        last = chat[-1]["content"]
+        question = last if isinstance(last, str) else "0+1"
+        theirs = made.apply_chat_template([*chat[:-1], {"role": "user", "content": f"{question}="}], tokenize=False)
+        assert render(made, prompt.messages, PromptFormat(system="not asked for")) == (
+            (theirs, True) if chat[0]["role"] == "system" else (f"[S not asked for]{theirs}", True)
+        )
+    made.chat_template = None
+    assert render(made, prompts[1].messages, PromptFormat())[0] == "[s]\n\n1+1="
+    assert render(made, prompts[0].messages, PromptFormat(layout="think", system="T"))[0] == (
+        "T\n\nUser: 1+1\n\nAssistant: 2\n\nUser: 0+1=\n\nAssistant:"
+    )
 
 
 def tokenizer() -> PreTrainedTokenizerFast:

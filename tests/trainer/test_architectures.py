@@ -10,13 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, CohereConfig, GraniteConfig, LlamaConfig, MixtralConfig
+from transformers import AutoModelForCausalLM, CohereConfig, GraniteConfig, JambaConfig, LlamaConfig
 
 from rollcast.config.errors import UserError
-from rollcast.config.model import Model
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.learner import pad_micro_batch
-from rollcast.trainer.learner.model import read_causal_lm
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.tiny_model import ARCHITECTURES, VOCABULARY, make_architecture, write_tokenizer
 from tests.trainer.tiny_models import make_config, make_sequences
@@ -138,12 +136,14 @@ def stored_names(folder: Path) -> dict[str, list[int]]:
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (MixtralConfig(**SMALL, num_local_experts=2), "weights that are stored under other names"),
+        (JambaConfig(**SMALL, num_experts=2), "weights in a form that the generators do not take"),
         (LlamaConfig(**SMALL, logits_scaling=2.0), "logits that are not"),
     ],
-    ids=["renamed experts", "a scale that the model leaves out"],
+    ids=["experts under names of their own", "a scale that the model leaves out"],
 )
-def test_what_the_generators_would_not_understand_is_refused(tmp_path: Path, config: Any, reason: str) -> None:
-    write_model(tmp_path, config)
+def test_what_the_generators_would_not_understand_is_refused(
+    ranks: Ranks, tmp_path: Path, config: Any, reason: str
+) -> None:
+    config.save_pretrained(tmp_path)
     with pytest.raises(UserError, match=rf"^model\.path = .*{reason}.*; choose another model$"):
-        read_causal_lm(Model(path=str(tmp_path)))
+        LearnerGroup.build(make_config(tmp_path, tmp_path), ranks)

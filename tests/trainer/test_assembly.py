@@ -14,11 +14,8 @@ from rollcast.config.recipe import LengthPenalty, NoLengthControl, Recipe
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.rollouts.records import (
     GradingStatus,
-    LengthBudget,
-    Purpose,
     Rollout,
     RolloutGroup,
-    Sampling,
     StopReason,
     VersionSpan,
 )
@@ -29,6 +26,7 @@ from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.telemetry import export_batch
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.examples import group_of, make_task
 from tests.trainer.tiny_models import make_config
 
 V = PolicyVersion(1, 0)
@@ -56,20 +54,7 @@ def rollout(
 
 
 def group(sequence: int, rollouts: list[Rollout]) -> RolloutGroup:
-    return RolloutGroup(
-        sequence=sequence,
-        attempt=0,
-        incarnation=1,
-        purpose=Purpose.TRAIN,
-        dataset="d",
-        prompt_id=str(sequence),
-        prompt_token_ids=np.ones(2, np.int32),
-        sampling=Sampling(),
-        length=LengthBudget(max_tokens=64),
-        rollouts=rollouts,
-        first_version=V,
-        generator="g",
-    )
+    return group_of(make_task(sequence, prompt_token_ids=np.ones(2, np.int32)), rollouts, first_version=V)
 
 
 def trained(groups: list[RolloutGroup], recipe: Recipe) -> list[tuple[int, float]]:

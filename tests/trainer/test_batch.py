@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 
 import numpy as np
@@ -30,6 +31,11 @@ def sequence(num_prompt: int, num_tokens: int, seed: int = 0) -> TrainingSequenc
         advantage=float(rng.normal()),
         weight=float(rng.random()),
     )
+
+
+def with_experts(plain: TrainingSequence) -> TrainingSequence:
+    shape = (plain.num_tokens - 1, 3, 2)
+    return dataclasses.replace(plain, routed_experts=np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8))
 
 
 lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 60)), min_size=1, max_size=40)
@@ -64,6 +70,7 @@ def test_plan_is_balanced(world_size: int) -> None:
 @given(lengths, st.floats(1e-6, 1e9))
 def test_codec_round_trip(sizes: list[tuple[int, int]], total: float) -> None:
     sequences = [sequence(prompt, tokens, seed) for seed, (prompt, tokens) in enumerate(sizes)]
+    sequences = [with_experts(one) if place % 3 else one for place, one in enumerate(sequences)]
     micro_batches = [tuple(sequences[::2]), (), tuple(sequences[1::2])]
     decoded, found = decode_micro_batches(encode_micro_batches(micro_batches, total))
     assert found == total
@@ -71,13 +78,13 @@ def test_codec_round_trip(sizes: list[tuple[int, int]], total: float) -> None:
     for left, right in zip(micro_batches, decoded, strict=True):
         for a, b in zip(left, right, strict=True):
             assert (a.advantage, a.weight) == (b.advantage, b.weight)
-            for name in ("prompt_token_ids", "token_ids", "generator_logprobs", "loss_mask"):
+            for name in ("prompt_token_ids", "token_ids", "generator_logprobs", "loss_mask", "routed_experts"):
                 np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
 
 
 @given(st.data())
 def test_cut_or_foreign_bytes_are_refused(data: st.DataObject) -> None:
-    whole = encode_micro_batches([(sequence(3, 5), sequence(2, 9))], 1.0)
+    whole = encode_micro_batches([(sequence(3, 5), with_experts(sequence(2, 9)))], 1.0)
     cut = data.draw(st.integers(0, len(whole) - 1))
     for hostile in (whole[:cut], whole + b"x", data.draw(st.binary(max_size=200))):
         with pytest.raises((ValueError, OverflowError)):

@@ -9,7 +9,7 @@ from typing import Any
 from rollcast.config.run import parse_run_config
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.service import _read_books
-from tests.trainer.test_controller import CharTokenizer
+from testkit.trainer.quick_control import CharTokenizer
 
 
 def rows(path: Path, prompts: list[str]) -> dict[str, Any]:

@@ -36,13 +36,13 @@ def test_commands_arrive_in_order_and_whole() -> None:
     with ThreadPoolExecutor() as threads:
         followers = [threads.submit(follow, rank) for rank in (1, 2)]
         sender = CommandSender(PrefixStore("learner", server), world_size=3)
-        sender.send(CommandKind.GATHER)
+        sender.send(CommandKind.STAGE)
         sender.send(CommandKind.UPDATE, bodies)
         sender.send(CommandKind.SAVE, b"1.5")
         sender.send(CommandKind.STOP)
         for rank, follower in zip((1, 2), followers, strict=True):
             assert follower.result(timeout=30) == [
-                RankCommand(CommandKind.GATHER),
+                RankCommand(CommandKind.STAGE),
                 RankCommand(CommandKind.UPDATE, bodies[rank]),
                 RankCommand(CommandKind.SAVE, b"1.5"),
                 RankCommand(CommandKind.STOP),
@@ -58,8 +58,8 @@ def test_waiting_goes_on_beyond_one_wait(monkeypatch: pytest.MonkeyPatch) -> Non
         follower = threads.submit(CommandReceiver(client, 1).receive)
         with pytest.raises(TimeoutError):
             follower.result(timeout=0.5)
-        CommandSender(server, world_size=2).send(CommandKind.GATHER)
-        assert follower.result(timeout=10) == RankCommand(CommandKind.GATHER)
+        CommandSender(server, world_size=2).send(CommandKind.STAGE)
+        assert follower.result(timeout=10) == RankCommand(CommandKind.STAGE)
 
 
 def test_a_lost_store_ends_the_wait() -> None:

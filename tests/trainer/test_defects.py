@@ -10,8 +10,9 @@ import pytest
 
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup, VersionSpan
-from rollcast.trainer.control.defects import defect
+from rollcast.trainer.control.defects import DefectFinder, defect
 from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.learner.batch import Routing
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task
 
@@ -90,3 +91,24 @@ def test_a_thousand_rollouts_are_not_what_was_asked_for() -> None:
     task, group = answered()
     group.rollouts = [dataclasses.replace(group.rollouts[0], index=index) for index in range(1000)]
     assert "holds 1000 rollouts, asked were 2" in str(found(task, group))
+
+
+@pytest.mark.parametrize(
+    ("experts", "told"),
+    [
+        (None, "rollout 1 does not say which experts it used, and recipe.router_replay is true"),
+        (np.zeros((7, 2, 2), np.uint8), "2 experts in each of 2 layers, the model 2 in 3"),
+        (np.zeros((7, 3, 1), np.uint8), "1 experts in each of 3 layers, the model 2 in 3"),
+        (np.full((7, 3, 2), 8, np.uint8), "sent to expert 8, and a layer has 8"),
+    ],
+)
+def test_experts_that_cannot_be_replayed_are_named(experts: Any, told: str) -> None:
+    task, group = answered()
+    finder = DefectFinder(SurvivingHistory((), VERSION.incarnation), VOCAB, 32, VERSION, Routing(3, 8, 2))
+    for rollout in group.rollouts:
+        rollout.routed_experts = np.full((7, 3, 2), 7, np.uint8)
+    assert finder.find(group, task) is None
+    group.rollouts[1].routed_experts = experts
+    assert told in str(finder.find(group, task))
+    task, group = dataclasses.replace(task, purpose=Purpose.EVAL), dataclasses.replace(group, purpose=Purpose.EVAL)
+    assert finder.find(group, task) is None, "nothing is trained on an evaluation"

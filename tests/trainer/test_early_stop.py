@@ -32,12 +32,14 @@ def evaluation(step: int, pass_rate: float, device_hours: float) -> EvaluationRe
     )
 
 
-def stopped_at(settings: StopWhen, budget: Budget, *, midpoint: float, last: int = 400) -> tuple[int | None, str]:
-    """Step at which a run that follows the law (R_0 = 0.2, A = 0.8, B = 2) is ended, and why."""
+def stopped_at(
+    settings: StopWhen, budget: Budget, *, midpoint: float, last: int = 400, top: float = 0.8
+) -> tuple[int | None, str]:
+    """Step at which a run that follows the law (R_0 = 0.2, A = `top`, B = 2) is ended, and why."""
     rng = np.random.default_rng(3)
     stop = EarlyStop(settings, budget, [])
     for step in range(0, last + 1, 10):
-        law = 0.2 + 0.6 / (1 + (midpoint / max(step, 1e-9)) ** 2)
+        law = 0.2 + (top - 0.2) / (1 + (midpoint / max(step, 1e-9)) ** 2)
         stop.observe(evaluation(step, float(np.clip(law + 0.004 * rng.standard_normal(), 0, 1)), 0.01 * step))
         if stop.reason is not None:
             return step, stop.reason
@@ -55,9 +57,11 @@ def test_a_run_whose_rest_gains_too_little_is_ended_when_that_is_true(budget: Bu
 
 
 def test_a_saturated_run_is_ended_without_any_budget() -> None:
-    step, reason = stopped_at(StopWhen(least_gain=0.0), Budget(), midpoint=12, last=800)
+    step, reason = stopped_at(StopWhen(least_gain=0.0), Budget(), midpoint=12, last=800, top=1.0)
     assert step is not None
     assert "saturated" in reason
+    flat_below_it = stopped_at(StopWhen(least_gain=0.0), Budget(), midpoint=12, last=800, top=0.8)
+    assert flat_below_it == (None, ""), "runs that looked so rose again"
 
 
 def test_a_run_that_still_climbs_goes_on() -> None:

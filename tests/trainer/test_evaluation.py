@@ -17,11 +17,8 @@ from rollcast.rollouts.records import (
     LengthBudget,
     PromptTask,
     Purpose,
-    Rollout,
     RolloutGroup,
     Sampling,
-    StopReason,
-    VersionSpan,
 )
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry.exporter import Exporter
@@ -34,6 +31,7 @@ from rollcast.trainer.control.evaluation import (
 )
 from rollcast.trainer.control.telemetry import EvaluationSeries
 from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.examples import graded, group_of, make_task
 
 PLAN = EvaluationPlan("d", 10, 2)
 
@@ -42,32 +40,11 @@ def make_group(
     sequence: int, rewards: list[float], status: GradingStatus | None = None, dataset: str = "d"
 ) -> RolloutGroup:
     version = PolicyVersion(1, sequence)
-    rollouts = [
-        Rollout(
-            index=index,
-            token_ids=np.zeros(3, np.int32),
-            logprobs=np.zeros(3, np.float32),
-            version_spans=(VersionSpan(version, 0, 3),),
-            stop_reason=StopReason.END,
-            reward=reward,
-            grading_status=status or (GradingStatus.OK if reward else GradingStatus.WRONG),
-        )
-        for index, reward in enumerate(rewards)
-    ]
-    return RolloutGroup(
-        sequence=sequence,
-        attempt=0,
-        incarnation=1,
-        purpose=Purpose.EVAL,
-        dataset=dataset,
-        prompt_id=f"p{sequence}",
-        prompt_token_ids=np.zeros(2, np.int32),
-        sampling=Sampling(),
-        length=LengthBudget(8),
-        rollouts=rollouts,
-        first_version=version,
-        generator="g",
-    )
+    rollouts = [graded(index, reward, version) for index, reward in enumerate(rewards)]
+    for rollout in rollouts:
+        rollout.grading_status = status or rollout.grading_status
+    task = make_task(sequence, Purpose.EVAL, dataset=dataset, prompt_id=f"p{sequence}")
+    return group_of(task, rollouts, first_version=version)
 
 
 def ask(open_evaluations: OpenEvaluations, sequences: range, plan: EvaluationPlan = PLAN, datasets: str = "d") -> None:

@@ -1,19 +1,25 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import PassingError, UserError
+from rollcast.config.model import Model
+from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.weights.snapshot import Snapshot
+from rollcast.wire.version import PolicyVersion
+from testkit.tiny_model import make_architecture
 from tests.trainer.tiny_models import VOCAB, make_config, make_sequences, write_model
 
+FOLDERS = ("export", "source")
 CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 
 
@@ -82,13 +88,55 @@ def test_a_source_without_a_generation_config_is_exported_too(ranks: Ranks, tmp_
     AutoModelForCausalLM.from_pretrained(tmp_path / "export")
 
 
-def test_gathered_weights_are_the_models(ranks: Ranks, model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["qwen3", "mixtral"])
+def test_a_big_model_is_exported_in_several_files(ranks: Ranks, tmp_path: Path, kind: str) -> None:
+    make_architecture(tmp_path / "source", kind)
+    policy = LearnerGroup.build(make_config(tmp_path / "source", tmp_path), ranks).learner.policy
+    settings = Model(path=str(tmp_path / "source"), dtype="float32")
+    Export(policy, settings, tmp_path / "export", file_bytes=100_000).write()
+    files = sorted((tmp_path / "export").glob("*.safetensors"))
+    assert len(files) > 2
+    stored = {name for path in files for name in load_file(path)}
+    assert stored == load_file(tmp_path / "source" / "model.safetensors").keys()
+    assert all(path.stat().st_size < 110_000 for path in files)
+    exported, plain = (dict(AutoModelForCausalLM.from_pretrained(tmp_path / n).named_parameters()) for n in FOLDERS)
+    assert exported.keys() == plain.keys()
+    assert all(torch.equal(exported[name], plain[name]) for name in plain)
+
+
+def test_every_file_of_the_source_but_its_weights_is_there(ranks: Ranks, tmp_path: Path) -> None:
+    source = write_model(tmp_path / "source")
+    (source / "README.md").write_text("of the model")
+    (source / "special.py").write_text("# its code")
+    (source / "model.safetensors.index.json").write_text("{}")
+    for name in ("optimizer.pt", "pytorch_model.bin", "checkpoint-5/optimizer.pt"):
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).write_bytes(b"much")
+    LearnerGroup.build(make_config(source, tmp_path), ranks).export(tmp_path / "export")
+    left_out = {"model.safetensors.index.json", "optimizer.pt", "pytorch_model.bin", "checkpoint-5/optimizer.pt"}
+    assert files(tmp_path / "export").keys() == files(source).keys() - left_out
+    unchanged = files(source).keys() - left_out - {"config.json", "model.safetensors"}
+    assert all((tmp_path / "export" / name).read_bytes() == (source / name).read_bytes() for name in unchanged)
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+    group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(PassingError, match=r"^export folder .* cannot be written \(.*\); free space"):
+            group.export(tmp_path / "export")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
+
+
+def test_staged_weights_are_the_models(ranks: Ranks, model: Path, tmp_path: Path) -> None:
     config = make_config(model, tmp_path, model={"dtype": "bfloat16"}, weights={"bucket_bytes": 1 << 16})
     group = LearnerGroup.build(config, ranks)
-    snapshot = Snapshot(group.buckets, torch.device("cpu"))
-    group.gather(snapshot)
+    group.stage(0, PolicyVersion(1, 0))
     expected = dict(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).named_parameters())
-    found = dict(snapshot.views())
+    found = dict(group.slots[0].views())
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name].bfloat16()) for name in found)
 

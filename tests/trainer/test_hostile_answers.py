@@ -25,7 +25,7 @@ from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker, MemoryTrainerQueue
 from testkit.rollouts.servers import Server, find_server
 from testkit.system.audit import check_every_task_once
-from tests.trainer.test_controller import (
+from testkit.trainer.quick_control import (
     AnsweringQueue,
     Answers,
     QuickLearners,

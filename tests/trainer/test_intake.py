@@ -11,15 +11,11 @@ import pytest
 from rollcast.rollouts.base import MAX_FAILURES, Claimed
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import (
-    GradingStatus,
     LengthBudget,
     PromptTask,
     Purpose,
-    Rollout,
     RolloutGroup,
     Sampling,
-    StopReason,
-    VersionSpan,
 )
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.evaluation import EvaluationPlan, Moment, OpenEvaluations
@@ -27,6 +23,7 @@ from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.examples import graded, group_of
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 
 
@@ -104,7 +101,7 @@ class Desk:
     async def answer(self, version: PolicyVersion) -> list[Claimed]:
         claimed = await self.generator.claim(train=9, evals=9, first_version=lambda: version, block_seconds=0.0)
         for one in claimed:
-            assert await self.generator.publish(one, make_group(one, version))
+            assert await self.generator.publish(one, wrong_answer(one, version))
         return claimed
 
     def turn(self) -> None:
@@ -116,33 +113,9 @@ class Desk:
             pass
 
 
-def make_group(claimed: Claimed, version: PolicyVersion) -> RolloutGroup:
-    task = claimed.task
-    rollouts = [
-        Rollout(
-            index=index,
-            token_ids=np.ones(4, np.int32),
-            logprobs=np.zeros(4, np.float32),
-            version_spans=(VersionSpan(version, 0, 4),),
-            stop_reason=StopReason.END,
-            grading_status=GradingStatus.WRONG,
-        )
-        for index in range(2)
-    ]
-    return RolloutGroup(
-        sequence=task.sequence,
-        attempt=task.attempt,
-        incarnation=2,
-        purpose=task.purpose,
-        dataset="d",
-        prompt_id=task.prompt_id,
-        prompt_token_ids=task.prompt_token_ids,
-        sampling=task.sampling,
-        length=task.length,
-        rollouts=rollouts,
-        first_version=version,
-        generator="g",
-    )
+def wrong_answer(claimed: Claimed, version: PolicyVersion) -> RolloutGroup:
+    rollouts = [graded(index, 0.0, version, length=4) for index in range(2)]
+    return group_of(claimed.task, rollouts, incarnation=2, dataset="d", first_version=version)
 
 
 @pytest.mark.parametrize("after", [False, True])

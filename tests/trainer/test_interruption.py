@@ -35,6 +35,7 @@ from rollcast.trainer.control.telemetry import export_batch
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.examples import group_of
 from tests.trainer.tiny_models import VOCAB, make_config
 
 V = PolicyVersion(1, 0)
@@ -103,22 +104,8 @@ def groups() -> list[RolloutGroup]:
     budget, rng, made = length_budget(recipe, encode, SEED), random.Random(0), []
     for sequence in range(5):
         task = make_task(sequence, [rng.randrange(2, VOCAB) for _ in range(3)], budget)
-        made.append(
-            RolloutGroup(
-                sequence=sequence,
-                attempt=0,
-                incarnation=1,
-                purpose=Purpose.TRAIN,
-                dataset="d",
-                prompt_id=str(sequence),
-                prompt_token_ids=task.prompt_token_ids,
-                sampling=Sampling(),
-                length=budget,
-                rollouts=[sampled(task, index, rng) for index in range(6)],
-                first_version=V,
-                generator="g",
-            )
-        )
+        rollouts = [sampled(task, index, rng) for index in range(6)]
+        made.append(group_of(task, rollouts, first_version=V))
     return made
 
 

@@ -38,8 +38,9 @@ sys.exit(plan)
 """
 LAUNCH = """
 import sys, subprocess
-from rollcast.trainer import launch
+from rollcast.trainer import launch, named_trainer
 launch.END_SECONDS = 1.0
+named_trainer.LOOK_SECONDS, named_trainer.PATIENCE_SECONDS = 0.1, 1.0
 real = subprocess.Popen
 def stand_in(command, **options):
     assert command[1:3] == ["-m", "rollcast.trainer"], command
@@ -58,14 +59,20 @@ def run_file(tmp_path: Path) -> Path:
 
 
 def start(
-    run_file: Path, plan: dict[str, object], *arguments: str, index: str = "0", stderr: int | None = None
+    run_file: Path,
+    plan: dict[str, object],
+    *arguments: str,
+    index: str = "0",
+    stderr: int | None = None,
+    out: str = ".",
 ) -> subprocess.Popen[bytes]:
+    """`out`: folder, beside the run file, into which ranks write what they saw."""
     folder = run_file.parent
     (folder / "rank.py").write_text(RANK)
     inherited = {name: value for name, value in os.environ.items() if name != "LOCAL_WORLD_SIZE"}  # vLLM sets it
     return subprocess.Popen(
         [sys.executable, "-c", LAUNCH, str(folder / "rank.py"), *arguments, f"--config={run_file}", "--resume"],
-        env=inherited | {"OUT": str(folder), "PLAN": json.dumps(plan), "JOB_COMPLETION_INDEX": index},
+        env=inherited | {"OUT": str(folder / out), "PLAN": json.dumps(plan), "JOB_COMPLETION_INDEX": index},
         stderr=stderr,
     )
 
@@ -156,6 +163,54 @@ def test_sigterm_ends_the_wait_for_the_folder(run_file: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
     assert not (run_file.parent / "0.json").exists()
+
+
+def test_of_two_trainers_the_one_that_the_release_does_not_name_leaves(run_file: Path) -> None:
+    """Whatever Helm believes: the older one ends in order, for good, and the folder is the other one's."""
+    named = run_file.parent / "trainer"
+    named.write_text("a\n")
+
+    def trainer(job: str, out: str, plan: object) -> subprocess.Popen[bytes]:
+        (run_file.parent / out).mkdir()
+        return start(run_file, {"0": plan}, f"--job={job}", f"--named-in={named}", out=out)
+
+    older = trainer("a", "older", "until-stopped")
+    wait_for(run_file.parent / "older" / "0.json")
+    newer = trainer("b", "newer", 0)
+    time.sleep(2.0)
+    assert older.poll() is None, "it is the one that is named"
+    assert newer.wait(30) == 76, "it waited for the folder, which is not its to have"
+    assert not (run_file.parent / "newer" / "0.json").exists()
+
+    newer = trainer("b", "again", 0)
+    named.write_text("b\n")
+    assert older.wait(30) == 76
+    assert newer.wait(30) == 0
+    assert (run_file.parent / "again" / "0.json").exists()
+
+
+@pytest.mark.parametrize(("asked", "code"), [(False, 76), (True, 143)])
+def test_all_machines_leave_for_the_named_trainer_as_one(run_file: Path, asked: bool, code: int) -> None:
+    """Ranks that another machine ended, which saw the name before; who was asked to go says no more than that."""
+    (run_file.parent / "trainer").write_text("b\n")
+    plan = "until-stopped" if asked else 143
+    process = start(run_file, {"0": plan}, "--job=a", f"--named-in={run_file.parent / 'trainer'}")
+    wait_for(run_file.parent / "0.json")
+    if asked:
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == code
+
+
+def test_a_trainer_of_which_nobody_says_anything_stays(run_file: Path) -> None:
+    """A file that is not there, or is empty, names nobody: as under a release that knows nothing of it."""
+    named = run_file.parent / "trainer"
+    process = start(run_file, {"0": "until-stopped"}, "--job=a", f"--named-in={named}")
+    wait_for(run_file.parent / "0.json")
+    named.write_text("")
+    time.sleep(2.0)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
 
 
 @pytest.mark.parametrize(

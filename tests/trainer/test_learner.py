@@ -15,7 +15,7 @@ from rollcast.rollouts.records import RolloutGroup
 from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence, denominator
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.learner import Learner
-from rollcast.trainer.learner.model import read_causal_lm, shard_policy
+from rollcast.trainer.learner.model import shard_policy
 from rollcast.trainer.learner.ranks import Ranks
 from tests.trainer.tiny_models import make_config, make_groups, make_sequences
 
@@ -77,7 +77,7 @@ class SlowAdamW:
 def test_update_equals_a_slow_float64_loop(ranks: Ranks, model: Path, tmp_path: Path) -> None:
     config = make_config(model, tmp_path)
     policy = shard_policy(
-        read_causal_lm(config.model).double(),
+        AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
         mesh=ranks.mesh,
         dtype=torch.float64,
         lm_head="fp32",

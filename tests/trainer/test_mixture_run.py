@@ -32,7 +32,7 @@ from rollcast.trainer.ending import TrainerEnding
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker
 from testkit.system.audit import check_every_task_once
-from tests.trainer.test_controller import AnsweringQueue, Answers, CharTokenizer, QuickLearners, lines, run
+from testkit.trainer.quick_control import AnsweringQueue, Answers, CharTokenizer, QuickLearners, lines, run
 
 OWN, AIME, LCB = "both", "downstream:aime", "downstream:lcb"
 
@@ -96,7 +96,7 @@ def make_controller(
         ),
         encode=lambda text: [],
         exporter=Exporter("r"),
-        progress=progress,
+        progress=progress or Progress(),
         stop_requested=lambda: False,
     )
     answers.version = controller.version
@@ -149,10 +149,10 @@ def test_a_restart_repeats_no_evaluation_that_was_closed_before_the_checkpoint(t
     first = make_controller(config, AnsweringQueue(broker, answers), answers, learners, None)
     first._reporter.started(first._history, 0, 3)
 
-    def save(version: PolicyVersion, state: dict[str, Any]) -> None:
+    def save(version: PolicyVersion, state: dict[str, Any]) -> Any:
         if version.step == 9:
             raise KeyboardInterrupt
-        QuickLearners.save(learners, version, state)
+        return QuickLearners.save(learners, version, state)
 
     learners.save = save  # type: ignore[method-assign]
     with contextlib.suppress(KeyboardInterrupt):

@@ -11,12 +11,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM
 
 from rollcast.config.errors import UserError
-from rollcast.config.model import Model
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.learner import pad_micro_batch
-from rollcast.trainer.learner.model import read_causal_lm
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.weights.snapshot import Snapshot
+from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import VOCAB, make_config, make_sequences
 
 
@@ -97,15 +95,18 @@ def test_bfloat16_forward_keeps_float32_master_weights(ranks: Ranks, untied_mode
     assert stats.grad_norm == pytest.approx(expected.grad_norm, rel=0.05)
 
 
-def test_dropout_is_switched_off(untied_model: Path, tmp_path: Path) -> None:
+def test_dropout_is_switched_off(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(untied_model, tmp_path / "dropout")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "attention_dropout": 0.5}))
-    assert read_causal_lm(Model(path=str(folder))).config.attention_dropout == 0.0
+    policy = LearnerGroup.build(make_config(folder, tmp_path), ranks).learner.policy
+    assert policy.causal_lm.config.attention_dropout == 0.0
 
 
 @pytest.mark.parametrize("fault", ["absent", "no config", "no weights", "cut weights", "one weight missing", "softcap"])
-def test_a_model_that_cannot_be_trained_is_one_sentence(untied_model: Path, tmp_path: Path, fault: str) -> None:
+def test_a_model_that_cannot_be_trained_is_one_sentence(
+    ranks: Ranks, untied_model: Path, tmp_path: Path, fault: str
+) -> None:
     folder = shutil.copytree(untied_model, tmp_path / "model")
     weights, config = folder / "model.safetensors", folder / "config.json"
     if fault == "absent":
@@ -121,7 +122,7 @@ def test_a_model_that_cannot_be_trained_is_one_sentence(untied_model: Path, tmp_
     else:
         config.write_text(json.dumps({**json.loads(config.read_text()), "final_logit_softcapping": 30.0}))
     with pytest.raises(UserError, match=r"^model\.path = .*; (give|choose) ") as error:
-        read_causal_lm(Model(path=str(folder)))
+        LearnerGroup.build(make_config(folder, tmp_path), ranks)
     assert "\n" not in str(error.value)
 
 
@@ -145,9 +146,8 @@ def test_updates_below_the_resolution_of_bfloat16_are_kept(ranks: Ranks, untied_
     steady = (after_all - start).abs() > 0.01
     assert steady.float().mean() > 0.2
     assert (after_all.bfloat16() != rounded)[steady].all()
-    snapshot = Snapshot(group.buckets, ranks.device)
-    group.gather(snapshot)
-    published = torch.cat([value for name, value in snapshot.views() if name.endswith("norm.weight")])
+    group.stage(0, PolicyVersion(1, 60))
+    published = torch.cat([value for name, value in group.slots[0].views() if name.endswith("norm.weight")])
     assert torch.equal(published, after_all.bfloat16())
 
 

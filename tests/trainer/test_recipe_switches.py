@@ -17,14 +17,14 @@ from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import CurriculumState
 from rollcast.rollouts.records import PromptTask, Purpose
 from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.ending import TrainerEnding
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker
 from testkit.system.audit import check_every_task_once
-from tests.trainer.test_controller import (
+from testkit.trainer.quick_control import (
     AnsweringQueue,
     Answers,
     QuickLearners,
-    TrainerEnding,
     lines,
     make_config,
     make_controller,

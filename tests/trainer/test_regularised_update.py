@@ -19,7 +19,7 @@ from rollcast.trainer.learner.batch import TrainingSequence, denominator
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.head import Head, LogitShape
 from rollcast.trainer.learner.learner import Learner
-from rollcast.trainer.learner.model import read_causal_lm, shard_policy
+from rollcast.trainer.learner.model import shard_policy
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reference import Reference
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
@@ -67,7 +67,7 @@ def test_update_equals_a_slow_float64_loop(
 
     def shard(path: Path) -> Any:
         return shard_policy(
-            read_causal_lm(config.model.model_copy(update={"path": str(path)})).double(),
+            AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64),
             mesh=ranks.mesh,
             dtype=torch.float64,
             lm_head="fp32",

@@ -15,7 +15,7 @@ import pytest
 from rollcast.cli.curve_source import tell
 from rollcast.cli.views import Follower
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.curves.rows import read_rows
+from rollcast.curves.formats.recognise import read_source
 from rollcast.curves.run_folder import RunFolder
 from rollcast.local.status import StatusReader
 from rollcast.runfolder.record_file import RecordFile
@@ -105,8 +105,8 @@ def steps_of_lines(path: Path) -> tuple[list[int], int]:
 
 def steps_of_commands(path: Path) -> tuple[list[int], int]:
     lines = len(path.read_text().splitlines())
-    rows = read_rows(path, print)
-    return [row["step"] for row in rows], lines - len(rows)
+    sheet = read_source(str(path), print).sheet
+    return list(sheet.cells("step")), lines - len(sheet)
 
 
 def steps_of_audit(path: Path) -> tuple[list[int], int]:
@@ -145,7 +145,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     path.parent.mkdir()
     path.write_text('{"step": 1, "pa')
     append_line(path, evaluation(2))
-    read_rows(path, tell)
+    read_source(str(path), tell)
     read_lines(path)
     said = capsys.readouterr()
     assert said.err == f"{path}: 1 line left out, line 1 is no JSON object\n"

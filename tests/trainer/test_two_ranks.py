@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from transformers import AutoModelForCausalLM
 
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
+from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.tiny_models import make_config, make_sequences
 from tests.trainer.two_ranks import RECIPE, UPDATES, whole_weights
 
@@ -22,27 +19,7 @@ from tests.trainer.two_ranks import RECIPE, UPDATES, whole_weights
 @pytest.fixture(scope="module")
 def two_ranks(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("two")
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    common = {
-        **os.environ,
-        "PYTHONPATH": ":".join(sys.path),
-        "OMP_NUM_THREADS": "1",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",  # as under torchrun, whose agent holds the store
-    }
-    command = [sys.executable, "-m", "tests.trainer.two_ranks", str(model), str(folder), str(folder / "results.pt")]
-    processes = [
-        subprocess.Popen(command, env={**common, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
-        for rank in (0, 1)
-    ]
-    try:
-        errors = [process.communicate(timeout=120)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors)
+    run_ranks("tests.trainer.two_ranks", model, folder, folder / "results.pt")
     results: dict[str, Any] = torch.load(folder / "results.pt")
     return results
 

@@ -12,22 +12,25 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.recipe.effective_batch import effective_batch
-from rollcast.rollouts.records import LengthBudget, Purpose, Rollout, RolloutGroup, Sampling, VersionSpan
+from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
 from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.examples import group_of, make_task
 
 VOCAB = 61
 """Prime, so that no sharding is even."""
 
 
-def write_model(folder: Path, *, tied: bool = False, seed: int = 0, hidden: int = 32, vocab: int = VOCAB) -> Path:
-    """Write a 2-layer Qwen3 with random weights and a character tokenizer."""
+def write_model(
+    folder: Path, *, tied: bool = False, seed: int = 0, hidden: int = 32, vocab: int = VOCAB, layers: int = 2
+) -> Path:
+    """Write a Qwen3 with random weights and a character tokenizer."""
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=vocab,
         hidden_size=hidden,
         intermediate_size=48,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=8,
@@ -86,21 +89,9 @@ def make_groups(seed: int, *, num_groups: int = 4, num_rollouts: int = 3) -> lis
                     reward=float((index + sequence) % 2),
                 )
             )
+        prompt = rng.integers(0, VOCAB, int(rng.integers(1, 20))).astype(np.int32)
         groups.append(
-            RolloutGroup(
-                sequence=sequence,
-                attempt=0,
-                incarnation=1,
-                purpose=Purpose.TRAIN,
-                dataset="made up",
-                prompt_id=str(sequence),
-                prompt_token_ids=rng.integers(0, VOCAB, int(rng.integers(1, 20))).astype(np.int32),
-                sampling=Sampling(),
-                length=LengthBudget(max_tokens=64),
-                rollouts=rollouts,
-                first_version=PolicyVersion(1, 0),
-                generator="test",
-            )
+            group_of(make_task(sequence, prompt_token_ids=prompt), rollouts, first_version=PolicyVersion(1, 0))
         )
     return groups
 

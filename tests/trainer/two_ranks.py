@@ -6,14 +6,19 @@ python -m tests.trainer.two_ranks MODEL RUN_FOLDER RESULTS        with torchrun'
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
 
 from rollcast.trainer.ending import TrainerEnding
+from rollcast.trainer.learner.checkpoint import load_checkpoint
 from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.object_storage import ObjectStorage
 from rollcast.trainer.learner.ranks import join_ranks
-from rollcast.weights.snapshot import Snapshot
+from rollcast.trainer.learner.saving import CheckpointSaver
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences
 
@@ -23,23 +28,31 @@ RECIPE: dict[str, object] = {"kl": {"coefficient": 0.5}, "entropy_bonus": 0.02}
 
 
 def whole_weights(group: LearnerGroup) -> dict[str, torch.Tensor]:
-    snapshot = Snapshot(group.buckets, torch.device("cpu"))
-    group.gather(snapshot)
-    return {name: tensor.clone() for name, tensor in snapshot.views()}
+    with tempfile.TemporaryDirectory() as folder:
+        group.export(Path(folder) / "export")
+        return {
+            name: tensor
+            for file in (Path(folder) / "export").glob("*.safetensors")
+            for name, tensor in load_file(file).items()
+        }
 
 
 def main(model: str, run_folder: str, results: str) -> None:
     ranks = join_ranks(timeout_seconds=30, threads=1)
     group = LearnerGroup.build(make_config(Path(model), Path(run_folder), recipe=RECIPE), ranks)
+    objects = f"file://{run_folder}/objects"
+    CheckpointSaver(group.learner, ObjectStorage(objects), keep=1).begin(PolicyVersion(1, 0), {}).result()
+    dist.barrier()
+    load_checkpoint(f"{objects}/1.0", group.learner)
     if ranks.rank > 0:
         assert group.follow() is TrainerEnding.FINISHED
     else:
         initial = whole_weights(group)
         stats = [group.update(make_sequences(0))]
-        first_checkpoint = group.save(PolicyVersion(1, 1), {})
+        first_checkpoint = group.save(PolicyVersion(1, 1), {}).result()
         stats += [group.update(make_sequences(step)) for step in range(1, UPDATES)]
         weights = whole_weights(group)
-        checkpoint = group.save(PolicyVersion(1, UPDATES), {"step": UPDATES})
+        checkpoint = group.save(PolicyVersion(1, UPDATES), {"step": UPDATES}).result()
         single = group.update(make_sequences(7, num_groups=1)[:1])  # less than one sequence for each rank
         further = whole_weights(group)
         restored = group.restore(checkpoint)

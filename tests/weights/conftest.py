@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -19,9 +21,12 @@ import torch
 
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.manifest import TensorSpec
+from rollcast.weights.lanes import Lanes, LaneSender
+from rollcast.weights.manifest import TensorSpec, plan_buckets
 from rollcast.weights.publisher import Publisher
+from rollcast.weights.shards import shard_buckets
 from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.weights import generator_process
 from testkit.weights.generator_process import digest
@@ -99,14 +104,29 @@ class Process:
 
 
 class Trainer:
-    """A publisher in this process, with weights drawn from a seed."""
+    """A publisher in this process, with weights drawn from a seed; of `lanes` ranks the others have threads."""
 
-    def __init__(self, specs: list[TensorSpec], *, incarnation: int = 1, **settings: Any) -> None:
+    def __init__(self, specs: list[TensorSpec], *, incarnation: int = 1, lanes: int = 1, **settings: Any) -> None:
         self.removed: list[tuple[str, str]] = []
         self.exporter = Exporter("test")
         rpc = {"port": 0, **settings.pop("rpc", {})}
+        weights = Weights(**{**WEIGHTS, **settings})
+        self.buckets = plan_buckets(specs, weights.bucket_bytes)
+        self.slots = [StagingSlots(shard_buckets(self.buckets, rank, lanes)) for rank in range(lanes)]
+        orders: list[SimpleQueue[bytes | None]] = [SimpleQueue() for _ in range(1, lanes)]
+
+        def tell(order: bytes) -> None:
+            for queue in orders:
+                queue.put(order)
+
+        self.senders = [
+            LaneSender(rank, self.slots[rank], torch.device("cpu"), iter(queue.get, None))
+            for rank, queue in enumerate(orders, 1)
+        ]
+        self._orders = orders
+        self._last = torch.zeros(0, dtype=torch.uint8)
         self.publisher = Publisher(
-            weights=Weights(**{**WEIGHTS, **settings}),
+            weights=weights,
             rpc=Rpc(**rpc),
             incarnation=incarnation,
             history=[(1, 7)] if incarnation > 1 else [],
@@ -115,17 +135,36 @@ class Trainer:
             device=torch.device("cpu"),
             exporter=self.exporter,
             on_removed=lambda name, reason: self.removed.append((name, reason)),
+            slots=self.slots[0],
+            lanes=Lanes(lanes, tell),
         )
         self.incarnation = incarnation
         self.rpc = {**rpc, "port": self.publisher.start()}
 
-    def publish(self, step: int) -> str:
-        """Publish random bytes as version (incarnation, step); returns their digest."""
-        snapshot = self.publisher.stage()
-        fill(snapshot, seed=step)
-        expected = digest(snapshot.views())
-        self.publisher.publish(snapshot, PolicyVersion(self.incarnation, step))
-        return expected
+    def publish(self, step: int, *, changed_bytes: int | None = None) -> str:
+        """Publish random bytes as version (incarnation, step); returns their digest.
+
+        `changed_bytes`: so many of the version before are other ones; None = all.
+        """
+        slot, version = self.publisher.stage(), PolicyVersion(self.incarnation, step)
+        whole = Snapshot.on(torch.device("cpu"), self.buckets)
+        if changed_bytes is None:
+            fill(whole, seed=step)
+        else:
+            whole.memory.copy_(self._last)
+            places = torch.randint(0, whole.memory.numel(), (changed_bytes,))
+            whole.memory[places] ^= 1 + step % 7
+        self._last = whole.memory.clone()
+        for rank, slots in enumerate(self.slots):
+            slots.fill(slot, version, 2.0, partial(copy_rows, dict(whole.views()), rank, len(self.slots)))
+        self.publisher.publish(slot, version)
+        return digest(whole.views())
+
+    def close(self) -> None:
+        self.publisher.stop(5.0)
+        for queue, sender in zip(self._orders, self.senders, strict=True):
+            queue.put(None)
+            sender.stop(5.0)
 
     def wait_members(self, *names: str) -> None:
         """Until exactly these have joined."""
@@ -142,6 +181,13 @@ def fill(snapshot: Snapshot, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for buffer in snapshot.buffers:
         buffer.copy_(torch.randint(0, 256, buffer.shape, generator=generator, dtype=torch.uint8))
+
+
+def copy_rows(whole: dict[str, torch.Tensor], rank: int, world_size: int, shard: Snapshot) -> None:
+    """The rows that FSDP gives a rank."""
+    for name, rows in shard.views():
+        if rows.numel():
+            rows.copy_(whole[name].chunk(world_size)[rank] if rows.dim() else whole[name])
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -161,7 +207,7 @@ def start_trainer() -> Iterator[Callable[..., Trainer]]:
 
     yield start
     for trainer in trainers:
-        trainer.publisher.stop(5.0)
+        trainer.close()
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,9 @@ ROW_BYTES = 8 * ROW
 
 
 def slow_checksum(buffers: list[bytes]) -> int:
-    value = sum(len(buffer) for buffer in buffers)
+    value = 0
     for buffer in buffers:
+        value = (value * PRIME + len(buffer)) & MASK
         for start in range(0, len(buffer), ROW_BYTES):
             row = buffer[start : start + ROW_BYTES]
             total = 0

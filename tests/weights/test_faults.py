@@ -14,7 +14,7 @@ import pytest
 from rollcast.local.ports import free_port
 from rollcast.wire.version import PolicyVersion
 from tests.weights import trainer_process
-from tests.weights.conftest import Process, Trainer, wait_until
+from tests.weights.conftest import WEIGHTS, Process, Trainer, wait_until
 
 SLOW = {"slow_seconds": 0.1}
 """Seconds for each of the twelve buckets: time to strike in mid-broadcast."""
@@ -69,6 +69,20 @@ def test_a_generator_frozen_in_mid_broadcast_is_fenced_and_comes_back_as_new(
     for generator in (victim, other):
         assert generator.wait("applied", version="1.2")["digest"] == expected
     assert trainer.removed == [("victim", "silent")]
+
+
+def test_a_generator_that_applies_for_longer_than_silence_is_borne_is_not_fenced(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
+    """A large version out of host memory: its workers neither answer nor step meanwhile."""
+    trainer = start_trainer()
+    generator = start_generator("large", trainer.rpc, apply_seconds=1.4 * WEIGHTS["heartbeat_timeout_seconds"])
+    trainer.publish(0)
+    trainer.wait_members("large")
+    expected = trainer.publish(1)
+    assert trainer.publisher.wait_acknowledged(1, 20.0)
+    assert generator.wait("applied", version="1.1")["digest"] == expected
+    assert trainer.removed == []
 
 
 def test_a_joiner_killed_while_it_catches_up_does_not_hold_up_the_others(
@@ -148,9 +162,15 @@ def test_a_trainer_that_was_frozen_fences_nobody(
         generator.tell("joined")
         return bool(generator.wait("joined")["joined"])
 
+    def nothing_under_way(version: str) -> bool:
+        """A trainer that is frozen in the middle of sending costs the group, which is not what is tried here."""
+        trainer.tell("members")
+        return list(trainer.wait("members")["members"]) == [("patient", version)]
+
     trainer.tell(0)
     generator.wait("applied", version="1.0")
-    wait_until(joined)
+    wait_until(lambda: nothing_under_way("1.0"))
+    assert joined()
     trainer.signal(signal.SIGSTOP)
     time.sleep(4.0)  # longer than the heartbeat's timeout
     assert joined()
@@ -158,6 +178,7 @@ def test_a_trainer_that_was_frozen_fences_nobody(
     trainer.tell(1)
     generator.wait("applied", version="1.1")
     assert "fenced" not in [event["event"] for event in generator.events]
+    wait_until(lambda: nothing_under_way("1.1"))
     trainer.signal(signal.SIGSTOP)
     wait_until(lambda: not joined())
     trainer.signal(signal.SIGCONT)

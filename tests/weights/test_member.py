@@ -13,7 +13,8 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.member import EngineHeartbeat, Surviving, WeightMember, first_of, within
+from rollcast.weights.deadlines import first_of, within
+from rollcast.weights.member import EngineHeartbeat, Surviving, WeightMember
 from rollcast.weights.receive_state import FAILED, JOINED, ReceiveState
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion
@@ -22,6 +23,7 @@ from rollcast.wire.weights_pb2_grpc import WeightSyncServicer, add_WeightSyncSer
 MANY = 1000
 WORKS = "works"
 FAILS = "fails"
+TOO_LARGE = "too large"
 
 
 async def turns_of_the_loop(number: int) -> None:
@@ -60,7 +62,9 @@ class NoEngine:
         self.state = ReceiveState(JOINED if message.store_prefix == WORKS else FAILED, message.epoch)
 
     async def begin_receive(self, publish: bytes) -> None:
-        self.state = ReceiveState(FAILED, weights_pb2.Publish.FromString(publish).epoch)
+        message = weights_pb2.Publish.FromString(publish)
+        no_room = message.manifest.lm_head == TOO_LARGE
+        self.state = ReceiveState(FAILED, message.epoch, reason="it does not fit", no_room=no_room)
 
     async def poll(self) -> ReceiveState:
         return self.state
@@ -166,3 +170,11 @@ def test_whoever_fails_to_join_or_to_receive_is_in_no_group_until_the_next_join(
         ("failed", False),
         ("joined", True),
     ]
+
+
+def test_whoever_has_no_room_for_a_version_ends_with_the_reason() -> None:
+    """Fenced and back under a new name it would meet the same version again, for ever."""
+    manifest = weights_pb2.Manifest(version=PolicyVersion(1, 0).to_proto(), lm_head=TOO_LARGE)
+    publish = weights_pb2.FromTrainer(publish=weights_pb2.Publish(epoch=1, manifest=manifest))
+    with pytest.raises(UserError, match="it does not fit"):
+        asyncio.run(commanded(CommandingTrainer([join_of(1, WORKS), publish])))

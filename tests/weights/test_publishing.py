@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rollcast.weights.manifest import TensorSpec
 from rollcast.wire.version import PolicyVersion
-from tests.weights.conftest import SPECS, Process, Trainer, wait_until
+from tests.weights.conftest import SPECS, WEIGHTS, Process, Trainer, wait_until
 
 MANY_KINDS = [
     TensorSpec("embed.weight", "bfloat16", (700, 96)),  # larger than a bucket
@@ -182,3 +182,37 @@ def test_who_lags_behind_what_was_announced_is_not_ready_until_it_caught_up(
     assert readiness(3) == (False, "holds version 1.1, 4 steps behind the trainer; at most 3 do")
     generator.wait("applied", version="1.5")
     assert readiness(0) == (True, "holds version 1.5")
+
+
+def test_while_an_update_keeps_broadcasts_away_nothing_is_sent_and_nobody_joins(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
+    trainer = start_trainer()
+    first = start_generator("first", trainer.rpc)
+    trainer.publish(0)
+    trainer.wait_members("first")
+    with trainer.publisher.kept_away(0, 20.0):
+        late = start_generator("late", trainer.rpc)
+        wait_until(lambda: len(trainer.publisher.members()) == 2)
+        expected = trainer.publish(1)
+        assert not trainer.publisher.wait_acknowledged(1, 5 * WEIGHTS["coalesce_seconds"])
+        assert not [event for event in late.events if event["event"] == "applied"]
+    assert trainer.publisher.wait_acknowledged(1, 20.0)
+    trainer.wait_members("first", "late")
+    for generator in (first, late):
+        assert generator.wait("applied", version="1.1")["digest"] == expected
+
+
+def test_an_update_begins_when_a_joiner_has_what_it_is_being_sent(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
+    """Its catch-up shares the GPUs as a publication does, though everybody who is asked has acknowledged."""
+    trainer = start_trainer()
+    start_generator("first", trainer.rpc)
+    trainer.publish(0)
+    trainer.wait_members("first")
+    late = start_generator("late", trainer.rpc, slow_seconds=0.1)
+    late.wait("bucket", index=3)
+    assert trainer.publisher.wait_acknowledged(0, 0.0)
+    with trainer.publisher.kept_away(0, 20.0):
+        assert {member.name for member in trainer.publisher.members() if member.joined} == {"first", "late"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from rollcast.weights.lane_transfer import send
 from rollcast.weights.manifest import Manifest, TensorSpec, manifest_to_proto, plan_buckets
 from rollcast.weights.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup
 from rollcast.weights.receive_state import FAILED, IDLE, JOINED, JOINING, RECEIVING, STAGED, ReceiveState, merge_states
@@ -19,11 +20,12 @@ from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
 CPU = torch.device("cpu")
+VERSION = PolicyVersion(1, 1)
 SPECS = plan_buckets([TensorSpec("a", "float32", (300,)), TensorSpec("b", "bfloat16", (70, 3))], 1 << 16)
 
 
 def join_message(store: RendezvousStore, epoch: int, timeout_seconds: float = 5.0, **fields: Any) -> bytes:
-    fields = {"backend": "gloo", "rank": 1, "world_size": 2, **fields}
+    fields = {"backend": "gloo", "rank": 1, "world_size": 2, "lanes": 1, **fields}
     return weights_pb2.Join(
         epoch=epoch,
         store_host=store.host,
@@ -34,9 +36,17 @@ def join_message(store: RendezvousStore, epoch: int, timeout_seconds: float = 5.
     ).SerializeToString()
 
 
-def publish_message(epoch: int, snapshot: Snapshot, **fields: Any) -> bytes:
-    manifest = Manifest(PolicyVersion(1, 1), snapshot.specs, fields.get("checksum", snapshot.checksum()), "fp32")
+def publish_message(epoch: int, snapshot: Snapshot) -> bytes:
+    manifest = Manifest(VERSION, snapshot.specs, "fp32")
     return weights_pb2.Publish(epoch=epoch, manifest=manifest_to_proto(manifest)).SerializeToString()
+
+
+def random_version() -> Snapshot:
+    sent = Snapshot.on(CPU, SPECS)
+    for buffer in sent.buffers:
+        buffer.random_(0, 256)
+    sent.version = VERSION
+    return sent
 
 
 def settled(receiver: Receiver) -> ReceiveState:
@@ -49,24 +59,22 @@ def settled(receiver: Receiver) -> ReceiveState:
 
 def meet(store: RendezvousStore, receiver: Receiver, epoch: int) -> WeightGroup:
     receiver.join(join_message(store, epoch), worker=0)
-    group = WeightGroup(GroupAddress(epoch, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
+    group = WeightGroup(GroupAddress(epoch, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
     assert settled(receiver) == ReceiveState(JOINED, epoch)
     return group
 
 
 def test_staged_weights_are_applied_once_and_a_broken_epoch_is_forgotten() -> None:
-    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), Snapshot(SPECS, CPU)
-    for buffer in sent.buffers:
-        buffer.random_(0, 256)
+    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
     group = meet(store, receiver, 1)
     receiver.receive(publish_message(1, sent))
-    group.broadcast(sent.buffers[:1])  # and no more: the sender dies
+    group.broadcast(sent.buffers[0])  # and no more: the sender dies
     del group
     assert settled(receiver).status == FAILED
 
     group = meet(store, receiver, 2)
     receiver.receive(publish_message(2, sent))
-    group.broadcast(sent.buffers)
+    send(group, sent, VERSION)
     assert settled(receiver).status == STAGED
     got: dict[str, torch.Tensor] = {}
     receiver.apply(lambda views: got.update((name, tensor.clone()) for name, tensor in views))
@@ -79,14 +87,59 @@ def test_staged_weights_are_applied_once_and_a_broken_epoch_is_forgotten() -> No
     assert receiver.poll().status == IDLE
 
 
-def test_a_wrong_checksum_is_never_staged() -> None:
-    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), Snapshot(SPECS, CPU)
+@pytest.mark.parametrize(("trailer", "reason"), [((1, 1, 7), "checksum"), ((1, 2, 7), "1.2 came over lane 0")])
+def test_other_bytes_than_those_announced_are_never_staged(trailer: tuple[int, int, int], reason: str) -> None:
+    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
     group = meet(store, receiver, 1)
-    receiver.receive(publish_message(1, sent, checksum=7))
-    group.broadcast(sent.buffers)
+    receiver.receive(publish_message(1, sent))
+    for buffer in sent.buffers:
+        group.broadcast(buffer)
+    group.broadcast(torch.tensor(trailer).view(torch.uint8))
     state = settled(receiver)
     assert state.status == FAILED
-    assert "checksum" in state.reason
+    assert reason in state.reason
+
+
+def test_a_version_that_does_not_fit_is_told_from_a_broken_group() -> None:
+    store, receiver = RendezvousStore("127.0.0.1"), Receiver(device=CPU)
+    meet(store, receiver, 1)
+    too_large = plan_buckets([TensorSpec("a", "float32", (1 << 41,))], 1 << 16)
+    message = weights_pb2.Publish(epoch=1, manifest=manifest_to_proto(Manifest(VERSION, too_large, "fp32")))
+    receiver.receive(message.SerializeToString())
+    state = settled(receiver)
+    assert (state.status, state.no_room) == (FAILED, True)
+    assert state.reason.startswith("weights.stage = device: a version of 8796.1 GB does not fit")
+
+
+def test_a_slot_that_is_overwritten_while_it_is_sent_is_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of one version and pieces of the next would have a right checksum together."""
+    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
+    group = meet(store, receiver, 1)
+    receiver.receive(publish_message(1, sent))
+    broadcast = group.broadcast
+
+    def overwritten(piece: torch.Tensor) -> None:
+        broadcast(piece)
+        sent.version = None
+
+    monkeypatch.setattr(group, "broadcast", overwritten)
+    with pytest.raises(GroupError, match=r"1\.1 was overwritten by None"):
+        send(group, sent, VERSION)
+
+
+def test_an_abandoned_group_sends_no_further_piece() -> None:
+    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
+    group = meet(store, receiver, 1)
+    group.abort()
+    with pytest.raises(GroupError, match="abandoned"):
+        send(group, sent, VERSION)
+
+
+def test_a_slot_that_holds_another_version_is_not_sent() -> None:
+    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
+    group = meet(store, receiver, 1)
+    with pytest.raises(GroupError, match=r"1\.2 was asked for, 1\.1 is staged"):
+        send(group, sent, PolicyVersion(1, 2))
 
 
 def test_a_rendezvous_nobody_else_comes_to_ends_at_its_deadline() -> None:
@@ -98,17 +151,17 @@ def test_a_rendezvous_nobody_else_comes_to_ends_at_its_deadline() -> None:
 
 
 def test_a_broadcast_nobody_sends_ends_at_its_deadline() -> None:
-    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), Snapshot(SPECS, CPU)
+    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), Snapshot.on(CPU, SPECS)
     receiver.join(join_message(store, 1, timeout_seconds=1.0), worker=0)
-    group = WeightGroup(GroupAddress(1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
+    group = WeightGroup(GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
     settled(receiver)
     receiver.receive(publish_message(1, sent))
     assert settled(receiver).status == FAILED
     with pytest.raises(GroupError):
-        group.broadcast([torch.zeros(50_000_000, dtype=torch.uint8)])
+        group.broadcast(torch.zeros(50_000_000, dtype=torch.uint8))
 
 
-@pytest.mark.parametrize("fields", [{"backend": "mpi"}, {"rank": 2}])
+@pytest.mark.parametrize("fields", [{"backend": "mpi"}, {"rank": 2}, {"lanes": 0}, {"lanes": 1 << 20}])
 def test_a_contradictory_join_fails(fields: Any) -> None:
     receiver = Receiver(device=CPU)
     receiver.join(join_message(RendezvousStore("127.0.0.1"), 3, **fields), worker=0)
@@ -117,7 +170,7 @@ def test_a_contradictory_join_fails(fields: Any) -> None:
 
 def test_receiving_outside_a_group_or_nonsense_fails() -> None:
     receiver = Receiver(device=CPU)
-    receiver.receive(publish_message(1, Snapshot(SPECS, CPU)))
+    receiver.receive(publish_message(1, Snapshot.on(CPU, SPECS)))
     assert receiver.poll().status == FAILED
     receiver.receive(b"\xff\xff not protobuf")
     assert receiver.poll().status == FAILED
@@ -138,12 +191,12 @@ from rollcast.weights.process_group import GroupAddress, RendezvousStore
 
 store = RendezvousStore("127.0.0.1")
 sides = [
-    GroupWorker(GroupAddress(1, "gloo", store.host, store.port, store.prefix, rank, 2, 2.0), torch.device("cpu"))
+    GroupWorker(GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, rank, 2, 2.0), torch.device("cpu"))
     for rank in (0, 1)
 ]
 for side in sides:
     side.opened.result(10)
-sides[1].submit(lambda group: group.broadcast([torch.zeros(8, dtype=torch.uint8)]))
+sides[1].submit(lambda group: group.broadcast(torch.zeros(8, dtype=torch.uint8)))
 """
 
 

@@ -138,6 +138,7 @@ def test_who_may_sample_counts_for_the_gate_before_it_has_joined(held: Any, lowe
     ("fields", "complaint"),
     [
         ({"lm_head": "model"}, "lm_head"),
+        ({"router_replay": True}, "recipe.router_replay = true at the generator, false at the trainer; give both"),
         ({"num_workers": 0}, "num_workers"),
         ({"num_workers": 1 << 20}, "num_workers"),
         ({"uncounted_seconds": -1.0}, "uncounted_seconds"),
@@ -151,6 +152,13 @@ def test_a_contradictory_announcement_is_refused(roster: Roster, fields: Any, co
     refusal = roster.admit(announce(**fields), SimpleQueue(), 0.0)
     assert isinstance(refusal, SeatRefusal)
     assert complaint in refusal.reason
+
+
+def test_a_trainer_that_replays_refuses_who_does_not_say_that_it_records() -> None:
+    """As an older release announces itself: it knows no such field."""
+    refusal = Roster(incarnation=2, lm_head="fp32", router_replay=True).admit(announce(), SimpleQueue(), 0.0)
+    assert isinstance(refusal, SeatRefusal)
+    assert "recipe.router_replay = false at the generator, true at the trainer" in refusal.reason
 
 
 @pytest.mark.parametrize(("step", "ready"), [(6, False), (7, True), (8, True)])

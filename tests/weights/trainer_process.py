@@ -9,12 +9,16 @@ from rollcast.telemetry.logging import configure_logging
 
 
 def run(connection: Connection, settings: dict[str, Any]) -> None:
-    """Commands: a step, to be published; events: started, published."""
+    """Commands: a step, to be published, or "members"; events: started, published, members (name and version)."""
     from tests.weights.conftest import SPECS, Trainer  # which imports this module
 
     configure_logging("trainer")
     trainer = Trainer(SPECS, incarnation=settings["incarnation"], rpc=settings["rpc"])
     connection.send({"event": "started", "port": trainer.rpc["port"]})
     while True:
-        step = connection.recv()
-        connection.send({"event": "published", "digest": trainer.publish(step)})
+        command = connection.recv()
+        if command == "members":
+            members = [(member.name, str(member.version)) for member in trainer.publisher.members() if member.joined]
+            connection.send({"event": "members", "members": members})
+        else:
+            connection.send({"event": "published", "digest": trainer.publish(command)})

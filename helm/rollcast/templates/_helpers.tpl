@@ -3,21 +3,53 @@
 {{- end -}}
 
 {{- define "rollcast.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
-{{- else if contains (include "rollcast.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name (include "rollcast.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- $name := .Values.fullnameOverride -}}
+{{- if not $name -}}
+{{- $name = contains (include "rollcast.name" .) .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name (include "rollcast.name" .)) -}}
 {{- end -}}
+{{- include "rollcast.serviceName" $name -}}
+{{- end -}}
+
+{{/* A name as a Service may bear it: a letter first, no dot, 40 characters at most. One that must be changed for that gets a sum
+of what it was, so that two releases never become one. */}}
+{{- define "rollcast.serviceName" -}}
+{{- $fits := regexReplaceAll "^([0-9])" (. | replace "." "-") "n${1}" -}}
+{{- if or (ne $fits .) (gt (len $fits) 40) -}}
+{{- $fits = printf "%s-%s" ($fits | trunc 33 | trimSuffix "-") (. | sha256sum | trunc 6) -}}
+{{- end -}}
+{{- $fits -}}
+{{- end -}}
+
+{{/* Namespace and release as one name that no other release of the cluster has: namespaces have no dot. */}}
+{{- define "rollcast.clusterName" -}}
+{{- printf "%s.%s" .Release.Namespace (include "rollcast.fullname" .) -}}
+{{- end -}}
+
+{{/* What tells this release's dashboards and data source from all others. */}}
+{{- define "rollcast.releaseSum" -}}
+{{- printf "%s/%s" .Release.Namespace .Release.Name | sha256sum | trunc 12 -}}
+{{- end -}}
+
+{{/* Of every pod but the autoscaler's, which alone speaks to the API server. */}}
+{{- define "rollcast.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "rollcast.fullname" .) -}}
 {{- end -}}
 
 {{/* Labels by which Services and policies select; (list . "role"). */}}
 {{- define "rollcast.selector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "rollcast.name" $root }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
-app.kubernetes.io/component: {{ index . 1 }}
+app.kubernetes.io/name: {{ include "rollcast.name" $root | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
+app.kubernetes.io/component: {{ index . 1 | quote }}
+{{- end -}}
+
+{{/* The same as kubectl and the API take it in a query; (list . "role"). */}}
+{{- define "rollcast.selectorText" -}}
+{{- $terms := list -}}
+{{- range $label, $value := include "rollcast.selector" . | fromYaml -}}
+{{- $terms = append $terms (printf "%s=%s" $label $value) -}}
+{{- end -}}
+{{- join "," $terms -}}
 {{- end -}}
 
 {{/* A pod's labels; (list . "role"). The chart's version is not among them: it alone must restart nothing. */}}
@@ -27,6 +59,9 @@ app.kubernetes.io/component: {{ index . 1 }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: rollcast
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* Every object's labels; (list . "role"). */}}
@@ -105,19 +140,19 @@ capabilities:
 - name: ROLLCAST_REDIS_PASSWORD
   valueFrom:
     secretKeyRef:
-      name: {{ . }}
+      name: {{ . | quote }}
       key: redis-password
 {{- end }}
 - name: ROLLCAST_RPC_TOKEN
   valueFrom:
     secretKeyRef:
-      name: {{ include "rollcast.secretName" . }}
+      name: {{ include "rollcast.secretName" . | quote }}
       key: rpc-token
 {{- if .Values.auth.http }}
 - name: ROLLCAST_HTTP_TOKEN
   valueFrom:
     secretKeyRef:
-      name: {{ include "rollcast.secretName" . }}
+      name: {{ include "rollcast.secretName" . | quote }}
       key: http-token
 {{- end }}
 {{- end -}}
@@ -137,7 +172,7 @@ capabilities:
 {{- with .Values.model.tokenSecret }}
 - name: HF_TOKEN
   valueFrom:
-    secretKeyRef: {name: {{ . }}, key: token}
+    secretKeyRef: {name: {{ . | quote }}, key: token}
 {{- end }}
 {{- end -}}
 
@@ -187,7 +222,7 @@ capabilities:
 - name: models
   {{- if eq $volume.kind "pvc" }}
   persistentVolumeClaim:
-    claimName: {{ $volume.existingClaim | default (printf "%s-models" (include "rollcast.fullname" .)) }}
+    claimName: {{ $volume.existingClaim | default (printf "%s-models" (include "rollcast.fullname" .)) | quote }}
   {{- else if eq $volume.kind "hostPath" }}
   hostPath:
     path: {{ $volume.hostPath }}
@@ -206,6 +241,28 @@ capabilities:
 /models/arithmetic
 {{- else -}}
 {{ include "rollcast.setting" (list . "model.path") }}
+{{- end -}}
+{{- end -}}
+
+{{/* Those of a role's extraContainers that run beside the others from before the first to after the last; (list . roleValues). */}}
+{{- define "rollcast.sidecars" -}}
+{{- $found := list -}}
+{{- range (index . 1).extraContainers -}}
+{{- if eq (get . "restartPolicy") "Always" -}}{{- $found = append $found . -}}{{- end -}}
+{{- end -}}
+{{- with $found }}
+{{ toYaml . }}
+{{- end -}}
+{{- end -}}
+
+{{/* The others, which stand among the pod's own containers; (list . roleValues). */}}
+{{- define "rollcast.neighbours" -}}
+{{- $found := list -}}
+{{- range (index . 1).extraContainers -}}
+{{- if ne (get . "restartPolicy") "Always" -}}{{- $found = append $found . -}}{{- end -}}
+{{- end -}}
+{{- with $found }}
+{{- toYaml . }}
 {{- end -}}
 {{- end -}}
 
@@ -261,7 +318,7 @@ capabilities:
 {{- define "rollcast.priorityClass" -}}
 {{- $root := index . 0 -}}
 {{- $role := index . 1 -}}
-{{- $name := printf "%s-%s-%s-%d" $root.Release.Namespace (include "rollcast.fullname" $root) $role (int64 (index $root.Values.priorityClasses $role)) -}}
+{{- $name := printf "%s-%s-%d" (include "rollcast.clusterName" $root) $role (int64 (index $root.Values.priorityClasses $role)) -}}
 {{- eq (include "rollcast.preemptionPolicy" .) "Never" | ternary $name (printf "%s-preempts" $name) -}}
 {{- end -}}
 
@@ -278,15 +335,28 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- with $role.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with $role.topologySpreadConstraints }}
+topologySpreadConstraints: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $role.schedulerName }}
+schedulerName: {{ . | quote }}
+{{- end }}
+{{- with $role.resourceClaims }}
+resourceClaims: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if $role.hostNetwork }}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
 {{- with $role.runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- $priority := $role.priorityClassName -}}
 {{- if and (not $priority) $root.Values.priorityClasses.create (has (index . 2) (list "trainer" "generator")) -}}
 {{- $priority = include "rollcast.priorityClass" (list $root (index . 2)) -}}
 {{- end -}}
 {{- with $priority }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
@@ -327,7 +397,7 @@ it does not read must not: more replicas, for one, must leave the trainer alone.
     "weights")) (index . 2) -}}
 {{- $read := include "rollcast.runFile" $root | fromYaml -}}
 {{- range $unread -}}{{- $_ := unset $read . -}}{{- end -}}
-checksum/config: {{ toYaml $read | sha256sum }}
+checksum/config: {{ toYaml $read | sha256sum | quote }}
 {{- if $root.Values.monitoring.annotations }}
 prometheus.io/scrape: "true"
 prometheus.io/scheme: {{ include "rollcast.probeScheme" $root | lower }}
@@ -339,6 +409,22 @@ prometheus.io/path: /metrics
 {{- end }}
 {{- end -}}
 
+{{/* Name and the like of a role's workload, with what its owner adds for queues and policies; (list . roleValues "role" name). */}}
+{{- define "rollcast.workloadMetadata" -}}
+{{- $root := index . 0 -}}
+{{- $role := index . 1 -}}
+name: {{ index . 3 }}
+namespace: {{ $root.Release.Namespace | quote }}
+labels:
+  {{- include "rollcast.labels" (list $root (index . 2)) | nindent 2 }}
+  {{- with $role.labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with $role.annotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* A quantity of memory as a number of bytes. */}}
 {{- define "rollcast.bytes" -}}
 {{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15
@@ -346,19 +432,24 @@ prometheus.io/path: /metrics
 {{- mulf (regexFind "^[0-9.]+" . | float64) (index $units (regexFind "[A-Za-z]*$" .)) | int64 -}}
 {{- end -}}
 
-{{/* (list . roleValues) */}}
+{{/* (list . roleValues). Without a resource's name devices come by resourceClaims. */}}
 {{- define "rollcast.deviceResources" -}}
 {{- $root := index . 0 -}}
 {{- $role := index . 1 -}}
 {{- $resources := deepCopy $role.resources -}}
 {{- $limits := $resources.limits | default dict -}}
 {{- if gt (int $role.gpus) 0 -}}
-{{- $_ := set $limits "nvidia.com/gpu" (int $role.gpus) -}}
+{{- with $root.Values.gpu.resource -}}
+{{- $_ := set $limits . (int $role.gpus) -}}
+{{- end -}}
 {{- if $root.Values.networking.rdma.enabled -}}
 {{- $_ := set $limits $root.Values.networking.rdma.resource (int $root.Values.networking.rdma.count) -}}
 {{- end -}}
 {{- end -}}
 {{- $_ := set $resources "limits" $limits -}}
+{{- $claims := list -}}
+{{- range $role.resourceClaims -}}{{- $claims = append $claims (pick . "name") -}}{{- end -}}
+{{- with $claims -}}{{- $_ := set $resources "claims" . -}}{{- end -}}
 {{- toYaml $resources -}}
 {{- end -}}
 

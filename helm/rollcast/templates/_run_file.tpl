@@ -10,12 +10,23 @@ run file's own rules (check.yaml), later: here it may be anything. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* The release's own namespace for a role that reads a Prometheus, unless values.config names one or none (""). */}}
+{{- define "rollcast.readsNamespace" -}}
+{{- $role := get (index . 0).Values.config (index . 1) -}}
+{{- $source := get (kindIs "map" $role | ternary $role dict) "source" -}}
+{{- $source = kindIs "map" $source | ternary $source dict -}}
+{{- if and (eq (toString (get $source "kind")) "prometheus") (not (hasKey $source "namespace")) -}}
+{{- (index . 0).Release.Namespace -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The run file: values.config with what the chart knows. A group that is none stays, to be refused with its name. */}}
 {{- define "rollcast.runFile" -}}
 {{- $name := include "rollcast.fullname" . -}}
 {{- $redis := dict "host" (printf "%s-redis" $name) "port" 6379 -}}
 {{- if not .Values.redis.enabled -}}
-{{- $redis = dict "host" .Values.redis.external.host "port" (int .Values.redis.external.port) -}}
+{{- $scope := printf "%s/%s" .Release.Namespace .Release.Name -}}
+{{- $redis = dict "host" .Values.redis.external.host "port" (int .Values.redis.external.port) "scope" $scope -}}
 {{- if .Values.redis.external.tls -}}{{- $_ := set $redis "tls" dict -}}{{- end -}}
 {{- end -}}
 {{- $chart := dict
@@ -34,6 +45,9 @@ run file's own rules (check.yaml), later: here it may be anything. */}}
 {{- $_ := set $chart.forecaster "source" (dict "kind" "scrape" "urls"
     (list (printf "%s://%s:8080/metrics" $scheme (include "rollcast.trainerHost" .)))) -}}
 {{- end -}}
+{{- with include "rollcast.readsNamespace" (list . "forecaster") -}}
+{{- $_ := set $chart.forecaster "source" (dict "namespace" .) -}}
+{{- end -}}
 {{- if ne .Values.autoscaler.mode "none" -}}
 {{- $scaler := dict
     "mode" .Values.autoscaler.mode
@@ -48,12 +62,15 @@ run file's own rules (check.yaml), later: here it may be anything. */}}
     "lower_every_seconds" (float64 .Values.autoscaler.scaleDown.everySeconds)
 -}}
 {{- if .Values.autoscaler.letGoAtEnd -}}
-{{- $_ := set $scaler "trainer_jobs" (include "rollcast.selector" (list . "trainer") | replace ": " "=" | replace "\n" ",") -}}
+{{- $_ := set $scaler "trainer_jobs" (include "rollcast.selectorText" (list . "trainer")) -}}
 {{- end -}}
 {{- if not (include "rollcast.setting" (list . "autoscaler.source")) -}}
 {{- $_ := set $scaler "source" (dict "kind" "scrape"
     "trainer" (printf "%s://%s:8080/metrics" (include "rollcast.probeScheme" . | lower) (include "rollcast.trainerHost" .))
     "generators" (printf "%s-generator:8080" $name)) -}}
+{{- end -}}
+{{- with include "rollcast.readsNamespace" (list . "autoscaler") -}}
+{{- $_ := set $scaler "source" (dict "namespace" .) -}}
 {{- end -}}
 {{- $_ := set $chart "autoscaler" $scaler -}}
 {{- end -}}

@@ -21,6 +21,7 @@ READ = (
     names.COMPLETION_TOKENS_MEAN,
     names.SAMPLED_TOKENS,
     names.RUNNING_ROLLOUTS,
+    names.GENERATOR_SLOTS,
     names.INFLIGHT_TOKENS,
 )
 """What has to be read."""
@@ -79,6 +80,8 @@ class Collector:
         self._filled_from_step = 0.0
         self._pages: dict[Place, _Page] = {}
         self._last: Totals | None = None
+        self.slots: int | None = None
+        """Rollouts that a generator runs at once, the fewest of all; None = none has told it."""
 
     def take(self, reading: FleetReading, now: float) -> Totals:
         """The totals at `now` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it comes."""
@@ -98,7 +101,8 @@ class Collector:
         if joined > 0 and not reading.generators:
             raise NotMeasured(f"none of the {joined:.0f} generators can be read")
         passed = 0.0 if last is None else now - last.at
-        disturbed = last is None or joined > last.joined or step < self._filled_from_step
+        fills = last is None or step < self._filled_from_step
+        disturbed = fills or (last is not None and joined > last.joined)
         members = joined if last is None else (joined + last.joined) / 2
         self._last = Totals(
             at=now,
@@ -113,6 +117,7 @@ class Collector:
             joined_seconds=(last.joined_seconds if last else 0.0) + members * passed,
             joined=round(joined),
             undisturbed_since=now if disturbed or last is None else last.undisturbed_since,
+            filled_since=now if fills or last is None else last.filled_since,
             outstanding=round(_gauge(trainer, names.GROUPS_OUTSTANDING) or 0.0),
             mean_tokens=_gauge(trainer, names.COMPLETION_TOKENS_MEAN),
         )
@@ -145,11 +150,13 @@ class Collector:
         tokens = watched = running_seconds = 0.0
         for place in self._pages.keys() - reading.generators.keys():
             del self._pages[place]
+        told = []
         for place, samples in list(reading.generators.items())[:MAX_GENERATORS]:
             by_name = _by_name(samples, self._run)
             sampled, running = _gauge(by_name, names.SAMPLED_TOKENS), _gauge(by_name, names.RUNNING_ROLLOUTS)
             if sampled is None or running is None:
                 continue
+            told.append(_gauge(by_name, names.GENERATOR_SLOTS) or 0.0)
             page = self._pages.setdefault(place, _Page())
             rise = page.sampled.take(sampled)
             if page.seen_at is not None:
@@ -157,6 +164,7 @@ class Collector:
                 watched += now - page.seen_at
                 running_seconds += running * (now - page.seen_at)
             page.seen_at = now
+        self.slots = min((round(slots) for slots in told if slots >= 1), default=self.slots)
         return tokens, watched, running_seconds
 
     def _waited(self, reason: str) -> float:

@@ -49,7 +49,7 @@ WINDOW_FULL = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLimits:
-    """What the run file says of slots and staleness."""
+    """Slots, as the generators or else the run file tell them, and what the run file says of staleness."""
 
     slots: int
     """Rollouts that one generator runs at once."""
@@ -174,6 +174,9 @@ def _wanted(
         return min(fewest, number), room
     if not starved and target < exact <= target * (1 + RISE_WORTH_IT):
         return target, why
+    if starved and _is_full(measured, limits):
+        # Whatever chance says in what is measured: nobody who works is let go while the trainer waits for more.
+        return max(number, min(target, measured.generators_now)), why
     if starved or number > target:
         return number, why
     if longer > SAME_LENGTHS:

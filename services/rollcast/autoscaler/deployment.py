@@ -6,7 +6,9 @@ Nothing else here speaks to Kubernetes.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,8 +16,12 @@ from kubernetes import client
 from kubernetes import config as kubernetes_config
 from urllib3.exceptions import HTTPError
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import EXIT_SUPERSEDED, UserError
 
+SOURCE = "rollcast-autoscaler"
+"""Whose events they are."""
+MAX_MESSAGE = 1_000
+"""Characters of an event's message; Kubernetes refuses more than 1,024."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 MAX_COST = 2**31 - 1
 """The annotation is a 32-bit integer."""
@@ -92,6 +98,10 @@ class Deployment:
         """The number asked for now."""
         return int(self._scale().spec.replicas or 0)
 
+    def pods_there(self) -> int:
+        """Pods that exist, ready or not: a quota may grant fewer than are asked for."""
+        return int(self._scale().status.replicas or 0)
+
     def scale(self, replicas: int) -> None:
         """Ask for so many."""
         self._call(
@@ -103,9 +113,30 @@ class Deployment:
             _content_type=MERGE_PATCH,
         )
 
+    def tell(self, reason: str, message: str, *, warning: bool) -> None:
+        """Write an event of the Deployment, one sentence, as `kubectl describe` shows it."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": self.name, "namespace": self._namespace}
+        body = {
+            "metadata": {"name": f"{self.name[:200]}.{time.time_ns():x}", "namespace": self._namespace},
+            "involvedObject": {**target, "uid": self._scale().metadata.uid},
+            "reason": reason,
+            "message": message[:MAX_MESSAGE],
+            "type": "Warning" if warning else "Normal",
+            "source": {"component": SOURCE},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        self._call("write an event", self._core.create_namespaced_event, self._namespace, body)
+
     def jobs_are_complete(self, selector: str) -> bool | None:
-        """Whether every Job with these labels is complete; None where there is none (any more)."""
+        """Whether every Job with these labels is complete; None where there is none (any more).
+
+        A Job whose trainer left because the release names another says nothing of the run.
+        """
         jobs = self._list("list Jobs", self._batch.list_namespaced_job, label_selector=selector)
+        jobs = [job for job in jobs if not _was_superseded(job)]
         return all(_is_complete(job) for job in jobs) if jobs else None
 
     def prefer_idlest(self, inflight: Mapping[str, float]) -> int:
@@ -185,8 +216,19 @@ class Deployment:
 
 
 def _is_complete(job: Any) -> bool:
-    conditions = job.status.conditions if job.status else None
-    return any(entry.type == "Complete" and entry.status == "True" for entry in conditions or ())
+    return any(entry.type == "Complete" for entry in _conditions(job))
+
+
+def _was_superseded(job: Any) -> bool:
+    """By what the Job controller says of a failure that its pod failure policy knows."""
+    said = f"failed with exit code {EXIT_SUPERSEDED} "
+    return any(entry.type == "Failed" and said in (entry.message or "") for entry in _conditions(job))
+
+
+def _conditions(job: Any) -> list[Any]:
+    """Those that hold."""
+    found = job.status.conditions if job.status else None
+    return [entry for entry in found or () if entry.status == "True"]
 
 
 class _Gone(ClusterAway):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rollcast.autoscaler.announcer import Announcer
 from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.collector import Collector, FleetReading, NotMeasured, generators_there, inflight_tokens
 from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide
@@ -32,14 +34,23 @@ log = get_logger()
 class Loop:
     """Call `turn` every few seconds."""
 
-    def __init__(self, config: RunConfig, source: FleetSource, deployment: Deployment | None) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        source: FleetSource,
+        deployment: Deployment | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock` in seconds: a simulated run has its own."""
+        self._clock = clock
+        self._announcer = Announcer()
         self._run = config.run
         self._settings = config.autoscaler
         self._source = source
         self._deployment = deployment
         schedule = make_schedule(config.recipe.schedule, groups_per_step=config.recipe.prompts_per_step)
         self._limits = ReplicaLimits(
-            slots=config.generator.slots,
+            slots=config.generator.most_slots,
             rollouts_per_group=config.recipe.most_rollouts_per_prompt,
             window_groups=widest_window(schedule),
         )
@@ -48,7 +59,7 @@ class Loop:
         self._memory: Memory | None = None
         self._applied: int | None = None
         self._run_has_ended: bool | None = None
-        self._measured_at = time.monotonic()
+        self._measured_at = clock()
         self._reason = "nothing was measured yet"
         self._counted: Counter[str] = Counter()
 
@@ -61,9 +72,12 @@ class Loop:
 
     def turn(self, board: DecisionBoard, exporter: Exporter) -> None:
         """Whatever cannot be read or done is counted, and tried again at the next turn."""
-        if self.let_go_at_end(board, exporter):
-            return
-        now = time.monotonic()
+        if not self.let_go_at_end(board, exporter):
+            self._follow_the_run(board, exporter)
+        self._announce(exporter)
+
+    def _follow_the_run(self, board: DecisionBoard, exporter: Exporter) -> None:
+        now = self._clock()
         reading, measured = self._measure(now)
         for reason, count in self._source.skipped.items():
             exporter.add(names.AUTOSCALER_SKIPPED, count - self._counted[reason], reason=reason)
@@ -74,12 +88,16 @@ class Loop:
         if self._memory is None:
             self._say(f"no number yet: {measured}")
             return
+        self._announcer.goes_on()
         if self._collector.run_begins:
             self._memory = replace(self._memory, tries_from=-math.inf)  # nobody knows more of such a run
+        if self._collector.slots is not None:
+            self._limits = replace(self._limits, slots=self._collector.slots)
         before = self._memory.target
         decision = decide(now, measured, self._memory, self._limits, self._settings)
         self._memory = decision.memory
         self._tell(decision, before, exporter)
+        self._watch(now, decision, isinstance(measured, WindowRates), exporter)
         if decision.target < before and reading is not None:
             self._mark(reading, exporter)
         self._show(decision.target, board, exporter)
@@ -92,7 +110,7 @@ class Loop:
         To be called before anybody is served: who asks then must be told neither that a run at its end is at work nor
         that nothing is known of one at work.
         """
-        now = time.monotonic()
+        now = self._clock()
         if self.let_go_at_end(board, exporter):
             return
         self._memory = self._first(now, None, exporter)
@@ -112,6 +130,7 @@ class Loop:
             self._history.clear()
             self._collector.interrupt()
         self._say("the run has ended: no generator is needed")
+        self._announcer.ended(self._reason)
         exporter.set(names.AUTOSCALER_MEASURED, 0.0)
         self._show(0, board, exporter)
         if self._settings.mode == "controller":
@@ -202,6 +221,48 @@ class Loop:
         except ClusterAway as error:
             self._failed("scale", str(error), exporter)
 
+    def _watch(self, now: float, decision: Decision, is_measured: bool, exporter: Exporter) -> None:
+        """Say in events what keeps the number from following the run, and the fleet from following the number."""
+        settings = self._settings
+        # What is disturbed is measured again after half a window: that is no hold worth telling.
+        self._announcer.held(
+            now, not is_measured, decision.reason, settings.stale_seconds + settings.window_seconds / 2
+        )
+        if not self._history or self._history[-1].at != now or self._deployment is None:
+            return  # how many have joined is not known
+        joined, target = self._history[-1].joined, decision.target
+        sentence = f"{target} generators are asked for, {joined} have joined the run"
+        # An HPA leaves the pods as they are where that is within its tolerance.
+        missing = joined < target * (1 - settings.ignored_change)
+        if missing:
+            sentence += self._pods_there(exporter)
+        self._announcer.missing(now, missing, sentence, settings.start_up_seconds + settings.window_seconds)
+
+    def _pods_there(self, exporter: Exporter) -> str:
+        """What the Deployment's pods say of those that are missing."""
+        from rollcast.autoscaler.deployment import ClusterAway
+
+        assert self._deployment is not None
+        try:
+            return f", {self._deployment.pods_there()} pods are there: a quota, missing nodes or a start that fails"
+        except ClusterAway as error:
+            self._failed("replicas", str(error), exporter)
+            return ""
+
+    def _announce(self, exporter: Exporter) -> None:
+        """Write what waits as events of the Deployment; what cannot be written waits for the next turn."""
+        if self._deployment is None:
+            return
+        from rollcast.autoscaler.deployment import ClusterAway
+
+        waiting = self._announcer.waiting
+        try:
+            while waiting:
+                self._deployment.tell(waiting[0].occasion.value, waiting[0].sentence, warning=waiting[0].is_warning)
+                waiting.popleft()
+        except ClusterAway as error:
+            self._failed("event", str(error), exporter)
+
     def _tell(self, decision: Decision, before: int, exporter: Exporter) -> None:
         memory = decision.memory
         if decision.need is not None:
@@ -210,6 +271,7 @@ class Loop:
             exporter.set(names.AUTOSCALER_CAPABILITY, memory.capability)
         if decision.target != before:
             exporter.add(names.AUTOSCALER_CHANGES, direction="up" if decision.target > before else "down")
+            self._announcer.changed(before, decision.target, decision.reason)
             log.info("another number of generators", before=before, wanted=decision.target, reason=decision.reason)
         self._say(decision.reason)
 

@@ -9,8 +9,6 @@ stop:  at SIGTERM or SIGINT; the Deployment keeps the number it has
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from typing import Any
 
@@ -22,9 +20,11 @@ from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Rpc
 from rollcast.connections.grpc import start_server
-from rollcast.connections.http import Heartbeat, HttpServer, listen, publish_port, service_routes
+from rollcast.connections.http import Heartbeat, HttpServer, listen, service_routes
+from rollcast.connections.port_files import publish_port
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.wire.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 
 MAX_TURN_SECONDS = 300.0
@@ -37,9 +37,7 @@ def serve(config: RunConfig) -> int:
 
     Raises UserError where a port cannot be had, or the Deployment cannot be scaled or is scaled by others.
     """
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignal()
     settings = config.autoscaler
     deployment = open_deployment(config)
     board, exporter = DecisionBoard(), Exporter(config.run)

@@ -12,6 +12,7 @@ from rollcast.autoscaler.collector import MAX_GENERATORS, READ, FleetReading, Pl
 from rollcast.config.autoscaler import FleetPrometheus, FleetScrape
 from rollcast.config.services import Http
 from rollcast.connections.http import in_url, local_url
+from rollcast.connections.port_files import ports_of, read_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
 
@@ -19,7 +20,12 @@ READERS = 16
 """Pages that are read at once."""
 _OTHER_SERVICES = ("trainer", "forecaster", "autoscaler")
 """What else writes its port to the run folder."""
-_GENERATOR_METRICS = {names.SAMPLED_TOKENS.name, names.RUNNING_ROLLOUTS.name, names.INFLIGHT_TOKENS.name}
+_GENERATOR_METRICS = {
+    names.SAMPLED_TOKENS.name,
+    names.RUNNING_ROLLOUTS.name,
+    names.INFLIGHT_TOKENS.name,
+    names.GENERATOR_SLOTS.name,
+}
 
 
 class FleetSource(Protocol):
@@ -47,7 +53,7 @@ class ScrapedFleet:
         self.skipped: Counter[str] = Counter()
         self._settings = settings
         self._http = http
-        self._ports = run_folder / "ports"
+        self._ports = ports_of(run_folder)
         self._pages: dict[str, MetricsPage] = {}
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="scrape")
 
@@ -103,8 +109,7 @@ class ScrapedFleet:
     def _found(self, service: str) -> str:
         file = self._ports / service
         try:
-            with file.open() as lines:
-                port = int(lines.read(20))
+            port = read_port(file)
         except (OSError, ValueError) as error:
             raise SourceAway(f"{file} does not tell where {service} is") from error
         return f"{local_url(self._http, port)}/metrics"
@@ -116,7 +121,8 @@ class PrometheusFleet:
     def __init__(self, settings: FleetPrometheus, run: str) -> None:
         self.skipped: Counter[str] = Counter()
         self._prometheus = Prometheus(settings.url, settings.token)
-        self._query = f'{{__name__=~"{"|".join(metric.name for metric in READ)}",run="{run}"}}'
+        place = f',namespace="{settings.namespace}"' if settings.namespace else ""
+        self._query = f'{{__name__=~"{"|".join(metric.name for metric in READ)}",run="{run}"{place}}}'
 
     def read(self) -> FleetReading:
         trainer: list[Sample] = []

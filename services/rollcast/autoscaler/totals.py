@@ -47,6 +47,8 @@ class Totals:
     """Members now."""
     undisturbed_since: float
     """When a member last came or the pipeline was full again after the trainer's start, on the same clock."""
+    filled_since: float
+    """When the pipeline was full after the trainer's last start: a trainer that is away or loads consumes nothing."""
     outstanding: int
     """Groups dispatched and not settled, now."""
     mean_tokens: float | None
@@ -106,7 +108,7 @@ def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | Non
         return None
     generators = joined / seconds
     batch_wait = min(1.0, (last.batch_wait - first.batch_wait) / seconds)
-    since = last.at - (1.0 if batch_wait > BADLY else CONSUMPTION_WINDOWS) * window_seconds
+    since = max(last.filled_since, last.at - (1.0 if batch_wait > BADLY else CONSUMPTION_WINDOWS) * window_seconds)
     before = history[bisect_left([totals.at for totals in history], since)]
     return WindowRates(
         seconds=seconds,

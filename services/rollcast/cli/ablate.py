@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rollcast.config.run import RunConfig
-    from rollcast.local.ablation import PlannedRun, RunRecord, Variant
+    from rollcast.local.ablation import PlannedRun, Variant
+    from rollcast.runfolder.outcomes import RunRecord
 
 EVERY_PART = "all"
 OF_THE_RUN = ("run", "seed", "model", "tasks", "recipe", "budget", "stop_when", "generator", "trainer", "weights")
@@ -203,7 +204,8 @@ def conclude_set(
     from rollcast.cli.ablation_report import answer_of
     from rollcast.cli.compare import show_leave_one_out
     from rollcast.cli.up import EXIT_GIVEN_UP, EXIT_INTERRUPTED
-    from rollcast.local.ablation import State, write_progress
+    from rollcast.local.ablation import write_progress
+    from rollcast.runfolder.outcomes import State
 
     if any(record.state is State.INTERRUPTED for record in records):
         typer.echo("stopped; the same command with --continue goes on", err=True)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rollcast.cli.curve_source import tell
 from rollcast.config.errors import UserError
 from rollcast.curves.left_out import left_out
-from rollcast.local.ablation import WHOLE, RunRecord, State
+from rollcast.local.ablation import WHOLE
+from rollcast.runfolder.outcomes import RunRecord, State
 
 if TYPE_CHECKING:
     from rollcast.scaling.curve import Curve
@@ -60,7 +61,7 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
 
     Raises UserError where no table can be made.
     """
-    from rollcast.cli.compare import run_report, table_report
+    from rollcast.cli.compare import middle_law, run_report, table_report
     from rollcast.scaling.leave_one_out import leave_one_out
 
     recipes = repeats_of(records)
@@ -69,7 +70,7 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
     )
     forecasts = [recipe.joint for recipe in recipes]
     return forecasts, {
-        "runs": [run_report(one, held.best) for one, held in zip(forecasts, table.at_common, strict=True)],
+        "runs": [run_report(one, middle_law(held)) for one, held in zip(forecasts, table.at_common, strict=True)],
         "leave_one_out": table_report(table),
         "advice": advice(table, {record.variant: record.what for record in records}),
         "notes": interruption_notes(records),

@@ -25,12 +25,11 @@ class RunLines:
     def begin(self, config: RunConfig) -> None:
         self._follower.begin(config)
 
-    def report(self, line: str) -> None:
-        self._say(f"{time.strftime('%H:%M:%S')} {self._label}: {line}")
+    def report(self, line: str, *, trouble: bool = False) -> None:
+        self._say(f"{time.strftime('%H:%M:%S')} {self._label}: {'error: ' if trouble else ''}{line}")
 
     def tick(self) -> None:
-        for line in self._follower.news():
-            self.report(line)
+        self._follower.tell(self.report)
         self._show(self._follower.status)
 
 

@@ -25,6 +25,8 @@ def backtest(
         list[float] | None, typer.Option(help="share of the compute that is shown; repeatable; default every tenth")
     ] = None,
     compute: options.Compute = None,
+    seconds: options.Seconds = None,
+    devices: options.Devices = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
     truncation_ratio: options.TruncationRatio = None,
@@ -44,7 +46,7 @@ def backtest(
     rollcast backtest curve.csv --plot past.png
     rollcast backtest runs/demo/evaluations.jsonl --share 0.25 --share 0.5 --json
     """
-    from rollcast.cli.curve_source import fit_options, read_curve
+    from rollcast.cli.curve_source import fit_options, read_curves
     from rollcast.curves.table import Columns
     from rollcast.scaling.backtest import backtest as forecast_earlier
 
@@ -52,16 +54,15 @@ def backtest(
     shares = sorted(share or SHARES)
     if any(not 0 < value < 1 for value in shares):
         raise UserError("--share: give values between 0 and 1")
-    curve = read_curve(
-        source, Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale), run
-    )
+    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
+    [(origin, curve)] = read_curves(source, columns, run)
     try:
         cuts = forecast_earlier(curve, shares, fit_options(initial, exclude_before))
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
     if not cuts:
         raise UserError(f"{source}: no cut leaves enough evaluations; give a larger --share")
-    answer = past_report(curve, shares, cuts)
+    answer = {**past_report(curve, shares, cuts), "source": vars(origin)}
     if as_json:
         typer.echo(json.dumps(answer, indent=1))
     else:
@@ -80,6 +81,7 @@ def past_report(curve: Curve, shares: Sequence[float], cuts: Sequence[PastForeca
         "num_points": len(curve),
         "dropped": curve.dropped,
         "compute": float(curve.compute[-1]),
+        "unit": curve.unit,
         "outcome": cuts[0].outcome,
         "cuts": [
             {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,9 +11,12 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
+from rollcast.cli.distinct_curves import refuse_twice, refuse_two_units, with_distinct_names
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
+    from rollcast.curves.origin import Origin
+    from rollcast.curves.table import Columns
     from rollcast.scaling.compare import Comparison
     from rollcast.scaling.curve import Curve, SigmoidParameters
     from rollcast.scaling.forecast import Forecast
@@ -27,7 +29,11 @@ def compare(
         str | None, typer.Option(metavar="NAME", help="curve of the whole recipe: print the leave-one-out table")
     ] = None,
     compute: options.Compute = None,
-    pass_rate: options.PassRate = None,
+    seconds: options.Seconds = None,
+    devices: options.Devices = None,
+    pass_rate: Annotated[
+        list[str] | None, typer.Option(help="column of pass rates in [0, 1]; repeatable: a curve of each")
+    ] = None,
     standard_error: options.StandardError = None,
     truncation_ratio: options.TruncationRatio = None,
     where: options.Where = None,
@@ -43,39 +49,53 @@ def compare(
     With --baseline every other run is one without a part of the recipe: the table says what each part is worth.
     The picture shows the curves and the log re-plot, in which each run is a line of slope B.
     A file with several runs, told by its column `run`, and a Prometheus with several give one curve for each.
+    So does a file of which --pass-rate names several columns.
 
     \b
     rollcast compare a.csv b.csv --plot compare.png
     rollcast compare scalerl.csv no-fp32.csv dapo-loss.csv --baseline scalerl
     rollcast compare runs.csv --compute gpu_hours --pass-rate reward --baseline scalerl
+    rollcast compare run.csv --pass-rate eval/gsm8k --pass-rate eval/math
     rollcast compare a.csv b.csv c.csv --initial 0.4 --exclude-before 1500 --json
     """
-    from rollcast.cli.curve_source import fit_options, read_curves
+    from rollcast.cli.curve_source import fit_options
     from rollcast.curves.table import Columns
     from rollcast.scaling.compare import compare as compare_forecasts
     from rollcast.scaling.leave_one_out import leave_one_out
     from rollcast.scaling.posterior import fit
 
     report.check_plot(plot)
-    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale)
-    found = [(source, curve) for source in sources for curve in read_curves(source, columns)]
+    columns = Columns(compute, None, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
+    read = _of_every_measure(list(dict.fromkeys(sources)) if pass_rate else sources, columns, pass_rate or [])
+    found = [(source, curve) for source, _, curve in read]
+    refuse_two_units(found)
+    refuse_twice(found, beginnings=False)
     origins, curves = [source for source, _ in found], with_distinct_names(found)
+    as_what = {curve.name: vars(origin) for (_, origin, _), curve in zip(read, curves, strict=True)}
     if baseline is not None:
         curves.insert(0, curves.pop(_place_of(baseline, curves, origins)))
     table: LeaveOneOut | None = None
     pairs: list[Comparison] = []
     try:
-        forecasts = [fit(curve, fit_options(initial, exclude_before)) for curve in curves]
+        forecasts = [fit(curve, fit_options(initial, exclude_before, law_alone=True)) for curve in curves]
         if baseline is not None:
             table = leave_one_out(forecasts[0], forecasts[1:])
         else:
             pairs = compare_forecasts(forecasts)
     except ValueError as error:
         raise UserError(str(error)) from None
-    laws = [forecast.best for forecast in (forecasts if table is None else table.at_common)]
+    laws = [middle_law(forecast) for forecast in (forecasts if table is None else table.at_common)]
     answer: dict[str, Any] = {
-        "runs": [run_report(forecast, law) for forecast, law in zip(forecasts, laws, strict=True)],
-        **({"pairs": [asdict(pair) for pair in pairs]} if table is None else {"leave_one_out": table_report(table)}),
+        "unit": curves[0].unit,
+        "runs": [
+            {**run_report(forecast, law), "source": as_what[forecast.curve.name]}
+            for forecast, law in zip(forecasts, laws, strict=True)
+        ],
+        **(
+            {"pairs": [_pair_report(pair, forecasts) for pair in pairs]}
+            if table is None
+            else {"leave_one_out": table_report(table)}
+        ),
     }
     answer["cautions"] = cautions(answer["runs"], "its comparisons yet" if table is None else "its row")
     if as_json:
@@ -90,18 +110,54 @@ def compare(
         draw_comparison(forecasts, answer, plot)
 
 
-def with_distinct_names(found: Sequence[tuple[str, Curve]]) -> list[Curve]:
-    """Curves of one name, as of the evaluations.jsonl of two runs, are named by their whole source.
+def _of_every_measure(
+    sources: Sequence[str], columns: Columns, measures: Sequence[str]
+) -> list[tuple[str, Origin, Curve]]:
+    """Source, as what it was read, and the curve: of each run of each source, and of each measure that is named.
 
-    `found`: source and curve. Of a source that holds several runs, the name of the run stays in it.
+    Where several are, the measure is in the curve's name, and in that of its source.
     """
-    count, of_source = Counter(curve.name for _, curve in found), Counter(source for source, _ in found)
+    from rollcast.cli.curve_source import read_curves
+
+    several = len(measures) > 1
+    wanted: list[str | None] = [*measures] or [None]
     return [
-        curve
-        if count[curve.name] == 1
-        else replace(curve, name=source if of_source[source] == 1 else f"{source}:{curve.name}")
-        for source, curve in found
+        (
+            f"{source} {measure}" if several else source,
+            origin,
+            replace(curve, name=f"{curve.name} {measure}") if several else curve,
+        )
+        for source in sources
+        for measure in wanted
+        for origin, curve in read_curves(source, replace(columns, pass_rate=measure), all_runs=True)
     ]
+
+
+def middle_law(forecast: Forecast) -> SigmoidParameters:
+    """The medians that the table shows, as one law: the picture draws what is printed."""
+    from rollcast.scaling.curve import SigmoidParameters
+
+    middle = (0.5,)
+    return SigmoidParameters(
+        initial=float(forecast.initial(middle)[0]),
+        asymptote=float(forecast.asymptote(middle)[0]),
+        exponent=float(forecast.exponent(middle)[0]),
+        midpoint=float(forecast.midpoint(middle)[0]),
+    )
+
+
+def _pair_report(pair: Comparison, forecasts: Sequence[Forecast]) -> dict[str, Any]:
+    """A run that is no sigmoid has no A and no B to compare: then only the sentence is given."""
+    found = asdict(pair)
+    without = [
+        forecast.curve.name
+        for forecast in (forecasts[pair.first], forecasts[pair.second])
+        if not report.law_describes(forecast.verdict.kind)
+    ]
+    if not without:
+        return found
+    told = f"not compared: no sigmoid describes {' and '.join(without)}."
+    return {name: value if name in ("first", "second") else None for name, value in found.items()} | {"verdict": told}
 
 
 def _place_of(baseline: str, curves: Sequence[Curve], sources: Sequence[str]) -> int:
@@ -118,21 +174,22 @@ def _place_of(baseline: str, curves: Sequence[Curve], sources: Sequence[str]) ->
 
 def run_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
     """Everything that is said of one run, as JSON; `law` is that of its log re-plot."""
-    curve = forecast.curve
+    curve, kind = forecast.curve, forecast.verdict.kind
     return {
         "curve": curve.name,
         "num_points": len(curve),
         "dropped": curve.dropped,
         "excluded": forecast.excluded,
-        "verdict": str(forecast.verdict.kind),
+        "verdict": str(kind),
         "reason": forecast.verdict.reason,
-        "for_decisions": str(forecast.verdict.kind) in report.FOR_DECISIONS,
+        "for_decisions": str(kind) in report.FOR_DECISIONS,
         "compute": float(curve.compute[-1]),
+        "unit": curve.unit,
         "pass_rate": float(curve.pass_rate[-1]),
-        "asymptote": report.interval(forecast.asymptote()),
-        "exponent": report.interval(forecast.exponent()),
-        "midpoint": report.interval(forecast.midpoint()),
-        "initial": report.interval(forecast.initial()),
+        "asymptote": report.interval_of_law(kind, forecast.asymptote()),
+        "exponent": report.interval_of_law(kind, forecast.exponent()),
+        "midpoint": report.interval_of_law(kind, forecast.midpoint()),
+        "initial": report.interval_of_law(kind, forecast.initial()),
         "log_replot": replot_report(forecast, law),
     }
 
@@ -154,7 +211,7 @@ def replot_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
 
 def table_report(table: LeaveOneOut) -> dict[str, Any]:
     """The leave-one-out table as JSON; the whole recipe is the first row and has no losses."""
-    from rollcast.scaling.compare import MARGIN
+    from rollcast.scaling.curve import MARGIN
 
     def row_report(row: Row) -> dict[str, Any]:
         return {
@@ -184,14 +241,17 @@ def _show_runs(answer: dict[str, Any]) -> None:
     rows = [
         (
             run["curve"],
-            report.with_span(run["asymptote"], ".3f"),
-            report.with_span(run["exponent"], ".2f"),
-            report.with_span(run["midpoint"]),
+            *(
+                report.with_span(run[name], form) if run[name] else report.NOTHING
+                for name, form in (("asymptote", ".3f"), ("exponent", ".2f"), ("midpoint", ".4g"))
+            ),
             run["verdict"].replace("_", " "),
         )
         for run in answer["runs"]
     ]
-    report.show_table(("run", "A (90 %)", "B (90 %)", "C_mid (90 %)", "verdict"), rows, left=("verdict",))
+    report.show_table(
+        ("run", "A (90 %)", "B (90 %)", f"C_mid, {answer['unit']} (90 %)", "verdict"), rows, left=("verdict",)
+    )
     for pair in answer["pairs"]:
         names = " and ".join(answer["runs"][pair[place]]["curve"] for place in ("first", "second"))
         typer.echo(f"{names}: {pair['verdict']}")

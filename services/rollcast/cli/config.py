@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rollcast.cli import memory_options
+
 app = typer.Typer(help="Check run files, or print what they may hold.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -17,17 +19,25 @@ def check(
     elsewhere: Annotated[
         bool, typer.Option("--elsewhere", help="the run will be on another machine: look at the settings alone")
     ] = False,
+    gpu: memory_options.Gpu = None,
+    trainer_ranks: memory_options.TrainerRanks = None,
+    model_config: memory_options.ModelConfig = None,
 ) -> None:
     """Say whether a run file is right; name each wrong setting, its value and the remedy, all at once.
 
-    Model, data, verifiers, disk and cores are looked at too, as `rollcast up` would; nothing is started.
+    Model, data, verifiers, disk and cores are looked at too, as `rollcast up` would; nothing is started. What cannot
+    fit the GPUs is refused where their memory is known: with --gpu, else as this machine's driver says.
 
     \b
     rollcast config check my-run.yaml
     rollcast config check my-cluster-run.yaml --elsewhere
+    rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --model-config config.json
     """
     from rollcast.config.run import load_run_config
     from rollcast.local import preflight
+    from rollcast.memory.check import check_memory
+    from rollcast.memory.device import GB, Device, smallest_gpu
+    from rollcast.memory.verdict import warnings
 
     filled_in = ""
     if elsewhere:
@@ -37,7 +47,15 @@ def check(
         config, found = preflight.load_to_start(file)
         preflight.check_files(config)
         left, filled_in = preflight.not_checked(config), preflight.in_words(found)
+    device = Device("gpu", round(gpu * GB)) if gpu is not None else None if elsewhere else smallest_gpu()
+    plan = None
+    if device is not None:
+        plan = check_memory(config, device, ranks=trainer_ranks, model_config=model_config)
+    if plan is None:
+        left.append("whether the model fits the memory")
     typer.echo(f"{file}: right (run {config.run!r}, results in {config.run_folder})")
+    for sentence in warnings(plan) if plan is not None else ():
+        typer.echo(f"caution: {sentence}")
     if filled_in:
         typer.echo(f"filled in: {filled_in}")
     typer.echo(f"not checked: {'; '.join(left)}")

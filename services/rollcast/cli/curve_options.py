@@ -7,8 +7,15 @@ from typing import Annotated
 import typer
 
 Compute = Annotated[
-    str | None, typer.Option(help="column of compute, in device-hours since the start; of a Prometheus, expression")
+    str | None,
+    typer.Option(
+        help="column of compute since the start: device-hours, steps, tokens, ..; of a Prometheus, expression"
+    ),
 ]
+Seconds = Annotated[
+    str | None, typer.Option(help="column of the time that passed, which --devices turns into device-hours")
+]
+Devices = Annotated[float | None, typer.Option(help="number of devices the run had, with --seconds")]
 PassRate = Annotated[str | None, typer.Option(help="column of pass rates in [0, 1]; of a Prometheus, expression")]
 StandardError = Annotated[str | None, typer.Option(help="column of their standard errors")]
 TruncationRatio = Annotated[
@@ -19,7 +26,10 @@ Scale = Annotated[float, typer.Option(help="times the pass rates of a file; 0.01
 Run = Annotated[str | None, typer.Option(help="run, where the source holds several")]
 Initial = Annotated[float | None, typer.Option(help="pass rate at compute 0, if known")]
 ExcludeBefore = Annotated[
-    float | None, typer.Option(help="device-hours to leave out, as the command counts them; default: found")
+    float | None, typer.Option(help="compute to leave out, as the command counts it; default: found")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-CURVE_HELP = "CSV or JSONL file, folder of a run, or a Prometheus address"
+CURVE_HELP = (
+    "file or folder of a run (CSV, JSON, W&B, TensorBoard, MLflow, TRL, console log), wandb:ENTITY/PROJECT/RUN, or a "
+    "Prometheus address"
+)

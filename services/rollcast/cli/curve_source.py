@@ -1,4 +1,4 @@
-"""Histories of runs from a CSV or JSONL file, from a run's folder, or from a Prometheus server."""
+"""Histories of runs from a file or folder of any framework, from a run's folder, or from a Prometheus server."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from rollcast.config.errors import UserError
 from rollcast.curves.curve_row import some
 from rollcast.curves.left_out import left_out
 from rollcast.curves.natural_order import natural
-from rollcast.curves.table import Columns, read_table, run_of
+from rollcast.curves.table import Columns, read_table
+from rollcast.runfolder.files import EVALUATIONS
 from rollcast.telemetry.names import is_own_curve
 
 if TYPE_CHECKING:
     from rollcast.config.services import CurveQueries
     from rollcast.curves.evaluations import EvaluationLog
+    from rollcast.curves.origin import Origin
     from rollcast.curves.run_forecast import RunForecast
     from rollcast.curves.run_history import RunHistory
     from rollcast.scaling.curve import Curve
@@ -24,46 +26,74 @@ if TYPE_CHECKING:
 
 
 def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
-    """The history of the one run of a file, of a run's folder or of a Prometheus address.
+    """The history of the one run of a file, of a folder, of a run of W&B or of a Prometheus address.
 
-    Raises UserError: one sentence on what cannot be read, or that there are several runs, and what would help.
+    What it was read as is told on standard error. Raises UserError: one sentence on what cannot be read, or that there
+    are several runs, and what would help.
     """
+    history = _read_history(source, columns, run)
+    tell(f"{source}: {history.origin.sentence()}")
+    return history
+
+
+def _read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
     if source.startswith(("http://", "https://")):
         found = _evaluations(source, columns, run)
         runs = sorted(found, key=natural)
         name = run if run is not None else runs[0] if len(runs) == 1 else None
         if name not in found:
             raise UserError(f"{source}: holds evaluations of {', '.join(runs) or 'no run'}; name one with --run")
-        return _history(name, found[name])
-    if Path(source).is_dir():
+        return _history(name, found[name], columns)
+    if _is_run_folder(source):
         return _history_of_folder(Path(source), columns, run)
-    table = read_table(Path(source), columns, run, tell)
+    table = read_table(source, columns, run, tell)
     runs = table.runs()
     if len(runs) > 1:
         raise UserError(f"{source}: holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME")
-    return table.history(table.rows, Path(source).stem if run is None else run, tell)
+    return table.history(_name(source) if run is None else run, tell)
 
 
 def read_histories(source: str, columns: Columns) -> list[RunHistory]:
     """The history of every run in a source; those of a file are told by its column `run`. Raises as `read_history`."""
+    histories = _read_histories(source, columns)
+    tell(f"{source}: {histories[0].origin.sentence()}")
+    return histories
+
+
+def _read_histories(source: str, columns: Columns) -> list[RunHistory]:
     if source.startswith(("http://", "https://")):
         found = _evaluations(source, columns, None)
         if not found:
             raise UserError(f"{source}: holds evaluations of no run; check the address")
-        return [_history(run, found[run]) for run in sorted(found, key=natural)]
-    if Path(source).is_dir():
+        return [_history(run, found[run], columns) for run in sorted(found, key=natural)]
+    if _is_run_folder(source):
         return [_history_of_folder(Path(source), columns, None)]
-    table = read_table(Path(source), columns, None, tell)
+    table = read_table(source, columns, None, tell)
     runs = table.runs()
     if len(runs) == 1:
-        return [table.history(table.rows, Path(source).stem, tell)]
-    return [
-        table.history([row for row in table.rows if run_of(row) == run], run or Path(source).stem, tell) for run in runs
-    ]
+        return [table.history(_name(source), tell)]
+    return [table.of_run(run).history(run or _name(source), tell) for run in runs]
+
+
+def _is_run_folder(source: str) -> bool:
+    """Whether it is a folder that Rollcast wrote."""
+    return (Path(source) / EVALUATIONS).is_file()
+
+
+def _name(source: str) -> str:
+    """Of a run that no column names: of its file or folder."""
+    path = Path(source)
+    return (path.resolve().name if path.is_dir() else path.stem) or source
 
 
 def forecast_source(
-    source: str, columns: Columns, run: str | None, initial: float | None, exclude_before: float | None
+    source: str,
+    columns: Columns,
+    run: str | None,
+    initial: float | None,
+    exclude_before: float | None,
+    law_alone: bool = False,
+    prior: Path | None = None,
 ) -> RunForecast:
     """The forecast of a source's one run, as the service makes it. `exclude_before`: device-hours since the start.
 
@@ -73,19 +103,25 @@ def forecast_source(
 
     history = read_history(source, columns, run)
     try:
-        return forecast_history(history, fit_options(initial, exclude_before))
+        return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior))
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
 
 
 def read_curve(source: str, columns: Columns, run: str | None) -> Curve:
-    """As `read_history`, the run's curve over device-hours without its start-ups; those are told on standard error."""
-    return _curve(source, read_history(source, columns, run))
+    """As `read_history`, the run's curve over compute without its start-ups; those are told on standard error."""
+    return read_curves(source, columns, run)[0][1]
 
 
-def read_curves(source: str, columns: Columns) -> list[Curve]:
-    """As `read_histories`, the runs' curves over device-hours without their start-ups: they share an axis."""
-    return [_curve(source, history) for history in read_histories(source, columns)]
+def read_curves(
+    source: str, columns: Columns, run: str | None = None, *, all_runs: bool = False
+) -> list[tuple[Origin, Curve]]:
+    """As what each run was read, and its curve over compute without its start-ups: so they share an axis.
+
+    `all_runs`: as `read_histories`, else the one of `read_history`.
+    """
+    histories = read_histories(source, columns) if all_runs else [read_history(source, columns, run)]
+    return [(history.origin, _curve(source, history)) for history in histories]
 
 
 def _curve(source: str, history: RunHistory) -> Curve:
@@ -94,7 +130,7 @@ def _curve(source: str, history: RunHistory) -> Curve:
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
     if axis.start_up > 0:
-        tell(f"{source}: {history.name} is counted without the {axis.start_up:.3g} device-hours of its start-up")
+        tell(f"{source}: {history.name} is counted without the {axis.start_up:.3g} {curve.unit} of its start-up")
     return curve
 
 
@@ -103,11 +139,19 @@ def tell(sentence: str) -> None:
     typer.echo(sentence, err=True)
 
 
-def fit_options(initial: float | None, exclude_before: float | None) -> FitOptions:
-    """Raises ValueError where a value is out of bounds."""
+def fit_options(
+    initial: float | None,
+    exclude_before: float | None,
+    law_alone: bool = False,
+    prior: Path | None = None,
+) -> FitOptions:
+    """`law_alone`: the paper's law and nothing beside it. Raises ValueError where a value is out of bounds."""
     from rollcast.scaling.options import FitOptions
+    from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR
+    from rollcast.scaling.prior_file import read_prior
 
     return FitOptions(
+        prior=read_prior(prior) if prior is not None else LAW_PRIOR if law_alone else DEFAULT_PRIOR,
         initial="measured" if initial is None else initial,
         exclude_before="auto" if exclude_before is None else exclude_before,
     )
@@ -180,10 +224,15 @@ def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, Evalu
     return found
 
 
-def _history(run: str, log: EvaluationLog) -> RunHistory:
+def _history(run: str, log: EvaluationLog, columns: Columns) -> RunHistory:
+    from rollcast.curves.origin import Origin
     from rollcast.curves.run_history import RunHistory
+    from rollcast.scaling.curve import DEVICE_HOURS
 
-    return RunHistory(run, log.surviving())
+    compute, pass_rate = columns.compute or "evaluated compute", columns.pass_rate or "evaluations of Rollcast"
+    origin = Origin("Prometheus", compute, pass_rate, DEVICE_HOURS)
+
+    return RunHistory(run, log.surviving(), origin=origin)
 
 
 def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHistory:

@@ -6,7 +6,23 @@ import sys
 
 import typer
 
-from rollcast.cli import ablate, backtest, compare, config, demo, fit, model, recipe, service, up, version
+from rollcast.cli import (
+    ablate,
+    backtest,
+    compare,
+    config,
+    demo,
+    fit,
+    init,
+    model,
+    recipe,
+    service,
+    show,
+    try_out,
+    up,
+    version,
+)
+from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
 from rollcast.cli.plan import commands as plan
 from rollcast.config.errors import EXIT_FAILED, UserError
@@ -18,11 +34,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.callback()(version.option)
 app.command()(demo.demo)
+app.command(cls=OnceCommand)(init.init)
+app.command("try", cls=OnceCommand)(try_out.try_out)
 app.command()(up.up)
-app.command()(fit.fit)
-app.command()(compare.compare)
-app.command()(backtest.backtest)
+app.command()(show.show)
+app.command(cls=OnceCommand)(fit.fit)
+app.command(cls=OnceCommand)(compare.compare)
+app.command(cls=OnceCommand)(backtest.backtest)
 app.command()(ablate.ablate)
 app.add_typer(recipe.app, name="recipe")
 app.add_typer(plan.app, name="plan")

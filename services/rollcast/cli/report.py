@@ -14,6 +14,7 @@ import typer
 
 from rollcast.config.errors import UserError
 from rollcast.curves.left_out import counted
+from rollcast.scaling.digits import difference
 
 QUANTILES = (0.05, 0.5, 0.95)
 FINER_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -24,6 +25,11 @@ WIDTH_OF_A_PIPE = 200
 """Columns of a table that no terminal shows: nothing is wrapped."""
 FOR_DECISIONS = ("forecastable", "saturated")
 """Verdicts whose numbers are for decisions."""
+NO_SIGMOID = "not_sigmoid"
+NOTHING = "-"
+DIFFERENCE = "difference"
+"""The form of a difference of pass rates."""
+"""In a table, where there is no number."""
 
 
 def interval(values: Iterable[Any], levels: Sequence[float] = QUANTILES) -> Interval:
@@ -34,10 +40,22 @@ def interval(values: Iterable[Any], levels: Sequence[float] = QUANTILES) -> Inte
     }
 
 
+def law_describes(verdict: str) -> bool:
+    """Whether the law's constants mean something: where the curve is no sigmoid they are of a law that it is not."""
+    return verdict != NO_SIGMOID
+
+
+def interval_of_law(verdict: str, values: Iterable[Any], levels: Sequence[float] = QUANTILES) -> Interval | None:
+    """As `interval`, of a constant of the law; None where the law is not what the curve shows."""
+    return interval(values, levels) if law_describes(verdict) else None
+
+
 def amount(value: float | None, form: str = ".4g") -> str:
-    """A number, or `never`; no exponent below a million."""
+    """A number, or `never`; no exponent below a million. `form`: as `format` takes it, or DIFFERENCE."""
     if value is None:
         return "never"
+    if form == DIFFERENCE:
+        return difference(value)
     if form.endswith("g") and 1e4 <= abs(value) < 1e6:
         return f"{value:,.0f}"
     return format(value, form)
@@ -99,6 +117,8 @@ def show_verdict(answer: dict[str, Any]) -> None:
     dropped = f"{answer['dropped']} without a number dropped, " if answer["dropped"] else ""
     typer.echo(
         f"{answer['curve']}: {counted(answer['num_points'], 'evaluation')}, {answer['excluded']} excluded, {dropped}"
-        f"now {answer['pass_rate']:.3f} at {amount(answer['compute'])} device-hours"
+        f"now {answer['pass_rate']:.3f} at {amount(answer['compute'])} {answer['unit']}"
     )
     typer.echo(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")
+    if not law_describes(answer["verdict"]):
+        typer.echo("No asymptote, exponent or midpoint is given: they would be those of a law that this curve is not.")

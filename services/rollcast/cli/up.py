@@ -21,12 +21,16 @@ def up(
     config: Annotated[Path, typer.Option(help="run file")],
     resume: Annotated[bool, typer.Option("--resume", help="continue from the newest checkpoint")] = False,
     generators: Annotated[int | None, typer.Option(min=0, max=64, help="generators; default local.generators")] = None,
+    monitor: Annotated[
+        bool, typer.Option("--monitor", help="with a Prometheus, and all that a Grafana of yours needs")
+    ] = False,
 ) -> None:
     """Run Redis, generators, trainer and forecaster on this machine until the budget ends; Ctrl-C stops cleanly.
 
     \b
     rollcast up --config my-run.yaml --generators 2
     rollcast up --config my-run.yaml --resume
+    rollcast up --config my-run.yaml --monitor
     """
     from rollcast.local.preflight import in_words, load_to_start
 
@@ -34,10 +38,10 @@ def up(
     news = [f"filled in: {in_words(found)}"] if found else []
     if generators is not None:
         settings = settings.model_copy(update={"local": settings.local.model_copy(update={"generators": generators})})
-    sys.exit(run_and_conclude(settings, resume=resume, news=news))
+    sys.exit(run_and_conclude(settings, resume=resume, news=news, monitor=monitor))
 
 
-def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = ()) -> int:
+def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = (), monitor: bool = False) -> int:
     """Run to the end and print how the forecast did; returns the exit code."""
     from rollcast.cli.views import make_view
     from rollcast.local.frozen_forecast import conclude
@@ -47,12 +51,12 @@ def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = (
 
     with make_view() as view:
         try:
-            ending = run_locally(config, resume=resume, view=view, news=news)
+            ending = run_locally(config, resume=resume, view=view, news=news, monitor=monitor)
         except ServiceLostError as error:
             typer.echo(f"error: {error}", err=True)
             return EXIT_GIVEN_UP
     if ending is Ending.INTERRUPTED:
-        typer.echo(f"stopped; continue with: {shlex.join(_continuing(config))}")
+        typer.echo(f"stopped; continue with: {continuing(config)}")
         return EXIT_INTERRUPTED
     result = conclude(config.run_folder, StatusReader(config).read())
     if result is not None:
@@ -61,8 +65,8 @@ def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = (
     return 0
 
 
-def _continuing(config: RunConfig) -> list[str]:
+def continuing(config: RunConfig) -> str:
     """The command that goes on with a stopped run, be it of `up` or of `demo`."""
     from rollcast.runfolder.files import UP_FILE
 
-    return [sys.argv[0], "up", "--config", str(config.run_folder / UP_FILE), "--resume"]
+    return shlex.join([sys.argv[0], "up", "--config", str(config.run_folder / UP_FILE), "--resume"])

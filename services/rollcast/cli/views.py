@@ -1,22 +1,34 @@
-"""How a run is shown while it goes on: a dashboard on a terminal, plain lines elsewhere."""
+"""How a run is shown while it goes on: a picture on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from rollcast.cli.dashboard import MAX_EVENTS, render
+from rollcast.cli.screen import figures
+from rollcast.cli.screen.panel import Screen, panel
+from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.curves.left_out import counted
+from rollcast.local.event_log import RunEvent, note
 from rollcast.local.frozen_forecast import freeze
+from rollcast.local.one_line import one_line
 from rollcast.local.status import RunStatus, StatusReader
+from rollcast.local.supervisor import EventReport
 from rollcast.local.up import View
 
 REFRESH_SECONDS = 1.0
+PROGRESS_SECONDS = 30.0
+"""Where no terminal is, a line on how far the run is, so often at most."""
+KEPT_EVENTS = 50
+"""More than any screen shows."""
 
 
 class Follower:
@@ -27,6 +39,7 @@ class Follower:
         self._config: RunConfig | None = None
         self._known: set[tuple[int, int]] = set()
         self._page_told = False
+        self._phases_told: set[str] = set()
         self._is_failure_told = False
         self._num_skipped_told = 0
         self._next_at = 0.0
@@ -37,6 +50,18 @@ class Follower:
         """`config` is the resolved one of a run whose folder is prepared."""
         self._config = config
         self._reader = StatusReader(config)
+        self._verifiers = VerifierNews(config.run_folder)
+
+    def tell(self, report: EventReport) -> None:
+        """Report what happened since the last call, what went wrong first."""
+        for line in self._troubles():
+            report(line, trouble=True)
+        for line in self.news():
+            report(line)
+
+    def _troubles(self) -> list[str]:
+        """What verifiers fail at; as often as there is news."""
+        return self._verifiers.lines() if self._reader is not None and time.monotonic() >= self._next_at else []
 
     def news(self) -> list[str]:
         """Lines about what happened since the last call."""
@@ -44,8 +69,10 @@ class Follower:
         if self._reader is None or self._config is None or now < self._next_at:
             return []
         self._next_at = now + REFRESH_SECONDS
-        self.status = self._reader.read()
-        lines = []
+        status = self._reader.read()
+        # The forecaster ends before the last picture is drawn: what it said last stands.
+        self.status = status if status.forecast else replace(status, forecast=self.status.forecast)
+        lines = self._start()
         self.page = self._reader.url("forecaster") or self.page
         if self.page and not self._page_told:
             self._page_told = True
@@ -63,6 +90,14 @@ class Follower:
             lines.append(f"{counted(skipped, 'line')} of the run's files left out, no JSON object")
         return lines + self._freeze(self._config.run_folder)
 
+    def _start(self) -> list[str]:
+        """Each phase of the start, once, when it is through."""
+        done = [
+            phase for phase in self.status.phases if phase.done_at is not None and phase.name not in self._phases_told
+        ]
+        self._phases_told |= {phase.name for phase in done}
+        return [figures.phase_words(phase, time.time()) for phase in done]
+
     def _freeze(self, folder: Path) -> list[str]:
         """At half of the budget; what keeps it from being written is told once and tried again."""
         try:
@@ -74,23 +109,41 @@ class Follower:
 
 
 class PlainView:
-    """One line for each thing that happens."""
+    """One line for each thing that happens, and now and then one on how far the run is."""
 
     def __init__(self) -> None:
         self._follower = Follower()
+        self._config: RunConfig | None = None
+        self._progress_at = time.monotonic() + PROGRESS_SECONDS
 
     def begin(self, config: RunConfig) -> None:
+        self._config = config
         self._follower.begin(config)
 
-    def report(self, line: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+    def report(self, line: str, *, trouble: bool = False) -> None:
+        self._progress_at = time.monotonic() + PROGRESS_SECONDS
+        at = (
+            time.strftime("%H:%M:%S")
+            if self._config is None
+            else note(self._config.run_folder, line, trouble=trouble).at
+        )
+        print(f"{at} {'error: ' if trouble else ''}{one_line(line)}", flush=True)
 
     def tick(self) -> None:
-        for line in self._follower.news():
-            self.report(line)
+        self._follower.tell(self.report)
+        if self._config is not None and time.monotonic() >= self._progress_at:
+            self._progress_at = time.monotonic() + PROGRESS_SECONDS
+            print(f"{time.strftime('%H:%M:%S')} {self._progress(self._config)}", flush=True)
+
+    def _progress(self, config: RunConfig) -> str:
+        status, now = self._follower.status, time.time()
+        if not status.is_started:
+            waited_for = [figures.phase_words(phase, now) for phase in status.phases if phase.done_at is None]
+            return ", ".join(waited_for) or "starting"
+        return ", ".join([figures.step_of(config, status), *figures.coming(status, now)])
 
 
-class Dashboard:
+class LivePicture:
     """The same, redrawn in place."""
 
     def __init__(self) -> None:
@@ -98,10 +151,12 @@ class Dashboard:
 
         self._config: RunConfig | None = None
         self._follower = Follower()
-        self._events: list[str] = []
-        self._live = Live(auto_refresh=False)
+        self._events: deque[RunEvent] = deque(maxlen=KEPT_EVENTS)
+        self._began_at = time.time()
+        self._next_at = 0.0
+        self._live = Live(auto_refresh=False, vertical_overflow="crop")
 
-    def __enter__(self) -> Dashboard:
+    def __enter__(self) -> LivePicture:
         self._live.start()
         return self
 
@@ -110,28 +165,42 @@ class Dashboard:
 
     def begin(self, config: RunConfig) -> None:
         self._config = config
+        self._began_at = time.time()
         self._follower.begin(config)
 
-    def report(self, line: str) -> None:
-        self._events = [*self._events, f"{time.strftime('%H:%M:%S')} {line}"][-MAX_EVENTS:]
-        self._draw()
+    def report(self, line: str, *, trouble: bool = False) -> None:
+        if self._config is None:
+            self._live.console.print(line, markup=False, highlight=False)
+            return
+        self._events.append(note(self._config.run_folder, line, trouble=trouble))
+        self._draw(self._config)
 
     def tick(self) -> None:
-        for line in self._follower.news():
-            self.report(line)
-        self._draw()
+        self._follower.tell(self.report)
+        if self._config is not None and time.monotonic() >= self._next_at:
+            self._draw(self._config)
 
-    def _draw(self) -> None:
-        if self._config is not None:
-            view = render(self._config, self._follower.status, self._events, self._follower.page)
-            self._live.update(view, refresh=True)
+    def _draw(self, config: RunConfig) -> None:
+        self._next_at, now = time.monotonic() + REFRESH_SECONDS, time.time()
+        doing = "running" if self._follower.status.is_started else "starting"
+        state = f"{doing} for {figures.duration(now - self._began_at)}"
+        size = self._live.console.size
+        screen = Screen(config, self._follower.status, self._events, state, self._follower.page, now)
+        # The line below the picture is the cursor's: with a whole screen of lines the terminal would scroll.
+        self._live.update(panel(screen, size.width, size.height - 1), refresh=True)
+
+
+def has_screen() -> bool:
+    """Whether standard output can be drawn on: a terminal that moves its cursor and knows the letters of a picture."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown") and encoding == "utf8"
 
 
 @contextmanager
 def make_view() -> Iterator[View]:
-    """A dashboard where standard output is a terminal."""
-    if sys.stdout.isatty():
-        with Dashboard() as view:
+    """A picture where standard output is a terminal."""
+    if has_screen():
+        with LivePicture() as view:
             yield view
     else:
         yield PlainView()

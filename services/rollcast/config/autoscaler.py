@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rollcast.config.base import OBJECT_NAME, Settings
+from rollcast.config.base import NAMESPACE, OBJECT_NAME, Settings
 from rollcast.config.services import Port, Secret
 
 _Name = Annotated[str, Field(pattern=OBJECT_NAME)]
@@ -29,6 +29,9 @@ class FleetPrometheus(Settings):
     """Of the server, as http://host:9090."""
     token: Secret | None = None
     """Bearer token. None = none."""
+    namespace: Annotated[str, Field(pattern=NAMESPACE)] = ""
+    """Only series with this label `namespace`: another one may have a run of the same name. The chart sets its own. Empty =
+    whatever the label."""
 
 
 class Autoscaler(Settings):

@@ -1,25 +1,51 @@
-"""What every settings class shares: unknown keys are refused, numbers are finite, values never change after loading."""
+"""What every settings class shares: unknown keys are refused, numbers are finite, `~` is the home folder.
+
+Values never change after loading.
+"""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator
 
 RUN_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 OBJECT_NAME = r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
 DATASET_NAME = r"^[^:/\x00-\x1f\x7f]{1,100}$"
 CURVE_NAME = r"^[^/]{1,200}$"
 CONDITION = r"^[^=]+="
+NAMESPACE = r"^[a-z0-9-]{0,63}$"
+REDIS_SCOPE = r"^[a-z0-9./-]{0,200}$"
+FUNCTION = r"^(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*$"
+WEB_ADDRESS = r"^https?://[^\s/@?#]+([/?#]\S*)?$"
+"""Without user and password: addresses are said aloud, in logs as well."""
 IN_WORDS = {
     RUN_NAME: "needs lower-case letters, digits and hyphens, 63 at most, and no hyphen at either end",
     OBJECT_NAME: "needs lower-case letters, digits, hyphens and dots, 253 at most, and a letter or digit at either end",
     DATASET_NAME: "needs 1 to 100 characters, neither `:` nor `/` among them",
     CURVE_NAME: "needs 1 to 200 characters, no `/` among them",
     CONDITION: "needs COLUMN=VALUE",
+    NAMESPACE: "needs lower-case letters, digits and hyphens, 63 at most",
+    REDIS_SCOPE: "needs lower-case letters, digits, hyphens, dots and slashes, 200 at most",
+    FUNCTION: "needs FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION",
+    WEB_ADDRESS: "needs http://HOST or https://HOST, without user and password",
 }
 """What a text must look like, as a sentence says it."""
+
+
+FolderOrName = Annotated[str, AfterValidator(os.path.expanduser)]
+"""A folder, or a name that stands for one on the hub."""
 
 
 class Settings(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True, validate_default=True
     )
+
+    @field_validator("*")
+    @classmethod
+    def _at_home(cls, value: Any) -> Any:
+        """A run file is read by no shell. A user whose home nobody knows is left as written."""
+        return Path(os.path.expanduser(value)) if isinstance(value, Path) else value

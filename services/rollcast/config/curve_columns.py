@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 COMPUTE_NAMES = ("compute_device_hours", "compute", "device_hours", "gpu_hours", "gpu_hours_excl_eval")
 EVALUATION_NAMES = ("pass_rate", "accuracy", "score", "eval_acc", "eval_accuracy", "eval_reward")
@@ -23,7 +24,12 @@ def find_column(names: Iterable[str], wanted: Iterable[str]) -> str | None:
 
     Upper and lower case are the same, except where the file tells two columns apart by nothing else.
     """
-    there = list(names)
+    return _found(tuple(names), tuple(wanted))
+
+
+@lru_cache(maxsize=256)
+def _found(there: tuple[str, ...], wanted: tuple[str, ...]) -> str | None:
+    """Kept: the rows of a file, a million perhaps, have few sets of columns."""
     by_folded = {name.casefold(): name for name in reversed(there)}
     for name in wanted:
         if name in there:

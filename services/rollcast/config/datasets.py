@@ -65,14 +65,17 @@ class _Rows(Settings):
     """How a row becomes a prompt: `plain` takes the two fields below, the others know the published set they name
     (docs/data.md lists them)."""
     prompt_field: str = "prompt"
-    """Of plain rows: the field that holds the prompt's text. `a.b` is field b of field a."""
+    """Of plain rows: the field that holds the prompt: text, or a list of chat messages that ends with one by the user, as
+    TRL and verl write it. `a.b` is field b of field a."""
     answer_field: str = "answer"
-    """Of plain rows: the field that holds the reference answer."""
+    """Of plain rows: the field that holds the reference answer. Verifiers of your own get the whole row and need none."""
     verifier: str | None = None
-    """What grades completions: a built-in verifier, or one added by an entry point. None = the mapping's; `exact` for
+    """What grades completions: a built-in verifier, `./reward.py:grade` or `package.module:grade` (a function of your own,
+    in the sandbox), one of tasks.verifiers, or one that an installed package adds. None = the mapping's; `exact` for
     plain rows."""
     template: str | None = None
-    """Text put around the prompt; `{prompt}` marks its place. None = the mapping's; nothing around plain rows."""
+    """Text put around the prompt, of a chat around its last message; `{prompt}` marks its place. None = the mapping's;
+    nothing around plain rows."""
 
 
 class JsonlDataset(_Rows):

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
+EXIT_SUPERSEDED = 76
+"""A trainer's: its release names another one. It has left in order, and its Job must not begin again."""
 MENDED_BY_THE_USER = frozenset(
     {
         errno.EACCES,

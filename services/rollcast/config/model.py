@@ -6,12 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rollcast.config.base import Settings
+from rollcast.config.base import FolderOrName, Settings
 
 
 class Model(Settings):
-    path: str
+    path: FolderOrName
     """Folder of a Hugging Face causal LM, or its name on the hub."""
+    from_run: FolderOrName | None = None
+    """Folder of another run of Rollcast, or the folder or URL of its checkpoints: this run begins with the weights of the newest
+    whole one. Everything else is new, compute counts from 0, and what that run spent is stated apart. `path` is a model of the
+    same shape, whose tokenizer and config are used. None = begin with the weights of `path`."""
+    spent_device_hours: Annotated[float, Field(ge=0)] | None = None
+    """Device-hours that went into `path` before this run, supervised fine-tuning say. Stated beside the curve, never part of it.
+    None = not known."""
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Of the generators' weights and the trainer's forward pass; master weights are float32 always."""
     max_length: Annotated[int, Field(ge=8)] = 16_384

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rollcast.config.base import Settings
+from rollcast.config.base import FolderOrName, Settings
 
 
 class PipelineSchedule(Settings):
@@ -143,7 +143,7 @@ class KlPenalty(Settings):
 
     coefficient: Annotated[float, Field(gt=0)] = 1e-3
     """Per nat. The paper trains without; 0.001 is what DeepSeek-R1's authors used with GRPO."""
-    reference: Annotated[str, Field(min_length=1)] | None = None
+    reference: Annotated[FolderOrName, Field(min_length=1)] | None = None
     """Folder or hub name of the reference policy, with the same vocabulary. None = `model.path`, the model the run started
     from. It is held in the model's dtype, sharded like the policy."""
 
@@ -189,6 +189,11 @@ class Recipe(Settings):
     loss. 0 = off, at no cost. Not in the paper."""
     lm_head: Literal["fp32", "model"] = "fp32"
     """Precision of the logits, in the trainer AND the generators; one side alone is refused (A.19)."""
+    router_replay: bool = False
+    """Mixtures of experts: each rollout says which experts the generator's routers chose, and the trainer's routers choose
+    the same (arXiv 2510.11370). Scores and gradients stay the trainer's own. Costs one byte for each choice of each token in
+    Redis: 384 for 48 layers of 8, where a token has 12 without (docs/models.md). Not in the paper. False: a router that
+    decides otherwise is seen in the log-prob gap."""
     zero_variance_filter: bool = True
     """Drop groups whose rewards are all equal, before any length penalty, from the effective batch (section 3.2)."""
     refill_filtered: bool = False

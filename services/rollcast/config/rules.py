@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from rollcast.config.datasets import CountdownDataset, Dataset, HuggingfaceDataset, Mixture, RowsDataset
+from rollcast.config.loggers import is_installed
 from rollcast.config.recipe import (
     DifficultyAllocation,
     Interruption,
@@ -29,9 +30,22 @@ def broken_rules(config: RunConfig, rules: tuple[Rule, ...]) -> list[Wrong]:
 
 
 def the_run_ends(config: RunConfig) -> Iterator[Wrong]:
-    if config.budget.steps is None and config.budget.device_hours is None and config.stop_when is None:
-        reason = "sets neither steps nor device_hours, so the run would never end; set one of them, or stop_when"
-        yield Wrong("budget", reason)
+    budget = config.budget
+    bounds = budget.steps is not None or budget.device_hours is not None
+    if not (bounds or budget.endless or config.stop_when is not None):
+        yield Wrong(
+            "budget",
+            "sets neither steps nor device_hours, so the run would never end; set one of them, or stop_when, or "
+            "endless: true for a run that only Ctrl-C ends",
+        )
+    if bounds and budget.endless:
+        yield wrong_value(
+            "budget.endless",
+            True,
+            "contradicts steps and device_hours; remove it or them",
+            "budget.steps",
+            "budget.device_hours",
+        )
 
 
 def _lengths_fit_the_model(config: RunConfig) -> Iterator[Wrong]:
@@ -49,7 +63,7 @@ def _lengths_fit_the_model(config: RunConfig) -> Iterator[Wrong]:
 
 
 def _groups_fit_a_generator(config: RunConfig) -> Iterator[Wrong]:
-    slots, recipe, tasks = config.generator.slots, config.recipe, config.tasks
+    slots, recipe, tasks = config.generator.most_slots, config.recipe, config.tasks
     groups = {
         "recipe.rollouts_per_prompt": recipe.rollouts_per_prompt,
         "tasks.evaluation.rollouts_per_prompt": tasks.evaluation.rollouts_per_prompt,
@@ -66,6 +80,16 @@ def _groups_fit_a_generator(config: RunConfig) -> Iterator[Wrong]:
                 "or raise the last",
                 "generator.slots",
             )
+
+
+def _an_earlier_run_knows_what_it_spent(config: RunConfig) -> Iterator[Wrong]:
+    if config.model.from_run is not None and config.model.spent_device_hours is not None:
+        yield wrong_value(
+            "model.spent_device_hours",
+            config.model.spent_device_hours,
+            "the checkpoint of model.from_run says what was spent; remove one of the two",
+            "model.from_run",
+        )
 
 
 def _graders_have_time(config: RunConfig) -> Iterator[Wrong]:
@@ -204,6 +228,15 @@ def _data_sets_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
             yield wrong_value(f"{field}.name", dataset.name, "is given more than once; each needs a name of its own")
 
 
+def _verifiers_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
+    names: Counter[str] = Counter()
+    for index, verifier in enumerate(config.tasks.verifiers):
+        names[verifier.name] += 1
+        if names[verifier.name] == 2:
+            field = f"tasks.verifiers.{index}.name"
+            yield wrong_value(field, verifier.name, "is given more than once; each needs a name of its own")
+
+
 def _data_sets_have_a_place(config: RunConfig) -> Iterator[Wrong]:
     for field, dataset in _datasets(config):
         if isinstance(dataset, CountdownDataset) and dataset.numbers[0] > dataset.numbers[1]:
@@ -241,6 +274,19 @@ def _autoscaler_knows_its_fleet(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
+def _one_logger_of_a_kind(config: RunConfig) -> Iterator[Wrong]:
+    for kind, count in Counter(item.kind for item in config.log).items():
+        if count > 1:
+            yield wrong_value("log", f"{count} of kind {kind}", "a run is logged to each kind once; leave one of them")
+
+
+def _loggers_are_installed(config: RunConfig) -> Iterator[Wrong]:
+    for item in config.log:
+        if not is_installed(item):
+            remedy = f"pip install 'rollcast[{item.kind}]', or take it out of log"
+            yield Wrong("log", f"kind {item.kind} needs the package {item.kind}, which is not installed; {remedy}")
+
+
 def _datasets(config: RunConfig) -> Iterator[tuple[str, Dataset | Mixture]]:
     """Every data set with the setting that holds it."""
     dataset = config.tasks.dataset
@@ -252,21 +298,36 @@ def _datasets(config: RunConfig) -> Iterator[tuple[str, Dataset | Mixture]]:
         yield f"tasks.downstream.{index}.dataset", item.dataset
 
 
+def _quantised_weights_are_bfloat16(config: RunConfig) -> Iterator[Wrong]:
+    quantization = config.generator.engine.quantization
+    if quantization is not None and config.model.dtype != "bfloat16":
+        yield wrong_value(
+            "generator.engine.quantization",
+            quantization,
+            f"it quantises bfloat16 weights, and model.dtype is {config.model.dtype}; set that to bfloat16 or remove this",
+            "model.dtype",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     _lengths_fit_the_model,
     _groups_fit_a_generator,
+    _an_earlier_run_knows_what_it_spent,
     _graders_have_time,
     _refilling_needs_a_filter,
     _prompts_fill_a_step,
     _reinforce_is_on_policy,
     _allocation_is_a_range,
+    _quantised_weights_are_bfloat16,
     _interruption_fits_the_budget,
     _penalty_fits_the_budget,
     _prompt_format_is_one,
     _data_sets_are_told_apart,
+    _verifiers_are_told_apart,
     _data_sets_have_a_place,
     _autoscaler_knows_its_fleet,
+    _one_logger_of_a_kind,
 )
 """What every reader of a run file asks for."""
-START_RULES: tuple[Rule, ...] = (*RULES, the_run_ends)
+START_RULES: tuple[Rule, ...] = (*RULES, the_run_ends, _loggers_are_installed)
 """What a run is started by."""

@@ -77,6 +77,8 @@ def parse_run_config(
         updates["grader"] = config.grader.model_copy(update={"token": SecretStr(token)})
     if token := os.environ.get("ROLLCAST_HTTP_TOKEN"):
         updates["http"] = config.http.model_copy(update={"token": SecretStr(token)})
+    if token := os.environ.get("ROLLCAST_PUSH_TOKEN"):
+        updates["forecaster"] = config.forecaster.model_copy(update={"push_token": SecretStr(token)})
     return config.model_copy(update=updates)
 
 

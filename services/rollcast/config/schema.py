@@ -9,6 +9,7 @@ from pydantic import Field
 
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.base import RUN_NAME, Settings
+from rollcast.config.loggers import Log
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
 from rollcast.config.services import (
@@ -44,6 +45,8 @@ class RunConfig(Settings):
     """When the run ends."""
     stop_when: StopWhen | None = None
     """When it ends earlier, on its own forecast's advice. None = never."""
+    log: tuple[Log, ...] = ()
+    """Where the run is logged beside its folder, each kind at most once. Empty = nowhere."""
     generator: Generator = Generator()
     trainer: Trainer = Trainer()
     weights: Weights = Weights()

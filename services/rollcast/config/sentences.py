@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from rollcast.config.base import IN_WORDS
+from rollcast.config.engine_arguments import refused_argument
 from rollcast.config.spelling import did_you_mean, groups_at
 
 _SECRETS = ("password", "token")
@@ -102,6 +103,8 @@ def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMode
     """One of pydantic's errors on `data`, the settings as they were read, held against `schema`."""
     field, kind, context = written(item["loc"], data), item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
+        if (refused := refused_argument(field)) is not None:
+            return Wrong(field, refused[0], others=refused[1])
         remedy, meant = did_you_mean(field, groups_at(item["loc"][:-1], schema), schema)
         return Wrong(field, f"is not a setting; {remedy}", others=meant)
     if kind == "missing":

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from rollcast.config.base import CONDITION, CURVE_NAME, Settings
+from rollcast.config.base import CONDITION, CURVE_NAME, NAMESPACE, REDIS_SCOPE, FolderOrName, Settings
+from rollcast.config.engine_arguments import EngineArguments
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Secret = Annotated[SecretStr, Field(min_length=1)]
@@ -40,6 +41,9 @@ class Redis(Settings):
     """None = plain TCP."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 10.0
     """Deadline of one command; a server away longer is waited for with back-off and reported."""
+    scope: Annotated[str, Field(pattern=REDIS_SCOPE)] = ""
+    """Put before the run's name in every key, so that runs of one name may share a server without sharing a queue. The chart
+    sets NAMESPACE/RELEASE where Redis is not its own. Empty = the run's name alone: a Redis that nobody else uses."""
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 4 << 30
     """Bytes of rollouts not yet trained on above which no new task is dispatched (back-pressure)."""
 
@@ -88,7 +92,7 @@ class Http(Settings):
     bind: str = "127.0.0.1"
     """Address that trainer and generators listen on; 0.0.0.0 in a pod. The forecaster has its own."""
     token: Secret | None = None
-    """Shared secret for all but /healthz and /readyz: a bearer token, in a browser the password. None = anybody may
+    """Shared secret for all but the probes /healthz, /startz and /readyz: a bearer token, in a browser the password. None = anybody may
     read. ROLLCAST_HTTP_TOKEN, where set, wins."""
     tls: TLS | None = None
     """None = plain TCP. The certificate names the address bound, or 127.0.0.1 where that is every address; callers are
@@ -104,6 +108,14 @@ class Weights(Settings):
     """Deadline of one bucket's broadcast: what a frozen receiver costs at most."""
     acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Deadline from the last bucket to the acknowledgement that the version was applied."""
+    encoding: Literal["full", "changed"] = "full"
+    """What travels. full = every weight of every version. changed = exactly the weights that differ from the version before,
+    to generators that hold that one; the others get everything. Saves most of the bytes at small learning rates, and
+    costs the trainer a comparison in host memory. full until it was measured over a network."""
+    stage: Literal["auto", "device", "host"] = "auto"
+    """Where a generator keeps a version that it has received and not yet applied. device = whole, on every worker's GPU:
+    the shortest pause. host = once, in host memory that the workers share: each copies its slice when the version is
+    applied. auto = on the device where that leaves a gigabyte of it free, else on the host."""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Interval of a generator's heartbeats."""
     heartbeat_timeout_seconds: Annotated[float, Field(gt=0)] = 8.0
@@ -112,14 +124,21 @@ class Weights(Settings):
     """Joiners that arrive within this time enter in one epoch."""
     overlap_training: bool = False
     """Broadcast while the next update runs, also where both use the same GPUs' collectives. Off until it was shown on two
-    GPUs or more: several trainer GPUs then wait for the acknowledgement first. One GPU, or gloo, always overlaps."""
+    GPUs or more: several trainer GPUs then wait first until the version was acknowledged and joiners have it, and nothing is
+    sent during the update. One GPU, or gloo, always overlaps."""
+
+
+MOST_DERIVED_SLOTS = 256
+"""Of a generator whose KV cache holds more: vLLM's default, and about where more slots cease to make more tokens."""
 
 
 class Generator(Settings):
     """The vLLM service."""
 
-    slots: Annotated[int, Field(ge=1)] = 256
-    """Rollouts one generator runs at once; also vLLM's max_num_seqs, so that nothing waits inside the engine."""
+    slots: Annotated[int, Field(ge=1)] | None = None
+    """Rollouts one generator runs at once; also vLLM's max_num_seqs, so that nothing waits inside the engine. None = as many
+    of model.max_length as its KV cache holds, asked of the engine once it stands; at least the rollouts of one prompt, at
+    most 256. Then nothing is preempted. More are quicker where few rollouts are that long."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of GPU memory for weights and KV cache. Not used on CPU."""
     cpu_kv_cache_gib: Annotated[int, Field(ge=1)] = 1
@@ -134,6 +153,13 @@ class Generator(Settings):
     """Of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
     cpu: int | None = None
     """CPU core of generator 0 in local mode (generator i takes the i-th after it). None = the operating system's choice."""
+    engine: EngineArguments = EngineArguments()
+    """Passed on to vLLM (docs/models.md)."""
+
+    @property
+    def most_slots(self) -> int:
+        """An upper bound of the slots, for who does not know the KV cache."""
+        return MOST_DERIVED_SLOTS if self.slots is None else self.slots
 
 
 class Trainer(Settings):
@@ -146,7 +172,12 @@ class Trainer(Settings):
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, far less memory."""
     checkpoint_every_steps: Annotated[int, Field(ge=1)] = 50
-    """Optimizer steps between checkpoints; also written on SIGTERM and at the end."""
+    """Optimizer steps between checkpoints; also written on SIGTERM and at the end. Training goes on while one is written,
+    from a copy on the host: 12 bytes a parameter over all ranks, which they keep."""
+    checkpoints: FolderOrName | None = None
+    """Folder, or URL such as s3://bucket/path, that checkpoints are kept in, under the run's name. The trainer of a URL needs
+    the library of its protocol (s3fs, gcsfs), which takes credentials and endpoint from its own environment variables. None =
+    in the run's folder."""
     keep_checkpoints: Annotated[int, Field(ge=1)] = 2
     """Older ones are deleted."""
     collective_timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
@@ -200,6 +231,9 @@ class PrometheusSource(Settings):
     nothing new and fit nothing."""
     token: Secret | None = None
     """Bearer token. None = none."""
+    namespace: Annotated[str, Field(pattern=NAMESPACE)] = ""
+    """Only Rollcast's runs whose series have this label `namespace`; two of one name in two namespaces would be taken for
+    one. The chart sets its own. Empty = whatever the label."""
     curves: tuple[CurveQueries, ...] = ()
     """Runs of other frameworks. Rollcast's own runs are found by their metrics' names."""
 
@@ -213,8 +247,8 @@ class CurveFile(Settings):
     """CSV with a header (commas, semicolons or tabs), or one JSON object a line. Rows are appended; what was read once is
     not read again. Columns are found in upper and lower case alike."""
     compute: str | None = None
-    """Column of the device-hours since the start. None = the first of compute_device_hours, compute, device_hours,
-    gpu_hours, gpu_hours_excl_eval that is there."""
+    """Column of the compute since the start; its name tells the unit. None = the first of compute_device_hours, compute,
+    device_hours, gpu_hours, gpu_hours_excl_eval that is there."""
     pass_rate: str | None = None
     """Column of the mean reward or accuracy on held-out prompts, in [0, 1]. None = pass_rate, accuracy, score, eval_acc,
     eval_accuracy, eval_reward; in a CSV also reward, mean_reward."""
@@ -252,6 +286,9 @@ class Forecaster(Settings):
     taken."""
     grpc_port: Port = 0
     """Of the gRPC API. 0 = a free one."""
+    push_token: Secret | None = None
+    """Shared secret of trainers that push the evaluations of their runs to /api/push. None = http.token; where neither is
+    set nothing may be pushed. ROLLCAST_PUSH_TOKEN, where set, wins."""
     history: Path | None = None
     """SQLite file of past forecasts. None = forecasts.sqlite in the run folder."""
 
@@ -265,6 +302,9 @@ class Local(Settings):
     """Trainer processes (FSDP ranks)."""
     restart_limit: Annotated[int, Field(ge=0)] = 5
     """Restarts of one process within ten minutes before the run is given up."""
+    prometheus_port: Port = 9090
+    """Of the Prometheus that `rollcast up --monitor` starts, on 127.0.0.1. 0 = a free one. Left out, a free one where 9090 is
+    taken: another run's Prometheus may have it."""
 
 
 class Budget(Settings):
@@ -274,6 +314,8 @@ class Budget(Settings):
     """Optimizer steps. None = no bound."""
     device_hours: Annotated[float, Field(gt=0)] | None = None
     """Compute of the surviving history (GPU-hours; core-hours on CPU). None = no bound."""
+    endless: bool = False
+    """The run has no bound on purpose: Ctrl-C, or stop_when, ends it. Off: a run without a bound is refused at its start."""
 
 
 class StopWhen(Settings):
@@ -287,4 +329,5 @@ class StopWhen(Settings):
     verdict, once the curve has ten evaluations: a run that learns nothing ends as well. 0 = never for this reason. 0.01 is
     half of the margin within which the paper calls two runs equal."""
     on_saturated: bool = True
-    """Stop on the verdict saturated as well, whatever the budget: less than 0.02 is left below the asymptote."""
+    """Stop on the verdict saturated as well, whatever the budget: with 97 % less than 0.02 is left. Flat tops often rose
+    again, so that is said near a pass rate of 1 only; of others `least_gain` speaks."""

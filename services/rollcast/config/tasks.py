@@ -9,6 +9,7 @@ from pydantic import Field
 
 from rollcast.config.base import Settings
 from rollcast.config.datasets import ArithmeticDataset, Dataset, Mixture, Part
+from rollcast.config.verifiers import VerifierSettings
 
 MAX_REFERENCE_CHARACTERS = 16 << 20
 """Of JSON text, on wire 1 and in a data set: the tests of one programming task may well be some megabytes."""
@@ -102,6 +103,8 @@ class Tasks(Settings):
     """How the curve is measured."""
     downstream: Annotated[tuple[Downstream, ...], Field(max_length=64)] = ()
     """Other sets that are evaluated now and then."""
+    verifiers: Annotated[tuple[VerifierSettings, ...], Field(max_length=64)] = ()
+    """Verifiers that need settings of their own; data sets name them."""
     prompt_format: PromptFormat = PromptFormat()
     """The text around every prompt."""
     grading: Grading = Grading()

@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -69,10 +68,12 @@ def service_routes(
     ready: Callable[[], tuple[bool, str]],
     alive: Callable[[], tuple[bool, str]] = always_alive,
     readers: PageReaders | None = None,
+    started: Callable[[], tuple[bool, str]] = always_alive,
 ) -> Any:
-    """The ASGI application of a service that only reports: /healthz and /readyz (503 with the reason), /metrics.
+    """The ASGI application of a service that only reports: the probes, each 200 or 503 with the reason, and /metrics.
 
-    `readers` is told who was given the metrics: readers are told apart by address and user agent.
+    /healthz asks `alive`, /readyz `ready`, /startz `started`, for a service that answers before it has made what it
+    serves with. `readers` is told who was given the metrics: they are told apart by address and user agent.
     """
     from starlette.applications import Starlette
     from starlette.background import BackgroundTask
@@ -80,13 +81,12 @@ def service_routes(
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
 
-    def healthz(_: Request) -> Response:
-        is_alive, reason = alive()
-        return PlainTextResponse(reason + "\n", status_code=200 if is_alive else 503)
+    def probe(path: str, asked: Callable[[], tuple[bool, str]]) -> Route:
+        def answer(_: Request) -> Response:
+            holds, reason = asked()
+            return PlainTextResponse(reason + "\n", status_code=200 if holds else 503)
 
-    def readyz(_: Request) -> Response:
-        is_ready, reason = ready()
-        return PlainTextResponse(reason + "\n", status_code=200 if is_ready else 503)
+        return Route(path, answer)
 
     def metrics(request: Request) -> Response:
         rendered_at = time.monotonic()
@@ -97,7 +97,8 @@ def service_routes(
             sent = BackgroundTask(readers.note, reader, rendered_at)
         return Response(page, media_type=METRICS_CONTENT_TYPE, background=sent)
 
-    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)])
+    probes = [probe("/healthz", alive), probe("/startz", started), probe("/readyz", ready)]
+    return Starlette(routes=[*probes, Route("/metrics", metrics)])
 
 
 class HttpServer:
@@ -106,14 +107,19 @@ class HttpServer:
     start() -> serving -> stop(): `start` returns once connections are accepted, `stop` waits for the thread.
     """
 
-    def __init__(self, application: Any, listener: socket.socket, settings: Http) -> None:
-        """Raises UserError where certificate or key cannot be used; the listener is closed then."""
+    def __init__(
+        self, application: Any, listener: socket.socket, settings: Http, guarded: frozenset[str] = frozenset()
+    ) -> None:
+        """`guarded`: paths that the application guards itself.
+
+        Raises UserError where certificate or key cannot be used; the listener is closed then.
+        """
         import uvicorn
 
         if settings.token is not None:
             from rollcast.connections.token_gate import TokenGate
 
-            application = TokenGate(application, settings.token.get_secret_value())
+            application = TokenGate(application, settings.token.get_secret_value(), guarded)
         self.port: int = listener.getsockname()[1]
         self._listener = listener
         config = uvicorn.Config(
@@ -160,15 +166,6 @@ class HttpServer:
         await asyncio.sleep(0)
 
 
-def publish_port(folder: Path, service: str, port: int) -> None:
-    """Write the port a service listens on to the run folder, where local mode and the forecaster find it."""
-    ports = folder / "ports"
-    ports.mkdir(parents=True, exist_ok=True)
-    temporary = ports / f".{service}.tmp"
-    temporary.write_text(f"{port}\n")
-    temporary.replace(ports / service)
-
-
 def local_host(bind: str) -> str:
     """How this machine reaches what listens on `bind`: loopback where that is every address."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)  # noqa: S104  # no bind here
@@ -184,14 +181,20 @@ def local_url(settings: Http, port: int) -> str:
     return f"{'https' if settings.tls else 'http'}://{in_url(local_host(settings.bind))}:{port}"
 
 
-def client(*, timeout_seconds: float = 5.0, token: SecretStr | None = None, tls: TLS | None = None) -> httpx.Client:
+def client(
+    *,
+    timeout_seconds: float = 5.0,
+    token: SecretStr | None = None,
+    tls: TLS | None = None,
+    name: str = "rollcast",
+) -> httpx.Client:
     """A client with a deadline on every part of a request, which presents the token and verifies the server.
 
-    Its user agent tells this process from others on the machine.
+    Its user agent, `name` and the process, tells it from others on the machine.
 
     Raises UserError where the certificate authority cannot be read.
     """
-    headers = {"user-agent": f"rollcast ({os.getpid()})"}
+    headers = {"user-agent": f"{name} ({os.getpid()})"}
     if token:
         headers["authorization"] = f"Bearer {token.get_secret_value()}"
     verify = verifying_context(tls, "http.tls")

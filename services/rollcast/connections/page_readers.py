@@ -6,6 +6,8 @@ import threading
 
 REGULAR_SECONDS = 120.0
 """Whoever read the page within so long comes again: Prometheus reads every minute or oftener."""
+ONE_LOOK = "rollcast, one look"
+"""In the user agent of whoever does not come again: it is not waited for."""
 MAX_READERS = 256
 """Remembered; more only take the place of those that came longest ago."""
 
@@ -19,6 +21,8 @@ class PageReaders:
 
     def note(self, reader: str, rendered_at: float) -> None:
         """The page as it was at `rendered_at` has been sent to `reader`."""
+        if ONE_LOOK in reader:
+            return
         with self._lock:
             self._read_at[reader] = max(rendered_at, self._read_at.get(reader, rendered_at))
             while len(self._read_at) > MAX_READERS:

@@ -9,7 +9,7 @@ import hmac
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/startz"})
 """Probes carry no token."""
 
 
@@ -20,12 +20,14 @@ class TokenGate:
     scheme under any user name.
     """
 
-    def __init__(self, application: ASGIApp, token: str) -> None:
+    def __init__(self, application: ASGIApp, token: str, guarded: frozenset[str] = frozenset()) -> None:
+        """`guarded`: paths that the application guards itself, with another token."""
         self._application = application
         self._token = token.encode()
+        self._open = OPEN_PATHS | guarded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or scope["path"] in OPEN_PATHS or self._admits(scope):
+        if scope["type"] == "lifespan" or scope["path"] in self._open or self._admits(scope):
             await self._application(scope, receive, send)
             return
         refusal = PlainTextResponse(
@@ -36,8 +38,13 @@ class TokenGate:
         await refusal(scope, receive, send)
 
     def _admits(self, scope: Scope) -> bool:
-        presented = [_secret(value) for name, value in scope["headers"] if name == b"authorization"]
-        return len(presented) == 1 and hmac.compare_digest(presented[0], self._token)
+        return presents(scope, self._token)
+
+
+def presents(scope: Scope, token: bytes) -> bool:
+    """Whether a request carries the token, told in a time that does not depend on how much of it is right."""
+    presented = [_secret(value) for name, value in scope["headers"] if name == b"authorization"]
+    return len(presented) == 1 and hmac.compare_digest(presented[0], token)
 
 
 def _secret(authorization: bytes) -> bytes:

@@ -11,11 +11,14 @@ surviving history: what changed stays in it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rollcast.curves.evaluation_columns import column
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.scaling.curve import Array
 
@@ -57,18 +60,19 @@ class ComputeAxis:
         return np.asarray(np.interp(-fitted, -self.fitted[::-1], self.device_hours[::-1]) + beyond / self.rate)
 
 
-def without_start_up(evaluations: tuple[CurvePoint, ...]) -> ComputeAxis:
+def without_start_up(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
     """Device-hours, those of the start-ups taken out."""
     compute, start_up = _compute_and_start_up(evaluations)
     return _axis(compute, start_up, compute - start_up, 1.0, "device_hours")
 
 
-def choose_axis(evaluations: tuple[CurvePoint, ...]) -> ComputeAxis:
+def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
     """Trained tokens where the fleet changed and every evaluation tells them, else device-hours."""
-    if not _fleet_changed(evaluations) or any(item.trained_tokens is None for item in evaluations if item.step > 0):
+    trained_tokens = column(evaluations, "trained_tokens")
+    if not _fleet_changed(evaluations) or np.any(np.isnan(trained_tokens[column(evaluations, "step") > 0])):
         return without_start_up(evaluations)
     compute, start_up = _compute_and_start_up(evaluations)
-    tokens = np.append(0.0, [item.trained_tokens or 0.0 for item in evaluations])
+    tokens = np.append(0.0, np.nan_to_num(trained_tokens))
     keep = _rising(compute - start_up, tokens)
     compute, start_up, tokens = compute[keep], start_up[keep], tokens[keep]
     if compute.size < 2:
@@ -82,13 +86,15 @@ def choose_axis(evaluations: tuple[CurvePoint, ...]) -> ComputeAxis:
 
 def _axis(compute: Array, start_up: Array, fitted: Array, rate: float, quantity: str) -> ComputeAxis:
     """Of each interval first comes the start-up that lies in it, where nothing is learned, then the rest."""
+    if start_up[-1] == 0:
+        return ComputeAxis(compute, fitted, rate, quantity, 0.0)
     places = np.append(0.0, np.column_stack((compute[:-1] + np.diff(start_up), compute[1:])))
     return ComputeAxis(
         places, np.append(0.0, np.column_stack((fitted[:-1], fitted[1:]))), rate, quantity, float(start_up[-1])
     )
 
 
-def compute_per_step(evaluations: tuple[CurvePoint, ...]) -> float | None:
+def compute_per_step(evaluations: Sequence[CurvePoint]) -> float | None:
     """Device-hours of one optimizer step, measured over the last third of the evaluations; None where unknown.
 
     Without start-ups, whether they lie at the beginning or after a restart.
@@ -103,11 +109,12 @@ def compute_per_step(evaluations: tuple[CurvePoint, ...]) -> float | None:
     return float(spent / steps) if steps > 0 and spent > 0 else None
 
 
-def _compute_and_start_up(evaluations: tuple[CurvePoint, ...]) -> tuple[Array, Array]:
+def _compute_and_start_up(evaluations: Sequence[CurvePoint]) -> tuple[Array, Array]:
     """(n + 1,) each: device-hours from 0 on, and those of them that were spent on starting up; neither ever falls."""
-    compute = np.append(0.0, [item.compute for item in evaluations])
-    if any(item.start_up is not None for item in evaluations):
-        start_up = np.append(0.0, [item.start_up or 0.0 for item in evaluations])  # of what one does not tell, the last
+    compute = np.append(0.0, column(evaluations, "compute"))
+    told = column(evaluations, "start_up")
+    if not np.all(np.isnan(told)):
+        start_up = np.append(0.0, np.nan_to_num(told))  # of what one does not tell, the last
     else:
         start_up = np.append(0.0, np.cumsum(_inferred_start_ups(evaluations)))
     # Nothing can be learned backwards, whatever a source says.
@@ -115,66 +122,83 @@ def _compute_and_start_up(evaluations: tuple[CurvePoint, ...]) -> tuple[Array, A
     return compute, compute - learning
 
 
-def _inferred_start_ups(evaluations: tuple[CurvePoint, ...]) -> Array:
+def _inferred_start_ups(evaluations: Sequence[CurvePoint]) -> Array:
     """(n,) what each interval before an evaluation cost beyond its steps and its tokens, where an incarnation began.
 
     0 where it is not known: by an evaluation at the start, without a usual rate, or because the first one came late.
     """
     excess = np.zeros(len(evaluations))
-    trained = [place for place, item in enumerate(evaluations) if item.step > 0]
-    for number, place in enumerate(trained):
-        item = evaluations[place]
-        before = evaluations[trained[number - 1]] if number else None
-        if before is not None and before.incarnation == item.incarnation:
+    step = column(evaluations, "step")
+    trained = np.flatnonzero(step > 0)
+    if trained.size == 0:
+        return excess
+    incarnation = column(evaluations, "incarnation")[trained]
+    intervals = _Intervals(
+        incarnation,
+        step[trained],
+        column(evaluations, "compute")[trained],
+        np.nan_to_num(column(evaluations, "trained_tokens")[trained]),
+    )
+    for number in np.flatnonzero(np.append(True, np.diff(incarnation) != 0)):
+        likes = intervals.likes(int(number))
+        own = intervals.before(int(number))
+        if len(likes) < MIN_INTERVALS or not 0 < own.steps <= 2 * np.median([like.steps for like in likes]):
             continue
-        likes = _likes([evaluations[index] for index in trained], number)
-        steps = item.step - (before.step if before else 0)
-        if len(likes) < MIN_INTERVALS or not 0 < steps <= 2 * np.median([like.steps for like in likes]):
-            continue
-        learning = steps * float(np.median([like.spent / like.steps for like in likes]))
-        tokens = (item.trained_tokens or 0.0) - ((before.trained_tokens or 0.0) if before else 0.0)
-        if tokens > 0 and all(like.tokens > 0 for like in likes):
-            learning = max(learning, tokens * float(np.median([like.spent / like.tokens for like in likes])))
-        spent = item.compute - (before.compute if before else 0.0)
-        if spent > (1 + START_UP) * learning:
-            excess[place] = spent - learning
+        learning = own.steps * float(np.median([like.spent / like.steps for like in likes]))
+        if own.tokens > 0 and all(like.tokens > 0 for like in likes):
+            learning = max(learning, own.tokens * float(np.median([like.spent / like.tokens for like in likes])))
+        if own.spent > (1 + START_UP) * learning:
+            excess[trained[number]] = own.spent - learning
     return excess
 
 
 @dataclass(frozen=True)
 class _Interval:
-    """Between two evaluations of one incarnation."""
+    """Between two evaluations."""
 
-    steps: int
+    steps: float
     spent: float
     tokens: float
 
 
-def _likes(trained: list[CurvePoint], number: int) -> list[_Interval]:
-    """The three intervals after evaluation `number`, of its incarnation; where they are too few, the three before it.
+@dataclass(frozen=True, eq=False)
+class _Intervals:
+    """Between the evaluations after the first step; (n,) each."""
 
-    The nearest ones, so that what comes later changes nothing of what was said.
-    """
-    inside = [
-        (place, _Interval(item.step - before.step, item.compute - before.compute, _tokens_between(before, item)))
-        for place, (before, item) in enumerate(pairwise(trained), start=1)
-        if before.incarnation == item.incarnation and item.step > before.step and item.compute > before.compute
-    ]
-    incarnation = trained[number].incarnation
-    after = [like for place, like in inside if place > number and trained[place].incarnation == incarnation]
-    if len(after) >= MIN_INTERVALS:
-        return after[:MIN_INTERVALS]
-    return [like for place, like in inside if place < number][-MIN_INTERVALS:]
+    incarnation: Array
+    step: Array
+    compute: Array
+    tokens: Array
+
+    def before(self, place: int) -> _Interval:
+        """From the evaluation before, or from the run's start, to the one at `place`."""
+        of = (self.step, self.compute, self.tokens)
+        return _Interval(*(float(values[place] - (values[place - 1] if place else 0.0)) for values in of))
+
+    def likes(self, number: int) -> list[_Interval]:
+        """The three intervals after evaluation `number`, of its incarnation; where they are too few, the three before.
+
+        The nearest ones, so that what comes later changes nothing of what was said.
+        """
+        mine = self.incarnation == self.incarnation[number]
+        after = list(islice(self._inside(np.flatnonzero(mine[number + 1 :]) + number + 1), MIN_INTERVALS))
+        if len(after) >= MIN_INTERVALS:
+            return after
+        return list(islice(self._inside(np.arange(number - 1, 0, -1)), MIN_INTERVALS))[::-1]
+
+    def _inside(self, places: NDArray[np.intp]) -> Iterator[_Interval]:
+        """Those before the evaluations at `places` that lie in one incarnation."""
+        for place in places:
+            interval = self.before(int(place))
+            if self.incarnation[place - 1] == self.incarnation[place] and interval.steps > 0 and interval.spent > 0:
+                yield interval
 
 
-def _tokens_between(before: CurvePoint, item: CurvePoint) -> float:
-    return (item.trained_tokens or 0.0) - (before.trained_tokens or 0.0)
-
-
-def _fleet_changed(evaluations: tuple[CurvePoint, ...]) -> bool:
+def _fleet_changed(evaluations: Sequence[CurvePoint]) -> bool:
     """Between evaluations after the first step; unknown numbers of devices tell nothing."""
-    devices = [item.devices for item in evaluations if item.step > 0 and item.devices]
-    return bool(devices) and max(devices) > (1 + FLEET_CHANGE) * min(devices)
+    devices = np.nan_to_num(column(evaluations, "devices")[column(evaluations, "step") > 0])
+    devices = devices[devices > 0]
+    return bool(devices.size) and bool(devices.max() > (1 + FLEET_CHANGE) * devices.min())
 
 
 def _rising(*quantities: Array) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +13,13 @@ from rollcast.config.errors import UserError
 
 Row = dict[str, Any]
 DELIMITERS = ",;\t"
+PER_CENT = "%"
 LABELS = ("dataset", "metric")
 """Columns that tell curves apart at once; any other text does where its values recur."""
 MOST_KINDS = 1_000
 """Values of a text column, at most; one with more tells no curves apart."""
+LARGEST_STEP = 2**53
+"""Whole numbers beyond it are no steps: floats do not tell them from their neighbours."""
 MOST_RESTARTS = 0.25
 """Restarts in a row of the file, at most; one that seems to hold more is in no order of time."""
 
@@ -23,6 +27,18 @@ MOST_RESTARTS = 0.25
 def delimiter_of(header: str) -> str:
     """The one of comma, semicolon and tab that makes most columns of a CSV's header."""
     return max(DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter), [])))
+
+
+def heading(names: Sequence[str]) -> list[str]:
+    """A header's names without the spaces around them; what has none is called by its place.
+
+    Raises ValueError where two columns bear one name: either could be meant.
+    """
+    stripped = [name.strip() or f"column {place}" for place, name in enumerate(names, start=1)]
+    twice = [name for name, count in Counter(stripped).items() if count > 1]
+    if twice:
+        raise ValueError(f"two columns are called {twice[0]!r}; rename one of them")
+    return stripped
 
 
 def field(row: Mapping[str, Any], name: str) -> Any:
@@ -36,14 +52,14 @@ def field(row: Mapping[str, Any], name: str) -> Any:
 def meets(row: Mapping[str, Any], conditions: Iterable[str]) -> bool:
     """Whether the row meets every COLUMN=VALUE."""
     pairs = (condition.partition("=") for condition in conditions)
-    return all(_text(field(row, name)) == value for name, _, value in pairs)
+    return all(text_of(field(row, name)) == value for name, _, value in pairs)
 
 
 def whole_number(value: Any) -> int | None:
-    """A step, or None where the value is none; a part of an epoch is none."""
+    """A step, or None where the value is none; a part of an epoch is none, and so is what only looks whole."""
     try:
         number = float(value)
-        return int(number) if number.is_integer() else None
+        return int(number) if number.is_integer() and abs(number) < LARGEST_STEP else None
     except (TypeError, ValueError, OverflowError):
         return None
 
@@ -57,9 +73,10 @@ def is_fraction(value: Any) -> bool:
 
 
 def real_number(value: Any, column: str) -> float:
-    """Raises UserError where the value of the column is none."""
+    """The number; one with a per cent sign is a part of 1. Raises UserError where the value of the column is none."""
+    text = str(value).strip()
     try:
-        return float(str(value))
+        return float(text[:-1]) / 100 if text.endswith(PER_CENT) else float(text)
     except ValueError:
         remedy = ", as 0.53: a decimal point, and nothing between thousands" if "," in str(value) else ""
         raise UserError(f"column {column} holds {value!r}, needs a number{remedy}") from None
@@ -83,29 +100,42 @@ class MixedRows:
             self._kinds = {column: {} for column in row}
             self._first = {column: {} for column in row}
         self._num_rows += 1
-        self._runs[_text(field(row, "run"))] = None
+        self._runs[text_of(field(row, "run"))] = None
         for column in list(self._kinds):
-            kind = _text(row.get(column))
+            kind = text_of(row.get(column))
             self._kinds[column][kind] = None
-            if _is_number(kind) or len(self._kinds[column]) > MOST_KINDS:
+            if is_number_or_empty(kind) or len(self._kinds[column]) > MOST_KINDS:
                 del self._kinds[column], self._first[column]
                 self._clashing.pop(column, None)
             elif self._first[column].setdefault(compute, kind) != kind:
                 self._clashing[column] = None
 
     def complaint(self, compute: str, option: str) -> str | None:
-        """What is mixed and how to choose, or None. `compute`: the column's name. `option`: what takes a condition."""
-        if len(self._runs) > 1:
-            return f"holds {len(self._runs)} runs; choose one of {some(list(self._runs))} with {option} run=NAME"
-        for column in self._clashing:
-            kinds = list(self._kinds[column])
-            # A text that hardly ever recurs (a date, a comment) tells no measures apart.
-            if column.casefold() in LABELS or len(kinds) <= self._num_rows / 3:
-                return (
-                    f"{column} differs between rows of equal {compute}; "
-                    f"choose one of {some(kinds)} with {option} {column}=VALUE"
-                )
-        return None
+        """What is mixed and how to choose, or None; see `mixed`."""
+        clashing = [(column, list(self._kinds[column])) for column in self._clashing]
+        return mixed(self._num_rows, list(self._runs), clashing, compute, option)
+
+
+def mixed(
+    num_rows: int, runs: list[str], clashing: list[tuple[str, list[str]]], compute: str, option: str
+) -> str | None:
+    """One sentence on what is mixed and how to choose, or None.
+
+    Args:
+        clashing: columns of text that differ at equal compute, the first clash first, and their values.
+        compute: the column's name.
+        option: what takes a condition.
+    """
+    if len(runs) > 1:
+        return f"holds {len(runs)} runs; choose one of {some(runs)} with {option} run=NAME"
+    for column, kinds in clashing:
+        # A text that hardly ever recurs (a date, a comment) tells no measures apart.
+        if column.casefold() in LABELS or len(kinds) <= num_rows / 3:
+            return (
+                f"{column} differs between rows of equal {compute}; "
+                f"choose one of {some(kinds)} with {option} {column}=VALUE"
+            )
+    return None
 
 
 class Restarts:
@@ -144,11 +174,13 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Of a field; empty where there is none."""
     return "" if value is None else str(value)
 
 
-def _is_number(text: str) -> bool:
+def is_number_or_empty(text: str) -> bool:
+    """Whether the text tells no kinds of rows apart."""
     try:
         float(text)
     except ValueError:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from rollcast.runfolder.survival import surviving
-from rollcast.scaling.curve import Array, Curve
 
 MAX_EVALUATIONS = 5_000
 """Of one run; further ones are refused and counted."""
@@ -132,34 +128,3 @@ class EvaluationLog:
         """The evaluations of the surviving history, one for each step, in order of compute (it rises with the step)."""
         kept = surviving(self.evaluations.values(), self.starts)
         return tuple(sorted(kept, key=lambda item: (item.compute, item.step)))
-
-
-def curve_of(evaluations: tuple[CurvePoint, ...], x: Array, name: str) -> Curve:
-    """The curve of pass rate against `x` (n,), one value for each evaluation; step 0 is compute 0.
-
-    The trainer's standard errors are those of the sampling with the prompts held fixed, so the number of prompts is not
-    given to the curve: it would take the choice of prompts out a second time.
-
-    Raises:
-        ValueError: no evaluation at x > 0 (yet).
-    """
-    errors = [item.standard_error if item.standard_error is not None else math.nan for item in evaluations]
-    x = np.where([item.step == 0 for item in evaluations], 0.0, x)
-    return Curve.from_points(
-        x,
-        [item.pass_rate for item in evaluations],
-        errors,
-        name=name,
-        truncation_ratio=known_truncation([item.truncation_ratio for item in evaluations]),
-    )
-
-
-def known_truncation(ratios: Sequence[float | None]) -> Array | None:
-    """(n,) in order of compute, what is unknown taken from its neighbours, so that it changes no verdict.
-
-    None where none is known.
-    """
-    known = [place for place, ratio in enumerate(ratios) if ratio is not None]
-    if not known:
-        return None
-    return np.asarray(np.interp(np.arange(len(ratios)), known, [ratio for ratio in ratios if ratio is not None]))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rollcast.curves.evaluations import CurvePoint, checked
+from rollcast.curves.origin import Origin
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import Sample
 
@@ -56,11 +57,14 @@ class TrainerStatus:
 
 @dataclass
 class Reading:
-    """Evaluations, and by run: status, and the step from which each incarnation continued."""
+    """Evaluations, and by run: status, what a file was read as, the step from which each incarnation continued."""
 
     evaluations: list[CurvePoint] = field(default_factory=list)
     status: dict[str, TrainerStatus] = field(default_factory=dict)
     starts: dict[str, dict[int, int]] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    anew: set[str] = field(default_factory=set)
+    """Runs whose file was written anew: what stands here is all that it tells, what was told before is void."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Reason -> number of readings that were left out."""
     away: list[str] = field(default_factory=list)

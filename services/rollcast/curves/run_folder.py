@@ -11,10 +11,10 @@ from rollcast.config.errors import UserError
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog, checked
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_history import RunHistory
-from rollcast.runfolder.files import EVALUATIONS, INCARNATIONS, STEPS
+from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS, STEPS
 from rollcast.runfolder.format_version import check_format
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import EvaluationRecord, IncarnationRecord, StepRecord
+from rollcast.runfolder.records import BeforeRecord, EvaluationRecord, IncarnationRecord, StepRecord, read_record
 from rollcast.telemetry.names import is_own_curve
 
 
@@ -23,16 +23,34 @@ class RunFolder:
 
     def __init__(self, folder: Path, run: str) -> None:
         """`run`: of evaluations that name none. Raises UserError where the folder is of a newer format."""
+        self._folder = folder
         self._run = run
-        self._evaluations = RecordFile(folder / EVALUATIONS, EvaluationRecord)
-        self._incarnations = RecordFile(folder / INCARNATIONS, IncarnationRecord)
+        self._format = check_format(folder)
+        self._open()
+
+    def _open(self) -> None:
+        self._evaluations = RecordFile(self._folder / EVALUATIONS, EvaluationRecord)
+        self._incarnations = RecordFile(self._folder / INCARNATIONS, IncarnationRecord)
         # Evaluations of format 0 do not tell how many answers were cut off; the steps around them do.
-        self._steps = RecordFile(folder / STEPS, StepRecord) if check_format(folder) == 0 else None
+        self._steps = RecordFile(self._folder / STEPS, StepRecord) if self._format == 0 else None
         self._truncation: dict[int, float] = {}
         self._told = 0
+        self._runs: set[str] = set()
 
     def read(self) -> Reading:
-        """New complete lines; nothing where there is no file."""
+        """New complete lines; nothing where there is no file. Where one was written anew, all there is in all of them.
+
+        The files belong together: the steps from which incarnations continued cut the evaluations.
+        """
+        reading = self._read()
+        if any(file.was_written_anew for file in (self._evaluations, self._incarnations, self._steps) if file):
+            void = self._runs
+            self._open()
+            reading = self._read()
+            reading.anew = void
+        return reading
+
+    def _read(self) -> Reading:
         reading, now = Reading(), time.time()
         records = list(self._evaluations.read())
         # An evaluation is written after the step that it belongs to: read later, the steps reach at least as far.
@@ -50,6 +68,7 @@ class RunFolder:
         if new := self._evaluations.num_skipped - self._told:
             reading.skipped["bad_line"] += new
             self._told += new
+        self._runs |= reading.starts.keys() | {item.run for item in reading.evaluations}
         return reading
 
     def _read_steps(self) -> None:
@@ -93,6 +112,14 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
     if not any(item.step > 0 and item.compute > 0 for item in kept):
         raise UserError(f"run folder {folder}: holds no evaluation after the first step; train it for longer")
     return RunHistory(name, kept), reading.skipped.total(), len(log.evaluations) - len(kept)
+
+
+def spent_before(folder: Path) -> BeforeRecord | None:
+    """What the run began with; None where nothing is said of it."""
+    try:
+        return read_record(folder / BEFORE, BeforeRecord)
+    except (OSError, ValueError):
+        return None
 
 
 def point_of(record: EvaluationRecord, run: str, now: float) -> CurvePoint:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
+from rollcast.curves.evaluation_columns import column
 from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.origin import OWN, Origin
 from rollcast.curves.run_history import RunHistory, curve_on
-from rollcast.scaling.curve import Array
+from rollcast.scaling.advice import Advice, advise
+from rollcast.scaling.curve import DEVICE_HOURS, Array
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
@@ -26,7 +31,7 @@ class RunBudget:
     steps: float | None = None
     device_hours: float | None = None
 
-    def end(self, evaluations: tuple[CurvePoint, ...]) -> float | None:
+    def end(self, evaluations: Sequence[CurvePoint]) -> float | None:
         """Device-hours at which the budget ends, steps converted by the measured device-hours per step."""
         ends = [] if self.device_hours is None else [self.device_hours]
         rate = compute_per_step(evaluations)
@@ -47,16 +52,29 @@ class RunForecast:
         evaluations: of the surviving history, in order of compute; those at compute 0 too.
         num_lost: evaluations that left the curve with their incarnation.
         end: device-hours at which the budget ends, or None.
+        origin: as what the source was read.
     """
 
     name: str
     sequence: int
     updated_at: float
-    evaluations: tuple[CurvePoint, ...]
+    evaluations: Sequence[CurvePoint]
     num_lost: int
     forecast: Forecast
     axis: ComputeAxis
     end: float | None
+    origin: Origin = OWN
+
+    @property
+    def unit(self) -> str:
+        """What compute is counted in."""
+        return self.forecast.curve.unit
+
+    @property
+    def fitted_on(self) -> str:
+        """What the law is fitted on: the unit of the curve, or trained tokens where the fleet changed."""
+        is_tokens = self.axis.quantity == "trained_tokens"
+        return self.axis.quantity if is_tokens or self.unit == DEVICE_HOURS else self.unit
 
     @property
     def newest(self) -> CurvePoint:
@@ -83,6 +101,20 @@ class RunForecast:
         start, end = self.to_fitted([self.newest.compute, max(stop, self.newest.compute)])
         return self.forecast.expected_gain(float(start), float(end))
 
+    def advice(self, budget: float | None = None, worth: float | None = None, price: float | None = None) -> Advice:
+        """What to do with the rest of the budget, the run's own where none is given; `advise` tells what is asked.
+
+        Raises ValueError as `advise`.
+        """
+        if budget is None and worth is None and price is None:
+            return self._advice
+        return advise(self.forecast, self.end if budget is None else budget, worth=worth, price=price, axis=self.axis)
+
+    @cached_property
+    def _advice(self) -> Advice:
+        """On the run's own budget: page, metrics and badge say the same."""
+        return advise(self.forecast, self.end, axis=self.axis)
+
     def to_fitted(self, compute: ArrayLike) -> Array:
         """`compute` (m,) device-hours on the axis that the law is fitted on -> (m,)."""
         return self.axis.to_fitted(np.atleast_1d(np.asarray(compute, dtype=float)))
@@ -90,15 +122,16 @@ class RunForecast:
 
 def forecast_run(
     name: str,
-    evaluations: tuple[CurvePoint, ...],
+    evaluations: Sequence[CurvePoint],
     budget: RunBudget,
     *,
     sequence: int,
     updated_at: float,
     num_lost: int = 0,
+    origin: Origin = OWN,
 ) -> RunForecast | None:
     """Fit one run; None while there is no evaluation after step 0."""
-    if not any(item.compute > 0 and item.step > 0 for item in evaluations):
+    if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     axis = choose_axis(evaluations)
     return RunForecast(
@@ -107,9 +140,10 @@ def forecast_run(
         updated_at=updated_at,
         evaluations=evaluations,
         num_lost=num_lost,
-        forecast=fit(curve_on(axis, evaluations, name)),
+        forecast=fit(replace(curve_on(axis, evaluations, name), unit=origin.unit)),
         axis=axis,
         end=budget.end(evaluations),
+        origin=origin,
     )
 
 
@@ -131,6 +165,7 @@ def forecast_history(history: RunHistory, options: FitOptions) -> RunForecast:
         forecast=fit(curve, options),
         axis=axis,
         end=None,
+        origin=history.origin,
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from rollcast.config.services import CurveFile, CurveQueries, DirectScrape, FileSource, Http, PrometheusSource
 from rollcast.connections.http import local_url
+from rollcast.connections.port_files import port_file, read_port
 from rollcast.curves.curve_file import CurveFileReader
 from rollcast.curves.first_scrape import dated
 from rollcast.curves.foreign_curve import ForeignCurve
@@ -42,10 +43,10 @@ def open_source(
 ) -> EvaluationSource:
     """The source that the run file names; `http` is how the services serve."""
     if isinstance(settings, PrometheusSource):
-        return PrometheusQueries(settings.url, settings.token, settings.curves)
+        return PrometheusQueries(settings.url, settings.token, settings.curves, settings.namespace)
     if isinstance(settings, FileSource):
         return CurveFiles(settings.curves)
-    return MetricsPages(settings.urls, http, run_folder / "ports" / "trainer")
+    return MetricsPages(settings.urls, http, port_file(run_folder, "trainer"))
 
 
 class MetricsPages:
@@ -83,8 +84,7 @@ class MetricsPages:
 
     def _found_url(self) -> str:
         try:
-            with self._port_file.open() as file:
-                port = int(file.read(20))
+            port = read_port(self._port_file)
         except OSError as error:
             raise SourceAway(f"no trainer has written {self._port_file} yet") from error
         except ValueError as error:
@@ -109,6 +109,8 @@ class CurveFiles:
                 continue
             reading.evaluations += part.evaluations
             reading.starts.update(part.starts)
+            reading.origins.update(part.origins)
+            reading.anew |= part.anew
             reading.skipped += part.skipped
         if len(failures) == len(self._files):
             raise failures[0]
@@ -128,7 +130,11 @@ class PrometheusQueries:
     forecaster or Prometheus was away is found then.
     """
 
-    def __init__(self, url: str, token: SecretStr | None = None, curves: tuple[CurveQueries, ...] = ()) -> None:
+    def __init__(
+        self, url: str, token: SecretStr | None = None, curves: tuple[CurveQueries, ...] = (), namespace: str = ""
+    ) -> None:
+        """`namespace`: of the runs that are read; empty = any."""
+        self._namespace = namespace
         self._prometheus = Prometheus(url, token)
         self._curves = [ForeignCurve(self._prometheus, curve) for curve in curves]
         self._untold: list[Reading] = []
@@ -145,12 +151,12 @@ class PrometheusQueries:
         is_whole = since_whole >= WHOLE_EVERY_SECONDS
         if is_whole:
             window = min(since_whole + OVERLAP_SECONDS, LOOK_BACK_SECONDS)
-            expression = f"last_over_time({_any_of(EVALUATION_NAMES)}[{window:.0f}s])"
+            expression = f"last_over_time({self._any_of(EVALUATION_NAMES)}[{window:.0f}s])"
         else:
             window = since + LONGEST_SCRAPE_SECONDS
-            expression = _new_within(math.ceil(window))
+            expression = _new_within(self._any_of(EVALUATION_NAMES), math.ceil(window))
         samples = self._prometheus.query(expression)
-        samples += self._prometheus.query(_any_of(STATUS_NAMES))
+        samples += self._prometheus.query(self._any_of(STATUS_NAMES))
         reading = interpret(samples, at=now)
         self._date(reading, window, now, is_whole=is_whole)
         self._last = now
@@ -165,13 +171,19 @@ class PrometheusQueries:
     def close(self) -> None:
         self._prometheus.close()
 
+    def _any_of(self, metric_names: tuple[str, ...]) -> str:
+        place = f',namespace="{self._namespace}"' if self._namespace else ""
+        return f'{{__name__=~"{"|".join(metric_names)}"{place}}}'
+
     def _date(self, reading: Reading, window_seconds: float, now: float, *, is_whole: bool) -> None:
         """New evaluations get their times; a Prometheus that cannot tell them keeps nobody from the forecast."""
         told = {(item.run, *item.key) for item in reading.evaluations}
         seen, self._seen = self._seen, told if is_whole else self._seen | told
         new = [place for place, item in enumerate(reading.evaluations) if (item.run, *item.key) not in seen]
         try:
-            times = dated(self._prometheus, [reading.evaluations[place] for place in new], window_seconds, now)
+            times = dated(
+                self._prometheus, [reading.evaluations[place] for place in new], window_seconds, now, self._namespace
+            )
         except SourceAway:
             reading.skipped["undated"] += len(new)
             return
@@ -179,15 +191,11 @@ class PrometheusQueries:
             reading.evaluations[place] = item
 
 
-def _new_within(seconds: int) -> str:
-    """The evaluations of which any series was not there so long ago, each with all its series."""
-    series = f"last_over_time({_any_of(EVALUATION_NAMES)}[{OVERLAP_SECONDS:.0f}s])"
+def _new_within(evaluations: str, seconds: int) -> str:
+    """Those of the selected evaluations of which any series was not there so long ago, each with all its series."""
+    series = f"last_over_time({evaluations}[{OVERLAP_SECONDS:.0f}s])"
     return (
         f"{series} and on({_EVALUATION}) "
         f"({series} unless on(__name__, {_EVALUATION}) last_over_time("
-        f"{_any_of(EVALUATION_NAMES)}[{OVERLAP_SECONDS:.0f}s] offset {seconds}s))"
+        f"{evaluations}[{OVERLAP_SECONDS:.0f}s] offset {seconds}s))"
     )
-
-
-def _any_of(metric_names: tuple[str, ...]) -> str:
-    return f'{{__name__=~"{"|".join(metric_names)}"}}'

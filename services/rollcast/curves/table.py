@@ -1,10 +1,12 @@
-"""A CSV or JSONL file that is read whole: the history of every run in it."""
+"""A file of somebody's runs that is read whole: the history of every run in it."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import compress
+
+import numpy as np
 
 from rollcast.config.curve_columns import (
     COMPUTE_NAMES,
@@ -14,20 +16,29 @@ from rollcast.config.curve_columns import (
     find_column,
 )
 from rollcast.config.errors import UserError
-from rollcast.config.services import CurveFile
-from rollcast.curves.curve_row import Row, field, meets
-from rollcast.curves.evaluations import known
+from rollcast.curves.column_evaluations import (
+    CurveColumns,
+    complaint_of,
+    evaluations_of,
+    num_distinct,
+    surviving_of,
+)
+from rollcast.curves.compute_axis import in_one_unit
+from rollcast.curves.curve_row import some, text_of
+from rollcast.curves.formats.found import Found
+from rollcast.curves.formats.recognise import read_source
 from rollcast.curves.left_out import Tell, left_out
-from rollcast.curves.row_evaluations import RowEvaluations
-from rollcast.curves.rows import read_rows
+from rollcast.curves.measures import STEP_ORDER, compute_columns, pass_rate_columns
+from rollcast.curves.origin import Origin
 from rollcast.curves.run_history import RunHistory
-from rollcast.runfolder.survival import surviving
+from rollcast.curves.sheet import Mask, Sheet
+from rollcast.curves.units import STEPS, TIME_UNITS
 from rollcast.telemetry.names import is_own_curve
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold what; None = found by their usual names. Of a Prometheus: expressions of one series each."""
+    """Which columns hold what; None = recognised by their names. Of a Prometheus: expressions of one series each."""
 
     compute: str | None = None
     pass_rate: str | None = None
@@ -37,92 +48,154 @@ class Columns:
     """Conditions COLUMN=VALUE that a row must meet."""
     scale: float = 1.0
     """Times the pass rates and their standard errors."""
+    seconds: str | None = None
+    """Instead of `compute`: the column of the time that passed, which `devices` turn into device-hours."""
+    devices: float | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """A file's rows as far as they were asked for, and the columns that hold the curve."""
+    """A source's rows as far as they were asked for, and the columns that hold the curve."""
 
-    path: Path
-    rows: list[Row]
+    source: str
+    sheet: Sheet
     columns: Columns
     """All found."""
+    step: str | None
+    """The column of the optimizer step."""
+    origin: Origin
 
     def runs(self) -> list[str]:
         """Those that have a pass rate, in the order of the file; one without a name where there is no such column."""
-        pass_rate = self.columns.pass_rate or ""
-        names = (run_of(row) for row in self.rows if row.get(pass_rate) not in (None, ""))
-        return list(dict.fromkeys(names)) or [""]
+        if not self.sheet.has("run"):
+            return [""]
+        is_reading = self.sheet.numbers(self.columns.pass_rate).given
+        return list(dict.fromkeys(compress(self.sheet.texts("run"), is_reading))) or [""]
 
-    def history(self, rows: list[Row], name: str, tell: Tell) -> RunHistory:
+    def of_run(self, run: str) -> Table:
+        """The rows of one of them."""
+        return replace(self, sheet=self.sheet.only(_are(self.sheet.texts("run"), run)))
+
+    def history(self, name: str, tell: Tell) -> RunHistory:
         """Of one run's rows. Raises UserError where they are of several measures, or a column holds no number."""
-        found = RowEvaluations(
-            CurveFile.model_construct(
-                run=name,
-                path=self.path,
-                compute=self.columns.compute,
-                pass_rate=self.columns.pass_rate,
-                standard_error=self.columns.standard_error,
-                truncation_ratio=self.columns.truncation_ratio,
-                scale=self.columns.scale,
-            )
+        assert self.columns.compute is not None
+        assert self.columns.pass_rate is not None
+        columns = CurveColumns(
+            compute=self.columns.compute,
+            pass_rate=self.columns.pass_rate,
+            standard_error=self.columns.standard_error,
+            truncation_ratio=self.columns.truncation_ratio,
+            step=self.step,
+            scale=self.columns.scale,
         )
         try:
-            taken = [found.take(row, number, ()) for number, row in enumerate(rows)]
+            evaluations, starts = evaluations_of(self.sheet, columns, name)
         except UserError as error:
-            raise UserError(f"{self.path}: {error}") from None
-        if (mixed := found.mixture.complaint(self.columns.compute or "", "--where")) is not None:
-            raise UserError(f"{self.path}: {mixed}")
-        evaluations = [item for item in taken if item is not None]
-        finite = [known(item) for item in evaluations if math.isfinite(item.compute) and math.isfinite(item.pass_rate)]
-        kept = surviving(finite, found.starts())
-        twice = len(finite) - len({item.key for item in finite})
+            raise UserError(f"{self.source}: {error}") from None
+        if (mixed := complaint_of(self.sheet, columns, "--where")) is not None:
+            raise UserError(f"{self.source}: {mixed}")
+        finite = evaluations.at(np.isfinite(evaluations.compute) & np.isfinite(evaluations.pass_rate)).known()
+        if len(finite) and (least := float(finite.compute.min())) < 0:
+            raise UserError(
+                f"{self.source}: {self.columns.compute} is {least:g} in a row; compute counts from the run's start, "
+                "so leave out what came before it"
+            )
+        if self.origin.unit not in TIME_UNITS:
+            # Nothing starts up in steps or tokens, and devices do not change what they cost.
+            zero = np.zeros(len(finite))
+            finite = replace(finite, start_up=zero, devices=np.full(len(finite), np.nan))
+        kept = surviving_of(finite, starts)
+        twice = len(finite) - num_distinct(finite)
         if twice:
-            tell(left_out(self.path, twice, "evaluation", "second readings of a step"))
+            tell(left_out(self.source, twice, "evaluation", "second readings of a step"))
         if lost := len(finite) - twice - len(kept):
-            tell(left_out(self.path, lost, "evaluation", "of steps that were made again after a restart"))
-        ordered = tuple(sorted(kept, key=lambda item: (item.compute, item.step)))
-        return RunHistory(name, ordered, len(evaluations) - len(finite))
+            tell(left_out(self.source, lost, "evaluation", "of steps that were made again after a restart"))
+        ordered = kept if np.all(np.diff(kept.compute) > 0) else kept.at(np.lexsort((kept.step, kept.compute)))
+        return RunHistory(name, ordered, len(evaluations) - len(finite), self.origin)
 
 
-def read_table(path: Path, columns: Columns, run: str | None, tell: Tell) -> Table:
-    """Raises UserError: what cannot be read, or which column is missing, and what would help."""
-    rows = read_rows(path, tell)
+def read_table(source: str, columns: Columns, run: str | None, tell: Tell) -> Table:
+    """Raises UserError: what cannot be read, which column is missing or which of several is meant, and what helps."""
+    return table_of(read_source(source, tell), source, columns, run, tell)
+
+
+def table_of(found: Found, source: str, columns: Columns, run: str | None, tell: Tell) -> Table:
+    """The same of rows that somebody has read. Raises UserError."""
     for condition in columns.where:
         if "=" not in condition:
             raise UserError(f"--where {condition}: needs COLUMN=VALUE")
-    rows = [row for row in rows if meets(row, columns.where)]
+    sheet = found.sheet
+    for condition in columns.where:
+        name, _, value = condition.partition("=")
+        sheet = sheet.only(_are(map(text_of, sheet.field(name)), value))
     if run is not None:
-        rows = [row for row in rows if run_of(row) == run]
-    if not any(condition.startswith("dataset=") for condition in columns.where):
-        rows = [row for row in rows if is_own_curve(str(field(row, "dataset") or ""))]
-    if not rows:
-        raise UserError(f"{path}: no row is left; check --where, --run and the file")
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    found = replace(
+        sheet = sheet.only(_are(sheet.texts("run"), run))
+    if sheet.has("dataset") and not any(condition.startswith("dataset=") for condition in columns.where):
+        datasets = sheet.texts("dataset")
+        own = {dataset for dataset in set(datasets) if is_own_curve(dataset)}
+        sheet = sheet.only(np.array([dataset in own for dataset in datasets], dtype=bool))
+    if not len(sheet):
+        raise UserError(f"{source}: no row is left; check --where, --run and the file")
+    pass_rate = _pass_rate(source, sheet, columns.pass_rate)
+    if np.any(sheet.numbers(pass_rate).per_cent):
+        tell(f"{source}: per cent signs in {pass_rate}, read as parts of 1")
+    compute = _compute(source, sheet, columns, pass_rate)
+    names = sheet.names
+    sheet, unit = in_one_unit(source, sheet, compute, columns.devices if columns.seconds is not None else None, tell)
+    chosen = replace(
         columns,
-        compute=_column(path, names, columns.compute, COMPUTE_NAMES, "--compute"),
-        pass_rate=_column(path, names, columns.pass_rate, PASS_RATE_NAMES, "--pass-rate"),
-        standard_error=_optional(path, names, columns.standard_error, STANDARD_ERROR_NAMES, "--standard-error"),
-        truncation_ratio=_optional(path, names, columns.truncation_ratio, TRUNCATION_NAMES, "--truncation-ratio"),
+        compute=compute,
+        pass_rate=pass_rate,
+        standard_error=_optional(source, names, columns.standard_error, STANDARD_ERROR_NAMES, "--standard-error"),
+        truncation_ratio=_optional(source, names, columns.truncation_ratio, TRUNCATION_NAMES, "--truncation-ratio"),
     )
-    return Table(path, rows, found)
+    step = compute if unit == STEPS else find_column(names, STEP_ORDER)
+    return Table(source, sheet, chosen, step, Origin(found.format, compute, pass_rate, unit))
 
 
-def run_of(row: Row) -> str:
-    """The name of the row's run; empty where no column tells it."""
-    return str(field(row, "run") or "")
+def _are(texts: Iterable[str], wanted: str) -> Mask:
+    return np.array([text == wanted for text in texts], dtype=bool)
 
 
-def _column(path: Path, names: list[str], given: str | None, usual: tuple[str, ...], option: str) -> str:
+def _pass_rate(source: str, sheet: Sheet, given: str | None) -> str:
+    if given is not None:
+        return _column(source, sheet.names, given, (), "--pass-rate")
+    found = pass_rate_columns(sheet)
+    if not found:
+        return _column(source, sheet.names, None, PASS_RATE_NAMES, "--pass-rate")
+    if len(found) > 1:
+        raise UserError(f"{source}: {some(found)} could each be the pass rate; choose one with --pass-rate")
+    return found[0]
+
+
+def _compute(source: str, sheet: Sheet, columns: Columns, pass_rate: str) -> str:
+    if columns.seconds is not None:
+        if columns.compute is not None:
+            raise UserError(f"--seconds {columns.seconds}: --compute is given too; leave one of them out")
+        if columns.devices is None:
+            raise UserError(f"--seconds {columns.seconds}: needs --devices, to count device-hours")
+        return _column(source, sheet.names, columns.seconds, (), "--seconds")
+    if columns.devices is not None:
+        raise UserError(f"--devices {columns.devices:g}: needs --seconds, the column of the time that passed")
+    if columns.compute is not None:
+        return _column(source, sheet.names, columns.compute, (), "--compute")
+    found = compute_columns(sheet, pass_rate)
+    if not found:
+        return _column(source, sheet.names, None, COMPUTE_NAMES, "--compute")
+    if len(found) > 1:
+        raise UserError(f"{source}: {some(found)} could each be the compute; choose one with --compute")
+    return found[0]
+
+
+def _column(source: str, names: list[str], given: str | None, usual: tuple[str, ...], option: str) -> str:
     found = find_column(names, usual if given is None else (given,))
     if found is None:
         missing = f"no column {given!r}" if given is not None else f"none of the columns {', '.join(usual)}"
-        raise UserError(f"{path}: {missing}; name one of {', '.join(names)} with {option}")
+        raise UserError(f"{source}: {missing}; name one of {some(names)} with {option}")
     return found
 
 
-def _optional(path: Path, names: list[str], given: str | None, usual: tuple[str, ...], option: str) -> str | None:
+def _optional(source: str, names: list[str], given: str | None, usual: tuple[str, ...], option: str) -> str | None:
     if given is None and find_column(names, usual) is None:
         return None
-    return _column(path, names, given, usual, option)
+    return _column(source, names, given, usual, option)

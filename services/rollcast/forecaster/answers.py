@@ -12,6 +12,7 @@ from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import SourceState, TracePoint, tokens_by_staleness
 from rollcast.forecaster.history import KeptForecast
 from rollcast.forecaster.schema import (
+    AdviceAnswer,
     CurveAnswer,
     End,
     ForecastAnswer,
@@ -66,17 +67,20 @@ def _forecast_answer(item: RunForecast) -> ForecastAnswer:
         excluded=law.excluded,
         verdict=str(law.verdict.kind),
         reason=law.verdict.reason,
+        advice=AdviceAnswer(**item.advice().to_dict()),
+        unit=item.unit,
         step=newest.step,
         compute=newest.compute,
         pass_rate=newest.pass_rate,
         initial=float(law.initial((0.5,))[0]),
         asymptote=interval(law.asymptote(QUANTILES)),
+        ceiling_probability=law.ceiling_probability,
         exponent=interval(law.exponent(QUANTILES)),
         midpoint=interval(item.midpoint()),
         headroom=interval(law.headroom(QUANTILES)),
         end=end,
         best=best_law(item),
-        fitted_on=item.axis.quantity,
+        fitted_on=item.fitted_on,
     )
 
 

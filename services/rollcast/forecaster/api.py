@@ -147,6 +147,22 @@ def build_application(
         """The newest forecast of a run."""
         return answers.forecast_answer(find(run))
 
+    @application.get("/api/runs/{run}/advice", responses=_refusals(404, 422))
+    def advice(
+        run: RunName,
+        budget: Annotated[
+            Compute | None, Query(description="Compute at which the run would end; the run's own")
+        ] = None,
+        worth: Annotated[
+            float | None, Query(ge=0, le=1, allow_inf_nan=False, description="Gain that pays for the rest")
+        ] = None,
+        price: Annotated[
+            float | None, Query(ge=0, le=1e9, allow_inf_nan=False, description="Of one device-hour")
+        ] = None,
+    ) -> schema.AdviceAnswer:
+        """Stop, continue or wait: what to do with the rest of a budget."""
+        return schema.AdviceAnswer(**find(run).advice(budget, worth, price).to_dict())
+
     @application.get("/api/runs/{run}/predict", responses=_refusals(404, 422))
     def predict(
         run: RunName, compute: Annotated[list[Compute], Query(min_length=1, max_length=200)]

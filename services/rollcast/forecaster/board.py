@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from rollcast.curves.natural_order import natural
@@ -62,6 +63,15 @@ class Board:
     def publish(self, forecast: RunForecast) -> None:
         with self._changed:
             self._forecasts[forecast.name] = forecast
+            self._num_changes += 1
+            self._changed.notify_all()
+
+    def forget(self, run: str, names: Collection[str]) -> None:
+        """`names`: under which forecasts of the run are published."""
+        with self._changed:
+            self._runs.pop(run, None)
+            for name in names:
+                self._forecasts.pop(name, None)
             self._num_changes += 1
             self._changed.notify_all()
 

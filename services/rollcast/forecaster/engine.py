@@ -6,22 +6,31 @@ reading --> logs --> runs with something new --> refit --> history, metrics, boa
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog
+from rollcast.curves.origin import OWN, Origin
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_forecast import ForecastSummary, RunBudget, RunForecast, forecast_run, look_ahead, metric_grid
+from rollcast.curves.units import GPU_HOURS
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.history import History, KeptForecast
+from rollcast.forecaster.history import History, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.surprise import Surprise, hold_to_account
+from rollcast.scaling.curve import DEVICE_HOURS
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import is_own_curve
 
 MAX_RUNS = 200
+MAX_PUSHED_RUNS = 100
+"""So that what is pushed leaves room for the runs of the source."""
+PATIENCE_SECONDS = 5.0
+"""That a push waits for its turn."""
 MAX_REPLAYS = 40
 """Earlier forecasts of a run made afterwards when several of its evaluations come at once."""
 MAX_REPLAYS_AT_ONCE = 100
@@ -30,7 +39,7 @@ log = get_logger()
 
 
 class ForecastEngine:
-    """Called by one thread only."""
+    """Takes in one reading at a time, whoever brings it."""
 
     def __init__(
         self, board: Board, history: History, metrics: ForecastMetrics, budgets: dict[str, RunBudget] | None = None
@@ -43,27 +52,90 @@ class ForecastEngine:
         self._logs: dict[str, EvaluationLog] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._budgets: dict[str, RunBudget] = {}
-        self._refused: set[tuple[str, str, int, int]] = set()
+        self._origins: dict[str, Origin] = {}
+        """Of runs that are read of files; a file tells it again after a restart."""
+        self._refused: set[tuple[str, str, str, int, int]] = set()
         self._sequence = 0
+        self._turn = threading.RLock()
+        self._pushed = {run.name: run for run in history.pushed()}
         evaluations, self._starts, self._grids = history.load()
         self._update(set(filter(None, [self._add(item) for item in evaluations])), fresh=[])
 
-    def take(self, reading: Reading) -> None:
-        """Add what is new and refit the runs that changed."""
+    def take(self, reading: Reading) -> int:
+        """Add what is new and refit the runs that changed; returns how many evaluations were new.
+
+        Of a run that is pushed nothing is taken: a source would count in another unit.
+        """
+        with self._turn:
+            mixed = [item for item in reading.evaluations if item.run in self._pushed]
+            for evaluation in mixed:
+                self._refuse(evaluation, "run_is_pushed")
+            if mixed or (reading.starts.keys() | reading.anew) & self._pushed.keys():
+                others = [item for item in reading.evaluations if item.run not in self._pushed]
+                starts = {run: told for run, told in reading.starts.items() if run not in self._pushed}
+                anew = reading.anew - self._pushed.keys()
+                reading = replace(reading, evaluations=others, starts=starts, anew=anew)
+            return self._take(reading)
+
+    def push(self, run: PushedRun, evaluations: list[CurvePoint]) -> int:
+        """As `take`, of a run that its trainer pushes.
+
+        Raises:
+            ValueError: one sentence on why the run cannot be pushed.
+            TimeoutError: another reading takes its time.
+        """
+        if not self._turn.acquire(timeout=PATIENCE_SECONDS):
+            raise TimeoutError("the forecaster is busy with another reading; push again in a moment")
+        try:
+            before = self._pushed.get(run.name)
+            if before is None:
+                self._admit(run.name, len(evaluations))
+            elif before.unit != run.unit:
+                raise ValueError(f"run {run.name!r} counts {before.unit}, not {run.unit}; push under another name")
+            elif run.budget is None:
+                run = before
+            if run != before:
+                self._write(lambda: self._history.add_pushed(run))
+            self._pushed[run.name] = run
+            return self._take(Reading(evaluations=evaluations), again={run.name} if run != before else set())
+        finally:
+            self._turn.release()
+
+    def _admit(self, name: str, num_evaluations: int) -> None:
+        """Raises ValueError: why it cannot be the name of a run that is pushed from now on."""
+        if name in self._configured:
+            raise ValueError(f"run {name!r} is the forecaster's own; push under another name")
+        told = self._budgets.keys() | self._starts.keys()
+        if name in told or any(name in (owner, shown) for (owner, _), shown in self._names.items()):
+            raise ValueError(f"run {name!r} is read from a source; push under another name")
+        if len(self._pushed) >= MAX_PUSHED_RUNS:
+            raise ValueError(f"{MAX_PUSHED_RUNS} runs are pushed already, which is the most; use another service")
+        if num_evaluations == 0:
+            raise ValueError(f"run {name!r} is not known yet; push one point of it at least")
+
+    def _take(self, reading: Reading, again: Collection[str] = ()) -> int:
+        """`again`: names of runs to be fitted anew whether or not something of them is new."""
         for reason, count in reading.skipped.items():
             self._metrics.count_skipped(reason, count)
-        changed: set[str] = set()
+        for run in reading.anew:
+            if not self._tells_again(reading, run):
+                self._forget(run)
+        changed = {name for name in again if name in self._logs}
         for run, starts in reading.starts.items():
             if starts.items() - self._starts.get(run, {}).items():
                 self._starts.setdefault(run, {}).update(starts)
                 self._write(lambda run=run, starts=starts: self._history.add_starts(run, starts))
-                changed |= {name for (owner, _), name in self._names.items() if owner == run}
+                changed |= self._names_of(run)
+        for run, origin in reading.origins.items():
+            if origin.unit != self._origins.get(run, OWN).unit:
+                changed |= self._names_of(run)
+            self._origins[run] = origin
         for run, status in reading.status.items():
             self._board.note_status(run, status)
             budget = RunBudget(status.budget_steps, status.budget_device_hours)
             if budget != RunBudget() and budget != self._budgets.get(run):
                 self._budgets[run] = budget
-                changed |= {name for (owner, _), name in self._names.items() if owner == run}
+                changed |= self._names_of(run)
         fresh = []
         for evaluation in sorted(reading.evaluations, key=lambda item: (item.incarnation, item.step)):
             name = self._add(evaluation)
@@ -73,17 +145,38 @@ class ForecastEngine:
         if fresh:
             self._write(lambda: self._history.add_evaluations(fresh))
         self._update(changed, fresh)
+        return len(fresh)
+
+    def _tells_again(self, reading: Reading, run: str) -> bool:
+        """Whether all that is known of the run is told again: a table that is written whole each time voids nothing."""
+        told = {item.key: (item.pass_rate, item.compute) for item in reading.evaluations if item.run == run}
+        known = [item for name in self._names_of(run) for item in self._logs[name].evaluations.values()]
+        return all(told.get(item.key) == (item.pass_rate, item.compute) for item in known)
+
+    def _forget(self, run: str) -> None:
+        names = self._names_of(run)
+        self._names = {key: name for key, name in self._names.items() if name not in names}
+        for name in names:
+            del self._logs[name]
+            self._grids.pop(name, None)
+        self._starts.pop(run, None)
+        self._origins.pop(run, None)
+        self._refused = {key for key in self._refused if key[1] != run}
+        self._metrics.forget(names)
+        self._board.forget(run, names)
+        self._write(lambda: self._history.forget(run, names))
+        log.warning("the file of the run was written anew; what it told before is forgotten", run=run)
+
+    def _names_of(self, run: str) -> set[str]:
+        return {name for (owner, _), name in self._names.items() if owner == run}
 
     def _add(self, evaluation: CurvePoint) -> str | None:
         """The name under which the evaluation is new, or None."""
         key = (evaluation.run, evaluation.dataset)
-        full_key = (*key, evaluation.incarnation, evaluation.step)
-        if full_key in self._refused:
-            return None
         name = self._names.get(key)
         if name is None:
             if len(self._names) >= MAX_RUNS:
-                self._refuse(full_key, "too_many_runs")
+                self._refuse(evaluation, "too_many_runs")
                 return None
             taken = not is_own_curve(evaluation.dataset) or any(
                 run == evaluation.run and is_own_curve(dataset) for run, dataset in self._names
@@ -93,11 +186,14 @@ class ForecastEngine:
         try:
             return name if self._logs[name].add(evaluation) else None
         except OverflowError:
-            self._refuse(full_key, "too_many_evaluations")
+            self._refuse(evaluation, "too_many_evaluations")
             return None
 
-    def _refuse(self, key: tuple[str, str, int, int], reason: str) -> None:
+    def _refuse(self, evaluation: CurvePoint, reason: str) -> None:
         """Counted once each, as long as the memory of it is bounded."""
+        key = (reason, evaluation.run, evaluation.dataset, evaluation.incarnation, evaluation.step)
+        if key in self._refused:
+            return
         if len(self._refused) < 100_000:
             self._refused.add(key)
         self._metrics.count_skipped(reason, 1)
@@ -118,7 +214,13 @@ class ForecastEngine:
         if not surviving:
             return
         run = surviving[-1].run
+        pushed = self._pushed.get(run)
+        origin = self._origins.get(run, OWN) if pushed is None else pushed.origin
         budget = self._budgets.get(run, self._configured.get(run, RunBudget()))
+        if pushed is not None:
+            budget = RunBudget(None, pushed.budget)
+        elif origin.unit not in (DEVICE_HOURS, GPU_HOURS):
+            budget = replace(budget, device_hours=None)
         self._replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
         forecast = forecast_run(
@@ -128,6 +230,7 @@ class ForecastEngine:
             sequence=self._sequence,
             updated_at=time.time(),
             num_lost=len(everything.evaluations) - len(surviving),
+            origin=origin,
         )
         if forecast is None:
             return

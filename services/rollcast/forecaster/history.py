@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.origin import Origin
 from rollcast.telemetry.logging import get_logger
 
 MAX_FORECASTS = 400
@@ -25,6 +27,7 @@ CREATE TABLE IF NOT EXISTS evaluations (
   trained_tokens REAL, samples REAL, at REAL, truncation_ratio REAL, start_up REAL, devices REAL,
   PRIMARY KEY (run, dataset, incarnation, step)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS starts (run TEXT, incarnation INTEGER, step INTEGER, PRIMARY KEY (run, incarnation));
+CREATE TABLE IF NOT EXISTS pushed (run TEXT PRIMARY KEY, unit TEXT, budget REAL);
 CREATE TABLE IF NOT EXISTS grids (name TEXT PRIMARY KEY, compute TEXT);
 CREATE TABLE IF NOT EXISTS forecasts (
   id INTEGER PRIMARY KEY, name TEXT, made_at REAL, replayed INTEGER, num_points INTEGER, compute REAL, pass_rate REAL,
@@ -53,6 +56,21 @@ class KeptForecast:
     end_reading: tuple[float, ...] | None
     band: tuple[tuple[float, ...], ...]
     """Five rows over the run's grid of computes."""
+
+
+@dataclass(frozen=True)
+class PushedRun:
+    """What a trainer says of the run that it pushes."""
+
+    name: str
+    unit: str
+    """What compute is counted in."""
+    budget: float | None
+    """Compute at which the run would end."""
+
+    @property
+    def origin(self) -> Origin:
+        return Origin("pushed", self.unit, "pass_rate", self.unit)
 
 
 class History:
@@ -104,6 +122,16 @@ class History:
             self._connection.executemany(
                 "INSERT OR REPLACE INTO starts VALUES (?,?,?)", [(run, number, step) for number, step in starts.items()]
             )
+
+    def pushed(self) -> list[PushedRun]:
+        """The runs that trainers pushed."""
+        with self._lock:
+            rows = self._connection.execute("SELECT run, unit, budget FROM pushed").fetchall()
+        return [PushedRun(*row) for row in rows]
+
+    def add_pushed(self, run: PushedRun) -> None:
+        with self._lock, self._connection:
+            self._connection.execute("INSERT OR REPLACE INTO pushed VALUES (?,?,?)", (run.name, run.unit, run.budget))
 
     def add_grid(self, name: str, compute: tuple[float, ...]) -> None:
         with self._lock, self._connection:
@@ -161,6 +189,14 @@ class History:
                 "SELECT * FROM forecasts WHERE name = ? AND id = ?", (name, forecast_id)
             ).fetchone()
         return None if row is None else _from_row(row)
+
+    def forget(self, run: str, names: Collection[str]) -> None:
+        """The evaluations of the run and the forecasts made of them. `names`: under which these are kept."""
+        with self._lock, self._connection:
+            for table in ("evaluations", "starts"):
+                self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608
+            for table in ("grids", "forecasts"):
+                self._connection.executemany(f"DELETE FROM {table} WHERE name = ?", [(name,) for name in names])  # noqa: S608
 
     def close(self) -> None:
         with self._lock:

@@ -5,7 +5,7 @@ A hundred runs are 23,000 series: as gauges set at every refit they would cost m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -14,13 +14,18 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from rollcast.curves.run_forecast import QUANTILES, ForecastSummary, RunForecast
+from rollcast.curves.units import GPU_HOURS
 from rollcast.forecaster.surprise import Surprise
+from rollcast.scaling.advice import Advice, AdviceKind
+from rollcast.scaling.curve import DEVICE_HOURS
 from rollcast.scaling.forecast import VerdictKind
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric
 
 _QUANTILE_LABELS = tuple(f"{quantile:g}" for quantile in QUANTILES)
+_DEVICE_HOURS = (DEVICE_HOURS, GPU_HOURS)
+"""Units of compute that the metrics in device-hours take; of others they are absent."""
 _OF_A_RUN = (
     names.FORECAST_ASYMPTOTE,
     names.FORECAST_HEADROOM,
@@ -28,6 +33,11 @@ _OF_A_RUN = (
     names.FORECAST_END,
     names.FORECAST_END_DEVICE_HOURS,
     names.FORECAST_VERDICT,
+    names.ADVICE,
+    names.ADVICE_EVALUATIONS,
+    names.ADVICE_CHANCE,
+    names.ADVICE_GAIN,
+    names.ADVICE_DEVICE_HOURS,
     names.FORECAST_EARLIER,
     names.FORECAST_MISSED,
     names.FORECAST_POINTS,
@@ -39,6 +49,7 @@ _OF_A_RUN = (
 @dataclass(frozen=True, eq=False)
 class _Shown:
     forecast: RunForecast
+    advice: Advice
     outlook: ForecastSummary
     surprise: Surprise | None
     refits: int
@@ -54,10 +65,11 @@ class _Shown:
                 yield names.FORECAST_END, (quantile,), float(outlook.end[place])
             for compute, value in zip(grid, outlook.band[place].tolist(), strict=True):
                 yield names.FORECAST_PASS_RATE, (compute, quantile), value
-        if forecast.end is not None:
+        if forecast.end is not None and forecast.unit in _DEVICE_HOURS:
             yield names.FORECAST_END_DEVICE_HOURS, (), forecast.end
         for kind in VerdictKind:
             yield names.FORECAST_VERDICT, (str(kind),), float(kind is forecast.forecast.verdict.kind)
+        yield from _advice(self.advice, forecast.unit)
         if self.surprise is not None:
             for quantile, value in zip(_QUANTILE_LABELS, self.surprise.earlier, strict=True):
                 yield names.FORECAST_EARLIER, (quantile,), value
@@ -65,6 +77,19 @@ class _Shown:
         yield names.FORECAST_POINTS, (), len(forecast.evaluations)
         yield names.FORECAST_LOST_POINTS, (), forecast.num_lost
         yield names.FORECAST_REFITS, (), self.refits
+
+
+def _advice(advice: Advice, unit: str) -> Iterator[tuple[Metric, tuple[str, ...], float]]:
+    for kind in AdviceKind:
+        yield names.ADVICE, (str(kind),), float(kind is advice.kind)
+    yield names.ADVICE_EVALUATIONS, (), advice.evaluations
+    if advice.chance is not None:
+        yield names.ADVICE_CHANCE, (), advice.chance
+    for name, stretch in (("soon", advice.soon), ("rest", advice.rest)):
+        if unit in _DEVICE_HOURS:
+            yield names.ADVICE_DEVICE_HOURS, (name,), stretch.compute
+        for quantile, gain in zip(("0.05", "0.5", "0.95"), stretch.gain or (), strict=False):
+            yield names.ADVICE_GAIN, (name, quantile), gain
 
 
 class ForecastMetrics(Collector):
@@ -80,8 +105,11 @@ class ForecastMetrics(Collector):
     def show(self, forecast: RunForecast, outlook: ForecastSummary, surprise: Surprise | None) -> None:
         """Take the place of the run's last forecast."""
         before = self._shown.get(forecast.name)
-        shown = _Shown(forecast, outlook, surprise, 1 if before is None else before.refits + 1)
+        shown = _Shown(forecast, forecast.advice(), outlook, surprise, 1 if before is None else before.refits + 1)
         self._shown = {**self._shown, forecast.name: shown}
+
+    def forget(self, names: Collection[str]) -> None:
+        self._shown = {name: shown for name, shown in self._shown.items() if name not in names}
 
     def count_skipped(self, reason: str, count: int) -> None:
         if count:

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from rollcast.curves.evaluations import MIN_COMPUTE, known_error, known_truncation
+from rollcast.curves.evaluation_columns import known_truncation
+from rollcast.curves.evaluations import MIN_COMPUTE, known_error
 from rollcast.curves.run_forecast import QUANTILES
 from rollcast.forecaster.answers import interval
 from rollcast.forecaster.schema import FitAnswer, FitRequest, Law, Prediction
@@ -30,7 +31,9 @@ def fit_request(request: FitRequest) -> Forecast:
         [point.compute for point in points],
         [point.pass_rate for point in points],
         [known_error(point.standard_error) or math.nan for point in points],
-        truncation_ratio=known_truncation([point.truncation_ratio for point in points]),
+        truncation_ratio=known_truncation(
+            np.array([math.nan if point.truncation_ratio is None else point.truncation_ratio for point in points])
+        ),
         num_prompts=request.num_prompts or None,
         name="points",
     )

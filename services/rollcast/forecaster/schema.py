@@ -49,6 +49,49 @@ class End(Interval):
     """Of the law, from now to the end."""
 
 
+class GainInterval(Answer):
+    q05: float
+    q50: float
+    q95: float
+
+
+class StretchAnswer(Answer):
+    """What is spent from now on, and what it gains."""
+
+    until: float
+    """Compute at its end."""
+    compute: float
+    money: float | None
+    """Null without a price."""
+    gain: GainInterval | None
+    """Of the law in pass rate; null where no law describes the curve."""
+
+
+class AdviceAnswer(Answer):
+    kind: str
+    """stop, continue or wait."""
+    headline: str
+    evaluations: int
+    """To wait for; 0 for stop and continue."""
+    budget: float
+    """Compute at which the run would end."""
+    is_assumed: bool
+    """Nobody told a budget; it is twice the compute so far."""
+    worth: float
+    """Gain in pass rate that the rest would be paid for."""
+    chance: float | None
+    """That the rest gains as much on the fitted curve, turns to come left out; null where there is no rest, or no law
+    describes the curve."""
+    soon: StretchAnswer
+    """The next tenth of the budget."""
+    rest: StretchAnswer
+    wait: StretchAnswer | None
+    """Until the evaluations to wait for have come."""
+    reason: str
+    change: str
+    """What would change the advice."""
+
+
 class ForecastAnswer(Answer):
     run: str
     dataset: str
@@ -64,6 +107,10 @@ class ForecastAnswer(Answer):
     verdict: str
     """too_early, forecastable, saturated, not_sigmoid or regime_change."""
     reason: str
+    advice: AdviceAnswer
+    """On the rest of the run's budget, without a price; /advice answers for others."""
+    unit: str
+    """What compute is counted in."""
     step: int
     compute: float
     """Of the newest evaluation."""
@@ -72,6 +119,8 @@ class ForecastAnswer(Answer):
     initial: float
     """R_0, median."""
     asymptote: Interval
+    ceiling_probability: float
+    """That gains end within sight; the constants of the law are told of such trajectories."""
     exponent: Interval
     midpoint: Interval
     headroom: Interval
@@ -81,7 +130,7 @@ class ForecastAnswer(Answer):
     best: Law
     """Maximum posterior, on the fitted axis."""
     fitted_on: str
-    """device_hours; trained_tokens (scaled to device-hours) where the fleet changed."""
+    """device_hours, or another unit of the curve; trained_tokens (scaled to it) where the fleet changed."""
 
 
 class Prediction(Answer):

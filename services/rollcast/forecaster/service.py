@@ -7,26 +7,29 @@ stop:  watchers woken, servers stopped, history closed
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Rpc
 from rollcast.connections.grpc import start_server
-from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url, publish_port
+from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url
+from rollcast.connections.port_files import publish_port
 from rollcast.curves.run_folder import RunFolder
 from rollcast.curves.run_forecast import RunBudget
 from rollcast.curves.sources import EvaluationSource, open_source
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board, SourceState
 from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.forecast_log import ForecastLog
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
+from rollcast.forecaster.picture_api import picture_router
+from rollcast.forecaster.push_api import PUSH_PATH, push_router
 from rollcast.forecaster.rpc import ForecastService
 from rollcast.runfolder.files import FORECASTS
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
+from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.wire.forecast_pb2_grpc import add_ForecastServicer_to_server
 
 MAX_CALLS = 96
@@ -40,9 +43,7 @@ log = get_logger()
 
 def serve(config: RunConfig) -> int:
     """Run until a signal; returns the exit code. Raises UserError where port, certificate or history cannot be had."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignal()
     settings, folder = config.forecaster, config.run_folder
     board, metrics = Board(), ForecastMetrics(config.run)
     listener = listen(settings.bind, settings.http_port, setting="forecaster.http_port")
@@ -61,7 +62,11 @@ def serve(config: RunConfig) -> int:
         engine = ForecastEngine(
             board, history, metrics, {config.run: RunBudget(config.budget.steps, config.budget.device_hours)}
         )
-        http = HttpServer(build_application(board, history, metrics, engine, heartbeat), listener, served)
+        application = build_application(board, history, metrics, engine, heartbeat)
+        token = settings.push_token or config.http.token
+        application.include_router(push_router(engine, board, None if token is None else token.get_secret_value()))
+        application.include_router(picture_router(board))
+        http = HttpServer(application, listener, served, guarded=frozenset({PUSH_PATH}))
     except BaseException:
         listener.close()
         rpc_server.stop(grace=None)
@@ -72,12 +77,14 @@ def serve(config: RunConfig) -> int:
     log.info("forecaster serves", page=f"{local_url(served, http.port)}/", grpc=rpc_port)
     source = open_source(settings.source, config.http, folder)
     files = RunFolder(folder, config.run)
+    said = ForecastLog(folder, metrics)
     try:
         while True:
             heartbeat.beat()
             begun = time.monotonic()
             engine.take(files.read())
             board.note_source(_read(source, engine, metrics, board.source))
+            said.note(board.get(config.run))
             rest = interval - (time.monotonic() - begun)
             if stop.wait(max(rest, REST_SHARE * interval)):
                 return 0

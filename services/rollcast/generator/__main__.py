@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
+import gc
 import socket
 import sys
 from pathlib import Path
@@ -28,11 +28,14 @@ def main() -> int:
         from rollcast.telemetry.logging import configure_logging
 
         configure_logging(arguments.name)
-        return asyncio.run(serve(config, arguments.name, arguments.index))
+        return serve(config, arguments.name, arguments.index)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
 
+
+if __name__ == "__mp_main__":
+    gc.disable()  # an engine's child, before it imports vLLM; `plugin.register` ends it, see telemetry/heavy_imports.py
 
 if __name__ == "__main__":
     sys.exit(main())

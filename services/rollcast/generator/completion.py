@@ -15,7 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from rollcast.recipe.length_control import interruption_position
-from rollcast.rollouts.records import KvMark, Leg, LegKind, PromptTask, Rollout, StopReason, VersionSpan
+from rollcast.rollouts.records import (
+    KvMark,
+    Leg,
+    LegKind,
+    PromptTask,
+    Rollout,
+    RoutedExperts,
+    StopReason,
+    VersionSpan,
+)
 from rollcast.wire.version import PolicyVersion
 
 
@@ -47,6 +56,7 @@ class Completion:
         self.stop_reason = StopReason.RUNNING
         self.interrupted = False
         self.preemptions = 0
+        self.routed_experts: RoutedExperts | None = None
         if start is not None:
             self.token_ids = start.token_ids.tolist()
             self.logprobs = start.logprobs.tolist()
@@ -57,12 +67,18 @@ class Completion:
             self.stop_reason = start.stop_reason
             self.interrupted = start.interrupted
             self.preemptions = start.preemptions
+            self.routed_experts = start.routed_experts
         self._cut = self._cut_position()
 
     @property
     def can_have_two_legs(self) -> bool:
         """It may be cut, and then hits its own KV blocks."""
         return self._cut is not None
+
+    @property
+    def num_routed(self) -> int:
+        """Tokens of prompt and completion whose experts are known."""
+        return 0 if self.routed_experts is None else len(self.routed_experts)
 
     @property
     def versions(self) -> set[PolicyVersion]:
@@ -111,6 +127,11 @@ class Completion:
         else:
             self.legs.append(Leg(kind, start, len(self.token_ids)))
 
+    def append_experts(self, experts: RoutedExperts) -> None:
+        """Those of the tokens behind the first `num_routed`."""
+        known = self.routed_experts
+        self.routed_experts = experts if known is None else np.concatenate([known, experts])
+
     def mark_rebuild(self, position: int, kept: int) -> None:
         """KV from `kept` on was rebuilt before the token at `position`, by the version that sampled it."""
         if position < len(self.token_ids):
@@ -132,6 +153,7 @@ class Completion:
             stop_reason=self.stop_reason,
             interrupted=self.interrupted,
             preemptions=self.preemptions,
+            routed_experts=self.routed_experts,
         )
 
     def _cut_position(self) -> int | None:

@@ -12,24 +12,31 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import time
-import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rollcast.config.errors import UserError
+import numpy as np
+
 from rollcast.config.run import RunConfig
+from rollcast.generator import engine_start
 from rollcast.generator.engine_folder import EngineFolder
+from rollcast.generator.engine_process import EngineFork
+from rollcast.generator.routed_experts import RoutingShape
 from rollcast.generator.steps import EngineCounts
-from rollcast.rollouts.records import Sampling, VersionSpan
+from rollcast.memory.staging import StagingPlace, staging_place
+from rollcast.rollouts.records import RoutedExperts, Sampling, VersionSpan
 from rollcast.wire.version import PolicyVersion
 
 Finish = Literal["stop", "length", "abort"]
-WORKER_EXTENSION = "rollcast.generator.worker.GeneratorWorker"
 WARM_UP_SECONDS = 600.0
 """For the compiler, on a machine that has many things to do."""
+
+
+SKELETON = PolicyVersion(0, 0)
+"""Before the first version of a trainer."""
 
 
 class BadRequestError(ValueError):
@@ -48,6 +55,8 @@ class EngineRequest:
     first_version: PolicyVersion | None = None
     request_id: str = ""
     """Empty until submitted."""
+    routed_from: int = 0
+    """Tokens whose experts need not be told; where the engine tells any."""
     aborted: bool = False
 
 
@@ -61,6 +70,8 @@ class Sampled:
     spans: list[VersionSpan]
     finish: Finish
     num_cached_tokens: int
+    routed_experts: RoutedExperts | None = None
+    """[tokens from `routed_from` on but the last, routing layers, choices]; None = the engine tells none."""
 
 
 class Engine:
@@ -80,24 +91,46 @@ class Engine:
         self.counts = EngineCounts()
         self.load_seconds = 0.0
         """Of the last update's pause: what copying the parameters into the model took."""
+        self.stage: StagingPlace = "device"
+        """Where received versions wait to be applied."""
+        self.routing: RoutingShape | None = None
+        """What is told of the experts; None = nothing."""
+        self.full_rollouts = 0
+        """Rollouts of model.max_length that the KV cache holds at once."""
 
     @classmethod
-    async def start(cls, config: RunConfig, name: str) -> Engine:
+    async def start(
+        cls, config: RunConfig, name: str, fork: EngineFork | None = None, *, own_weights: bool = False
+    ) -> Engine:
         """Start the child process and the model's skeleton. Raises UserError where the model cannot be served.
 
-        `name` gives each generator of a run random numbers of its own.
+        `name` gives each generator of a run random numbers of its own. `fork`: to be the child; None spawns one.
+        `own_weights`: sample from the model's folder, as version 0.0, without a trainer.
         """
-        await asyncio.to_thread(_import_vllm)
+        await asyncio.to_thread(engine_start.import_vllm)
         folder = await asyncio.to_thread(EngineFolder)
         try:
-            with folder.environment():
-                llm = await asyncio.to_thread(_start_llm, config, name)
+            with folder.environment(), nullcontext() if fork is None else fork.taken_by_vllm():
+                llm = await asyncio.to_thread(engine_start.start_llm, config, name, "auto" if own_weights else "dummy")
         except BaseException:
             folder.close()
             raise
         engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
+        try:
+            routing = RoutingShape(*(await engine.call("routing_shape"))[0])
+            engine_start.check_routing(config, routing)
+            engine.routing = routing if config.recipe.router_replay else None
+            engine.full_rollouts = min(await engine.call("full_rollouts"))
+        except BaseException:
+            engine.shutdown()
+            raise
         await engine._warm_up()
-        await engine.call("prepare_for_rollcast", config.generator.cpu)
+        engine.stage = staging_place(config.weights.stage, await engine.call("room_for_staging"))
+        await engine.call("prepare_for_rollcast", config.generator.cpu, engine.stage)
+        if own_weights:
+            await llm.engine_core.set_weight_version_async(str(SKELETON))
+            engine._version = SKELETON
+            engine._applied.append(SKELETON)
         return engine
 
     @property
@@ -111,8 +144,9 @@ class Engine:
         return self._applied[-1] if self._applied else None
 
     @property
-    def num_workers(self) -> int:
-        return int(self._llm.vllm_config.parallel_config.world_size)
+    def num_receivers(self) -> int:
+        """Workers that receive versions."""
+        return 1 if self.stage == "host" else int(self._llm.vllm_config.parallel_config.world_size)
 
     @property
     def num_running(self) -> int:
@@ -150,7 +184,14 @@ class Engine:
             ],
             finish=completion.finish_reason,
             num_cached_tokens=output.num_cached_tokens or 0,
+            routed_experts=self._experts_of(completion),
         )
+
+    def _experts_of(self, completion: Any) -> RoutedExperts | None:
+        """vLLM has a row for every layer, dense ones too; the wire takes a byte for each choice."""
+        if self.routing is None or completion.routed_experts is None:
+            return None
+        return np.ascontiguousarray(completion.routed_experts[:, self.routing.layers], dtype=np.uint8)
 
     def abort(self, request: EngineRequest) -> None:
         """Make `sample` return soon, with finish "abort" and the tokens so far."""
@@ -225,14 +266,13 @@ class Engine:
         machine many seconds in which the engine answers nobody, and a member that is silent so long is fenced. What is
         computed goes with its cache salt, and is not counted. Raises TimeoutError.
         """
-        skeleton = PolicyVersion(0, 0)
         async with asyncio.timeout(WARM_UP_SECONDS):
             for num_requests in (1, 2):
                 requests = [
                     EngineRequest([0], max_tokens=2, sampling=Sampling(), seed=None, salt=lambda version: "warm-up")
                     for _ in range(num_requests)
                 ]
-                outputs = [await self._submit(request, skeleton) for request in requests]
+                outputs = [await self._submit(request, SKELETON) for request in requests]
                 for request, output in zip(requests, outputs, strict=True):
                     await output.get()
                     del self._live[request.request_id]
@@ -254,11 +294,14 @@ class Engine:
                 flat_logprobs=True,
                 detokenize=False,
                 output_kind=RequestOutputKind.FINAL_ONLY,
+                routed_experts_prompt_start=request.routed_from,
             )
             prompt = tokens_input(request.token_ids, cache_salt=request.salt(version))
             outputs = await self._llm.add_request(str(next(self._ids)), prompt, parameters)
         except VLLMClientError as error:
-            raise BadRequestError(f"{len(request.token_ids)} prompt tokens: {_first_sentence(error)}") from error
+            raise BadRequestError(
+                f"{len(request.token_ids)} prompt tokens: {engine_start.first_sentence(error)}"
+            ) from error
         request.first_version = version
         request.request_id = outputs.request_id
         self._live[outputs.request_id] = request
@@ -269,90 +312,3 @@ class Engine:
             self._admission.notify_all()
             if request.request_id:
                 await self._llm.abort(request.request_id, internal=True)
-
-
-def set_environment(config: RunConfig) -> None:
-    """What vLLM reads from the environment; to be called before it is imported.
-
-    Raises UserError where generator.cpu is not a core of this process.
-    """
-    cores = os.sched_getaffinity(0)
-    if config.generator.cpu is not None and config.generator.cpu not in cores:
-        raise UserError(
-            f"generator.cpu = {config.generator.cpu}: this process may run on {sorted(cores)}; choose one of them"
-        )
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ["VLLM_NO_USAGE_STATS"] = "1"
-    # A fork of a process with threads may hang, and cannot be told from its parent by its environment (EngineFolder).
-    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
-    os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.generator.cpu_kv_cache_gib)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    if config.generator.cpu is not None:
-        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = str(config.generator.cpu)
-
-
-def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
-    """Arguments of vLLM's AsyncEngineArgs for this run, on this device."""
-    from vllm.platforms import current_platform
-
-    generator = config.generator
-    arguments: dict[str, Any] = {
-        "model": config.model.path,
-        "dtype": config.model.dtype,
-        "max_model_len": config.model.max_length,
-        "trust_remote_code": config.model.trust_remote_code,
-        "load_format": "dummy",
-        "max_num_seqs": generator.slots,
-        "seed": zlib.crc32(f"{config.seed}/{name}".encode()),
-        "enable_prefix_caching": True,
-        "logprobs_mode": "processed_logprobs",
-        "worker_extension_cls": WORKER_EXTENSION,
-        "disable_log_stats": True,
-        "enable_log_requests": False,
-    }
-    if generator.block_size is not None:
-        arguments["block_size"] = generator.block_size
-    if config.recipe.lm_head == "fp32":
-        arguments["hf_overrides"] = {"head_dtype": "float32"}
-    if current_platform.is_cpu():
-        # One process less than vLLM's default, and no compilation: tiny models start in half the time.
-        arguments["distributed_executor_backend"] = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
-        arguments["enforce_eager"] = True
-    else:
-        arguments["tensor_parallel_size"] = generator.tensor_parallel
-        arguments["gpu_memory_utilization"] = generator.gpu_memory_utilization
-        # The other kernels reorder the weights of experts: a new version could not be loaded in place.
-        arguments["moe_backend"] = "triton"
-    return arguments
-
-
-def _import_vllm() -> None:
-    """Apart from the start: tracebacks of failed optional imports are kept, and their frames would keep the engine."""
-    import vllm.v1.engine.async_llm  # noqa: F401
-
-
-def _start_llm(config: RunConfig, name: str) -> Any:
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.platforms import current_platform
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-    if current_platform.is_cpu():
-        # The engine's child process inherits it; more than one OpenMP thread would fight over its core.
-        os.environ["OMP_NUM_THREADS"] = "1"
-    arguments = engine_arguments(config, name)
-    try:
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
-    except RuntimeError as error:
-        raise UserError(
-            f"model.path = {config.model.path}: vLLM's engine did not start ({_first_sentence(error)}); "
-            "its own message stands above; memory for the model and generator.cpu_kv_cache_gib is the usual want"
-        ) from error
-    except Exception as error:  # a broken tokenizer.json is a bare Exception, other files are whatever they break
-        raise UserError(
-            f"model.path = {config.model.path}: vLLM cannot serve it ({_first_sentence(error)}); "
-            "give the folder of a Hugging Face causal LM"
-        ) from error
-
-
-def _first_sentence(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -5,7 +5,8 @@
 vLLM's own processes notice late that their front end is gone: while they start they import for seconds, then wait for
 its answer for minutes. So nothing in them is relied upon; once at work they do the same (`end_with_generator`), for the
 case that the warden was killed too. They are known by their environment, which every process that comes of the engine
-inherits. Standard library only, and little of it: this process is there as long as the engine.
+inherits; a fork of the generator shows the generator's, and holds a file of the folder open instead. Standard library
+only, and little of it: this process is there as long as the engine.
 """
 
 from __future__ import annotations
@@ -14,12 +15,23 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 FOLDER_VARIABLE = "VLLM_RPC_BASE_PATH"
 """Names an engine's folder in the environment of its processes; vLLM puts its sockets there."""
+HELD = "engine"
+"""File of the folder that a process has open which is known by that."""
 CLEAR_SECONDS = 10.0
 """For processes to die and files to go; only a kernel that is stuck needs more than a moment."""
 POLL_SECONDS = 0.05
+
+
+@contextmanager
+def hold(folder: str) -> Iterator[None]:
+    """Within it this process, and forks of it, count as the engine's. Raises OSError where the folder is gone."""
+    with open(os.path.join(folder, HELD), "ab"):
+        yield
 
 
 def clear(folder: str) -> int:
@@ -42,18 +54,32 @@ def clear(folder: str) -> int:
 
 def _processes_of(folder: str) -> list[int]:
     """Those that live, but for this one: what has ended and was not waited for has no environment any more."""
-    mark = f"{FOLDER_VARIABLE}={folder}".encode()
+    mark, held = f"{FOLDER_VARIABLE}={folder}".encode(), os.path.join(folder, HELD)
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdecimal() or int(entry) == os.getpid():
             continue
         try:
-            with open(f"/proc/{entry}/environ", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    found.append(int(entry))
+            if _is_marked(f"/proc/{entry}/environ", mark) or _has_open(f"/proc/{entry}/fd", held):
+                found.append(int(entry))
         except OSError:
             continue  # it ended, or is another user's
     return found
+
+
+def _is_marked(environment: str, mark: bytes) -> bool:
+    with open(environment, "rb") as file:
+        return mark in file.read().split(b"\0")
+
+
+def _has_open(descriptors: str, path: str) -> bool:
+    for number in os.listdir(descriptors):
+        try:
+            if os.readlink(f"{descriptors}/{number}") == path:
+                return True
+        except OSError:
+            continue  # it was closed meanwhile
+    return False
 
 
 def main(folder: str) -> None:

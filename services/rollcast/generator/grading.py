@@ -6,17 +6,24 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
-from rollcast.config.tasks import Grading, Tasks
+from rollcast.config.errors import UserError
+from rollcast.config.tasks import Tasks
 from rollcast.generator.remote_sandbox import RemoteSandbox
+from rollcast.generator.verifier_failures import VerifierFailures
 from rollcast.rollouts.records import GradingStatus, PromptTask
-from rollcast.tasks.grading import grade
+from rollcast.tasks.choice import Verifiers
+from rollcast.tasks.grading import MAX_COMPLETION_CHARACTERS, grade
 from rollcast.tasks.prompts import verifier_names
+from rollcast.tasks.remote.asking import Outcome
+from rollcast.tasks.remote.services import Services
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.thinking import whole_completion
-from rollcast.tasks.verifiers import find_verifier
+from rollcast.tasks.verifiers import Grade, is_built_in
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -29,13 +36,15 @@ log = get_logger()
 
 
 def check_grading(tasks: Tasks) -> None:
-    """Raises UserError for a verifier that is not installed, or whose programs this machine cannot contain."""
-    if tasks.grading.sandbox == "remote":
-        return
-    sandbox = Sandbox(tasks.grading)
-    for verifier in sorted(verifier_names(tasks)):
-        find_verifier(verifier)
-        sandbox.check(verifier)
+    """Raises UserError for a verifier that is not there or cannot be imported, or that this machine cannot contain."""
+    verifiers = Verifiers.of(tasks)
+    with closing(Sandbox(tasks.grading, verifiers)) as sandbox:
+        for name in sorted(verifier_names(tasks)):
+            place = verifiers.find(name).place
+            if place == "process" or (place == "sandbox" and tasks.grading.sandbox != "remote"):
+                sandbox.check(name)
+                if not is_built_in(name) and (why := sandbox.start(name)):
+                    raise UserError(f"verifier {name}: {why}")
     if tasks.grading.sandbox == "unsafe" and (lacks := missing()):
         log.warning("grading is not contained", lacks=lacks)
 
@@ -47,6 +56,8 @@ class Graded:
     seconds: float
     contained: str = ""
     """What the sandbox stopped, if anything."""
+    failure: str = ""
+    """Why there is no verdict, where there is none."""
 
 
 class GradingThreads:
@@ -58,22 +69,33 @@ class GradingThreads:
     def __init__(
         self,
         decode: Callable[[list[int]], str],
-        settings: Grading,
+        tasks: Tasks,
         exporter: Exporter,
         remote: RemoteSandbox | None = None,
+        failures_file: Path | None = None,
     ) -> None:
-        """`remote` takes the place of processes on this machine."""
+        """`remote` takes the place of the sandbox on this machine. `failures_file`: where others read of verifiers that
+        gave no verdict; None = nobody does."""
         self._decode = decode
         self._exporter = exporter
-        self._sandbox = remote or Sandbox(settings)
-        self._threads = ThreadPoolExecutor(settings.processes, thread_name_prefix="grading")
+        self._verifiers = Verifiers.of(tasks)
+        self._here = Sandbox(tasks.grading, self._verifiers)
+        self._sandbox = remote or self._here
+        self._services = Services(tasks.verifiers, self._count)
+        self._failures = VerifierFailures(exporter, failures_file)
+        self._threads = ThreadPoolExecutor(tasks.grading.processes, thread_name_prefix="grading")
 
     async def grade(self, task: PromptTask, token_ids: list[int]) -> Graded:
         """`token_ids`: the completion without its end-of-text token.
 
         Raises UserError for an unknown verifier, or one whose work this machine cannot contain.
         """
-        graded = await asyncio.get_running_loop().run_in_executor(self._threads, self._grade, task, token_ids)
+        if self._verifiers.find(task.verifier).place == "remote":
+            graded = await self._ask(task, token_ids)
+        else:
+            graded = await asyncio.get_running_loop().run_in_executor(self._threads, self._grade, task, token_ids)
+        if graded.status in (GradingStatus.ERROR, GradingStatus.TIMEOUT):
+            self._failures.note(task.verifier, graded.failure)
         self._exporter.add(names.GRADINGS, status=graded.status)
         self._exporter.observe(names.GRADING_SECONDS, graded.seconds)
         if graded.contained:
@@ -82,14 +104,35 @@ class GradingThreads:
             self._exporter.add(names.GRADING_TIMEOUTS, dataset=task.dataset)
         return graded
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Ends every process and every request."""
+        await self._services.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._sandbox.close()
+        self._here.close()
 
     def _grade(self, task: PromptTask, token_ids: list[int]) -> Graded:
         started = time.perf_counter()
+        completion = self._completion(task, token_ids)
+        sandbox = self._here if self._verifiers.find(task.verifier).place == "process" else self._sandbox
+        found = grade(task.verifier, completion, task.reference, sandbox=sandbox, verifiers=self._verifiers)
+        return _graded(found, started)
+
+    async def _ask(self, task: PromptTask, token_ids: list[int]) -> Graded:
+        started = time.perf_counter()
+        completion = self._completion(task, token_ids)
+        if len(completion) > MAX_COMPLETION_CHARACTERS:
+            return _graded(Grade(0.0, "wrong"), started)
+        return _graded(await self._services.grade(task.verifier, completion, task.reference), started)
+
+    def _completion(self, task: PromptTask, token_ids: list[int]) -> str:
         prompt_end = self._decode(task.prompt_token_ids[-PROMPT_END_TOKENS:].tolist())
-        completion = whole_completion(prompt_end, self._decode(token_ids))
-        result = grade(task.verifier, completion, task.reference, sandbox=self._sandbox)
-        seconds = time.perf_counter() - started
-        return Graded(result.reward, GradingStatus(result.status), seconds, result.reason)
+        return whole_completion(prompt_end, self._decode(token_ids))
+
+    def _count(self, verifier: str, outcome: Outcome) -> None:
+        self._exporter.add(names.VERIFIER_REQUESTS, verifier=verifier, outcome=outcome)
+
+
+def _graded(found: Grade, started: float) -> Graded:
+    seconds = time.perf_counter() - started
+    return Graded(found.reward, GradingStatus(found.status), seconds, found.reason, found.failure)

@@ -2,21 +2,26 @@
 
 vLLM packs the weight of every linear layer into a oneDNN handle on CPU and empties the parameter, so that a new version
 could not be loaded without rebuilding the layers. Plain `F.linear` costs small models nothing and loads as on CUDA. For
-experts see `expert_packing`. The file over which an engine's workers meet would stay in the temporary folder, without a
-name that tells whose it is, where the engine is killed.
+experts see `expert_packing` and `routed_experts`. The file over which an engine's workers meet would stay in the
+temporary folder, without a name that tells whose it is, where the engine is killed.
 """
 
 from __future__ import annotations
 
+import gc
 import uuid
 
 import torch
 
 from rollcast.generator.expert_packing import keep_experts_plain
+from rollcast.generator.routed_experts import return_from_first_runner
+from rollcast.telemetry.heavy_imports import collect_from_now
 
 
 def register() -> None:
     """Entry point `vllm.general_plugins`; runs in every process of the engine, any number of times."""
+    if not gc.isenabled():  # in a child of `python -m rollcast.generator` it is off since its first line
+        collect_from_now()
     from vllm.platforms import current_platform
     from vllm.v1.executor import multiproc_executor, uniproc_executor
 
@@ -27,6 +32,7 @@ def register() -> None:
 
         utils.dispatch_cpu_unquantized_gemm = _keep_plain_linear
         keep_experts_plain()
+        return_from_first_runner()
 
 
 def _keep_plain_linear(layer: torch.nn.Module, remove_weight: bool) -> None:

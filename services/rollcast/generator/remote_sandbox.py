@@ -19,6 +19,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc
 from rollcast.config.tasks import Grading
 from rollcast.connections.grpc import MAX_GRADING_BYTES, call_metadata, open_channel
+from rollcast.tasks.own_functions import MAX_SENTENCE
 from rollcast.tasks.time_limits import grading_seconds
 from rollcast.tasks.verifiers import Grade, GradeStatus
 from rollcast.telemetry import names
@@ -71,17 +72,17 @@ class RemoteSandbox:
         )
         if request.ByteSize() > MAX_GRADING_BYTES:
             self._exporter.add(names.GRADER_FAILURES, code="oversize")
-            return Grade(0.0, "error")
+            return Grade(0.0, "error", failure="completion and reference are longer than the grader takes")
         try:
             reply = self._patiently(
                 lambda stub, seconds: stub.Grade(request, timeout=seconds, metadata=self._metadata())
             )
         except grpc.RpcError as error:
             log.warning("not graded", verifier=verifier, **_told(error))
-            return Grade(0.0, "error")
+            return Grade(0.0, "error", failure=f"the grader did not grade it ({error.code().name})")
         if reply.status not in get_args(GradeStatus) or not 0.0 <= reply.reward <= 1.0:
-            return Grade(0.0, "error")
-        return Grade(reply.reward, reply.status, reply.reason)
+            return Grade(0.0, "error", failure="the grader answered with something else than a reward")
+        return Grade(reply.reward, reply.status, reply.reason, reply.failure[:MAX_SENTENCE])
 
     def close(self) -> None:
         """Closes idle connections; a grading under way ends by itself."""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from rollcast.generator.completion import Completion
 from rollcast.generator.engine import Engine, EngineRequest, Sampled
-from rollcast.rollouts.records import PromptTask, Rollout, Sampling, StopReason
+from rollcast.rollouts.records import PromptTask, Purpose, Rollout, Sampling, StopReason
 from rollcast.wire.version import PolicyVersion
 
 _private_salts = itertools.count()
@@ -95,6 +95,7 @@ class RolloutSampler:
             sampling=self._task.sampling,
             seed=_seed(self._task.sampling, self._task.sequence, self._index, position),
             salt=self._choose_salt,
+            routed_from=self.completion.num_routed,
         )
         self._request = request
         try:
@@ -106,6 +107,8 @@ class RolloutSampler:
         if sampled.finish == "abort":
             self._salt = None
         self.completion.append(sampled.token_ids, sampled.logprobs, sampled.spans)
+        if sampled.token_ids and sampled.routed_experts is not None and self._task.purpose is Purpose.TRAIN:
+            self.completion.append_experts(sampled.routed_experts)
         if position:
             self.completion.mark_rebuild(position, sampled.num_cached_tokens)
         return sampled.finish

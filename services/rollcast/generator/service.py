@@ -1,7 +1,9 @@
 """The generator service: one vLLM engine between the two wires.
 
-start engine -> HTTP -> join weights (no version: not ready, claims nothing) -> claim, sample, grade, publish
+check, listen -> fork the engine's process -> HTTP -> start engine
+    -> join weights (no version: not ready, claims nothing) -> claim, sample, grade, publish
     SIGTERM -> stop claiming -> finish for drain_seconds -> hand the rest back -> leave the weight group -> exit 0
+    SIGTERM while the engine starts -> exit 0 at once: there is nothing to hand back, and its warden ends the engine
     engine dead, or a member that is stuck -> exit 1: to be started again under a new owner name
 """
 
@@ -9,21 +11,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
+from collections.abc import Coroutine
+from socket import socket
+from typing import Any, TypeVar
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
+from rollcast.config.services import MOST_DERIVED_SLOTS
+from rollcast.connections.http import HttpServer, listen, service_routes
+from rollcast.connections.port_files import publish_port
 from rollcast.generator.claims import ClaimLoop, Slots
-from rollcast.generator.engine import Engine, set_environment
+from rollcast.generator.engine import Engine
+from rollcast.generator.engine_process import EngineFork
+from rollcast.generator.engine_start import set_environment
 from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.generator.remote_sandbox import RemoteSandbox
 from rollcast.generator.weight_engine import GeneratorWeights, new_owner
 from rollcast.rollouts.base import GeneratorQueue
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue
+from rollcast.runfolder.verifier_failures import failures_file
+from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.prompts import verifier_names
-from rollcast.tasks.verifiers import find_verifier
+from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.host_memory import kills
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.member import WeightMember
 
@@ -33,47 +46,79 @@ HAND_BACK_SECONDS = 5.0
 STOP_CLAIMING_SECONDS = 2.0
 """For a claim under way; only a Redis that is away makes it last."""
 
+T = TypeVar("T")
 log = get_logger()
 
 
-async def serve(config: RunConfig, name: str, index: int) -> int:
+def serve(config: RunConfig, name: str, index: int) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises UserError before anything is left behind.
 
-    index: among the generators of this machine.
+    index: among the generators of this machine. To be called while this process has one thread and nothing open.
     """
-    config = on_own_core(config, index)
+    config = on_own_port(on_own_core(config, index), index)
+    claimable(config, full_rollouts=0)  # what the run file says is looked at before anything heavy is started
+    check_grading(config.tasks)
+    listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
+    set_environment(config)
+    for number in (signal.SIGTERM, signal.SIGINT):  # a container's first process is deaf to what it does not handle
+        signal.signal(number, lambda *_: os._exit(0))
+    with EngineFork() as fork:
+        return asyncio.run(_serve(config, name, listener, fork))
+
+
+async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFork) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    slots = Slots(
-        total=config.generator.slots,
-        train_rollouts=config.recipe.most_rollouts_per_prompt,
-        eval_rollouts=config.tasks.most_evaluation_rollouts,
-        max_eval_share=config.tasks.evaluation.max_slot_share,
-    )
-    check_grading(config.tasks)
     exporter = Exporter(config.run)
-    remote = await reach_grader(config, exporter)
-    listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
-    set_environment(config)
+    remote = await _started(reach_grader(config, exporter), stopping)
     service: GeneratorService | None = None
 
-    def ready() -> tuple[bool, str]:
-        return service.ready() if service else (False, "engine is starting")
+    def started() -> tuple[bool, str]:
+        return (True, "ok") if service else (False, "engine is starting")
 
-    http = HttpServer(service_routes(exporter.render, ready), listener, config.http)
+    def ready() -> tuple[bool, str]:
+        return service.ready() if service else started()
+
+    http = HttpServer(service_routes(exporter.render, ready, started=started), listener, config.http)
     http.start()
     try:
-        engine = await Engine.start(config, name)
+        engine = await _started(Engine.start(config, name, fork), stopping)
         try:
             publish_port(config.run_folder, name, http.port)
+            slots = claimable(config, engine.full_rollouts)
+            log.info("slots", slots=slots.total, full_rollouts=engine.full_rollouts)
+            exporter.set(names.GENERATOR_SLOTS, slots.total)
             service = GeneratorService(config, name, engine, slots, exporter, remote)
             return await service.run(stopping)
         finally:
             engine.shutdown()
     finally:
         http.stop()
+
+
+async def _started(start: Coroutine[Any, Any, T], stopping: asyncio.Event) -> T:
+    """The grader or the engine, once it is there; ends this process where it is asked to stop before."""
+    starting, stop = asyncio.create_task(start), asyncio.create_task(stopping.wait())
+    await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        log.info("stopped while it started")
+        os._exit(0)  # what starts is in a thread that nothing interrupts, and that a regular end would wait for
+    stop.cancel()
+    return await starting
+
+
+def claimable(config: RunConfig, full_rollouts: int) -> Slots:
+    """`full_rollouts`: of model.max_length, that the KV cache holds. Raises UserError where a prompt's do not fit."""
+    largest = max(config.recipe.most_rollouts_per_prompt, config.tasks.most_evaluation_rollouts)
+    derived = max(largest, min(full_rollouts, MOST_DERIVED_SLOTS))
+    return Slots(
+        total=derived if config.generator.slots is None else config.generator.slots,
+        train_rollouts=config.recipe.most_rollouts_per_prompt,
+        eval_rollouts=config.tasks.most_evaluation_rollouts,
+        max_eval_share=config.tasks.evaluation.max_slot_share,
+    )
 
 
 async def reach_grader(config: RunConfig, exporter: Exporter) -> RemoteSandbox | None:
@@ -84,7 +129,8 @@ async def reach_grader(config: RunConfig, exporter: Exporter) -> RemoteSandbox |
     if config.tasks.grading.sandbox != "remote":
         return None
     remote = RemoteSandbox(config.grader_rpc, config.grader.patience_seconds, config.tasks.grading, exporter)
-    if verifiers := [name for name in sorted(verifier_names(config.tasks)) if find_verifier(name).sandboxed]:
+    known = Verifiers.of(config.tasks)
+    if verifiers := [name for name in sorted(verifier_names(config.tasks)) if known.find(name).sandboxed]:
         await asyncio.to_thread(remote.check, verifiers)
     return remote
 
@@ -96,6 +142,14 @@ def on_own_core(config: RunConfig, index: int) -> RunConfig:
     return config.model_copy(
         update={"generator": config.generator.model_copy(update={"cpu": config.generator.cpu + index})}
     )
+
+
+def on_own_port(config: RunConfig, index: int) -> RunConfig:
+    """The same for generator.http_port; 0 stays any free one."""
+    port = config.generator.http_port
+    if not port:
+        return config
+    return config.model_copy(update={"generator": config.generator.model_copy(update={"http_port": port + index})})
 
 
 class GeneratorService:
@@ -112,7 +166,9 @@ class GeneratorService:
     ) -> None:
         self._config = config
         self._engine = engine
-        self._grader = GradingThreads(engine.decode, config.tasks.grading, exporter, remote)
+        self._kills = kills()
+        failures = failures_file(config.run_folder, name)
+        self._grader = GradingThreads(engine.decode, config.tasks, exporter, remote, failures)
 
         def open_queue(owner: str) -> GeneratorQueue:
             return RedisGeneratorQueue(config.redis, config.run, owner)
@@ -131,12 +187,13 @@ class GeneratorService:
         self._member = WeightMember(
             engine=GeneratorWeights(name, engine, self._claims, exporter),
             name=self._claims.owner,
-            num_workers=engine.num_workers,
+            num_workers=engine.num_receivers,
             slots=slots.total,
             lm_head=config.recipe.lm_head,
             rpc=config.rpc,
             weights=config.weights,
             exporter=exporter,
+            router_replay=config.recipe.router_replay,
         )
 
     def ready(self) -> tuple[bool, str]:
@@ -170,12 +227,18 @@ class GeneratorService:
                 task.cancel()
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._claims.close(), 5.0)
-            self._grader.close()
+            await self._grader.close()
 
     def _broken(self, task: asyncio.Task[None]) -> int:
         """A part ended by itself: the user's mistake is raised, anything else ends the process for a fresh start."""
         error = task.exception()
         if isinstance(error, UserError):
             raise error
-        log.error("generator ends", reason=repr(error) if error else "left the weight group")
+        reason = repr(error) if error else "left the weight group"
+        if self._engine.failed and kills() > self._kills:
+            reason = (
+                "the kernel ran out of host memory and ended the engine; give the machine or pod more, or keep less "
+                "there (weights.stage, generator.cpu_kv_cache_gib)"
+            )
+        log.error("generator ends", reason=reason)
         return 1

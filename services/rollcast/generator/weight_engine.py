@@ -60,6 +60,8 @@ class GeneratorWeights:
         self._preemptions = 0
         self._sampled_tokens = 0
         self._decode_rate = DecodeRate()
+        self._shared = ""
+        """Where the engine's workers find what one of them has staged for all."""
 
     async def begin_join(self, join: bytes) -> None:
         await self._engine.call("begin_join", join)
@@ -68,11 +70,13 @@ class GeneratorWeights:
         await self._engine.call("begin_receive", publish)
 
     async def poll(self) -> ReceiveState:
-        return merge_states([ReceiveState(*state) for state in await self._engine.call("poll_receiver")])
+        answers = [answer for answer in await self._engine.call("poll_receiver") if answer is not None]
+        self._shared = answers[0][1]
+        return merge_states([ReceiveState(*state) for state, _ in answers])
 
     async def apply(self, version: PolicyVersion) -> float:
         """Returns once every claim that was promised older weights is on record: the staleness gate relies on it."""
-        pause_seconds = await self._engine.update(version, "apply_received")
+        pause_seconds = await self._engine.update(version, "apply_received", self._shared)
         self._exporter.observe(names.WEIGHT_LOAD_SECONDS, self._engine.load_seconds)
         await self._claims.recorded()
         return pause_seconds

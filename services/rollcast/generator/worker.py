@@ -1,6 +1,9 @@
 """What Rollcast adds to vLLM's worker: reception of weights, and sight of the engine's steps.
 
-Called by `collective_rpc` between engine steps; the bytes of a version arrive on the receiver's own thread meanwhile.
+Called by `collective_rpc` between engine steps; the bytes of a version arrive on the receiver's own threads meanwhile.
+
+    stage on the device     every worker has a receiver; each loads from its own memory
+    stage on the host       worker 0 has the receiver; all load from the memory that it shares
 """
 
 from __future__ import annotations
@@ -16,9 +19,14 @@ import torch
 from rollcast.generator import plugin
 from rollcast.generator.engine_folder import end_with_generator
 from rollcast.generator.expert_packing import pack_again
+from rollcast.generator.routed_experts import RoutingShape, routing_shape
 from rollcast.generator.steps import EngineCounts, KvRebuild, StepObserver
+from rollcast.weights.host_memory import HostMemory, attach, identity
+from rollcast.weights.manifest import manifest_from_proto
 from rollcast.weights.receive_state import ReceiveState
 from rollcast.weights.receiver import Receiver
+from rollcast.weights.snapshot import Snapshot
+from rollcast.wire import weights_pb2
 
 plugin.register()
 
@@ -30,16 +38,35 @@ class GeneratorWorker:
     device: torch.device
     rank: int
 
-    def prepare_for_rollcast(self, cpu: int | None) -> None:
-        """Count steps from now on; pin the engine to a core.
+    def room_for_staging(self) -> tuple[int | None, int]:
+        """Bytes that are free on this worker's device, None where it is the host; bytes of the worker's weights."""
+        held = sum(parameter.nbytes for parameter in self.model_runner.model.parameters())
+        return (torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else None), held
+
+    def full_rollouts(self) -> int:
+        """How many rollouts of model.max_length this worker's KV cache holds at once."""
+        from vllm.v1.core.kv_cache_utils import get_max_concurrency_for_kv_cache_config
+
+        cache = self.model_runner.kv_cache_config
+        used = 1 - 1 / cache.num_blocks  # vLLM keeps one block for itself
+        return int(get_max_concurrency_for_kv_cache_config(self.model_runner.vllm_config, cache) * used)
+
+    def routing_shape(self) -> RoutingShape:
+        return routing_shape(self.model_runner)
+
+    def prepare_for_rollcast(self, cpu: int | None, stage: str) -> None:
+        """Count steps from now on; pin the engine to a core; make what receives.
 
         Ctrl-C is the front end's, which drains and then ends us; if it is killed, and its warden too, we end ourselves.
         """
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         end_with_generator()
         if cpu is not None:
-            os.sched_setaffinity(0, {cpu})
-        self.receiver = Receiver(device=self.device)
+            os.sched_setaffinity(0, {cpu + self.rank})
+        memory = HostMemory() if stage == "host" else None
+        self.receiver = None if stage == "host" and self.rank > 0 else Receiver(device=self.device, memory=memory)
+        self.attached: Snapshot | None = None
+        self.attached_identity = 0
         self.step_observer = StepObserver()
         run = self.model_runner.execute_model
 
@@ -65,34 +92,71 @@ class GeneratorWorker:
         return counts, observer.take_rebuilds()
 
     def begin_join(self, join: bytes) -> None:
-        self.receiver.join(join, self.rank)
+        if self.receiver is not None:
+            self.receiver.join(join, self.rank)
 
     def begin_receive(self, publish: bytes) -> None:
-        self.receiver.receive(publish)
+        self.publish = publish
+        if self.receiver is not None:
+            self.receiver.receive(publish)
 
-    def poll_receiver(self) -> ReceiveState:
-        return self.receiver.poll()
+    def poll_receiver(self) -> tuple[ReceiveState, str] | None:
+        """What it does, and where the others find what it has staged; None = another worker receives for this one."""
+        if self.receiver is None:
+            return None
+        return self.receiver.poll(), self.receiver.path
 
-    def apply_received(self) -> tuple[list[str], float, float]:
-        """Load the staged version, under the engine's pause.
+    def apply_received(self, shared: str) -> tuple[list[str], float, float]:
+        """Load the staged version, under the engine's pause. `shared`: what `poll_receiver` said.
 
         Returns the requests that are decoding, when the last step ended (monotonic seconds of this machine), and how
         many seconds copying the parameters into the model took.
         """
         started = time.monotonic()
-        self.receiver.apply(self._load_complete)
+        if self.receiver is not None:
+            self.receiver.apply(self._load_complete)
+        else:
+            self._load_shared(shared)
         return self.step_observer.decoding(), self.step_observer.last_step_at, time.monotonic() - started
 
     def skip_received(self) -> None:
-        self.receiver.skip()
+        if self.receiver is not None:
+            self.receiver.skip()
 
     def abandon_received(self) -> None:
-        self.receiver.abandon()
+        if self.receiver is not None:
+            self.receiver.abandon()
+
+    def _load_shared(self, path: str) -> None:
+        """The manifest says what lies where. Memory is mapped anew only where the owner made new one."""
+        specs = manifest_from_proto(weights_pb2.Publish.FromString(self.publish).manifest).buckets
+        if self.attached is None or self.attached_identity != identity(path) or self.attached.specs != specs:
+            self.attached, self.attached_identity = attach(path, specs), identity(path)
+        with torch.no_grad():
+            self._load_complete(self.attached.views())
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
 
     def _load_complete(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         model = self.model_runner.model
-        loaded = model.load_weights(tensors)
+        loaded = self._load_quantised(tensors) if self._is_quantised else model.load_weights(tensors)
         pack_again(model)
         missing = {name for name, _ in model.named_parameters()} - set(loaded)
         if missing:
             raise RuntimeError(f"the trainer's version lacks weights of this model: {', '.join(sorted(missing)[:5])}")
+
+    @property
+    def _is_quantised(self) -> bool:
+        return self.model_runner.vllm_config.model_config.quantization is not None
+
+    def _load_quantised(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
+        """What is computed with is not what came: vLLM quantises each layer anew, in its place."""
+        from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
+
+        model = self.model_runner.model
+        names = {name for name, _ in model.named_parameters()}
+        initialize_layerwise_reload(model)
+        loaded: set[str] = model.load_weights(tensors)
+        finalize_layerwise_reload(model, self.model_runner.vllm_config.model_config)
+        scales = {name for name, _ in model.named_parameters() if name.endswith("_scale")}
+        return loaded | (scales & names)

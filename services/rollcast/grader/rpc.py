@@ -10,22 +10,25 @@ import grpc
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading
 from rollcast.grader.turns import NoTurn, Turns
+from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.verifiers import find_verifier
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.wire import grading_pb2, grading_pb2_grpc
 
+MAX_NAME = 1_000
+"""Characters of a verifier's name: a path and a function's."""
 _STATUS = {"full": grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
 class GradingService(grading_pb2_grpc.GradingServicer):
     """Grades in the sandbox; a request that it cannot grade is INVALID_ARGUMENT with one sentence."""
 
-    def __init__(self, sandbox: Sandbox, turns: Turns, most: Grading, exporter: Exporter) -> None:
+    def __init__(self, sandbox: Sandbox, verifiers: Verifiers, turns: Turns, most: Grading, exporter: Exporter) -> None:
         """`most`: limits beyond which a request is refused."""
         self._sandbox = sandbox
+        self._verifiers = verifiers
         self._turns = turns
         self._most = most
         self._exporter = exporter
@@ -54,7 +57,9 @@ class GradingService(grading_pb2_grpc.GradingServicer):
             self._refuse(context, status, none.reason, f"no turn: {none.reason}; try again")
         self._exporter.add(names.GRADER_GRADINGS, status=grade.status)
         self._exporter.observe(names.GRADER_SECONDS, time.perf_counter() - began)
-        return grading_pb2.GradeReply(reward=grade.reward, status=grade.status, reason=grade.reason)
+        return grading_pb2.GradeReply(
+            reward=grade.reward, status=grade.status, reason=grade.reason, failure=grade.failure
+        )
 
     def _limits(self, given: Any, context: grpc.ServicerContext) -> Limits:
         allowed = {
@@ -74,7 +79,7 @@ class GradingService(grading_pb2_grpc.GradingServicer):
 
     def _check(self, verifier: str, context: grpc.ServicerContext) -> None:
         try:
-            sandboxed = find_verifier(verifier[:200]).sandboxed
+            sandboxed = self._verifiers.find(verifier[:MAX_NAME]).sandboxed
         except UserError as error:
             self._refuse_request(context, f"{error}, or install it in the grader as well")
         if not sandboxed:

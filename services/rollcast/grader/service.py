@@ -8,22 +8,23 @@ stop:  at SIGTERM or SIGINT nobody gets a turn any more and who waits is sent aw
 from __future__ import annotations
 
 import json
-import signal
-import threading
 from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.connections.grpc import MAX_GRADING_BYTES, start_server
-from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
+from rollcast.connections.http import HttpServer, listen, service_routes
+from rollcast.connections.port_files import publish_port
 from rollcast.grader.rpc import GradingService
 from rollcast.grader.turns import Turns
+from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.prompts import verifier_names
 from rollcast.tasks.sandbox.client import GRACE_SECONDS, Sandbox
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.verifiers import CODE, find_verifier
+from rollcast.tasks.verifiers import CODE
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.wire.grading_pb2_grpc import add_GradingServicer_to_server
 
 CALLS_TO_REFUSE = 16
@@ -60,18 +61,17 @@ def serve(config: RunConfig) -> int:
 
     Raises UserError where it holds credentials, a port cannot be had, or this machine cannot contain programs.
     """
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignal()
     refuse_credentials(config)
     settings = config.grader
     exporter = Exporter(config.run)
-    sandbox = Sandbox(config.tasks.grading.model_copy(update={"sandbox": settings.sandbox}))
+    verifiers = Verifiers.of(config.tasks)
+    sandbox = Sandbox(config.tasks.grading.model_copy(update={"sandbox": settings.sandbox}), verifiers)
     turns = Turns(running=settings.processes, waiting=settings.queue, exporter=exporter)
     server: Any = None
 
     def ready() -> tuple[bool, str]:
-        if stop.is_set():
+        if stop():
             return False, "stopping"
         return (True, "grades") if server is not None else (False, "the sandbox is starting")
 
@@ -81,9 +81,9 @@ def serve(config: RunConfig) -> int:
     try:
         prove(sandbox, settings.sandbox)
         for verifier in sorted(verifier_names(config.tasks)):
-            if find_verifier(verifier).sandboxed:
+            if verifiers.find(verifier).sandboxed:
                 sandbox.start(verifier)
-        service = GradingService(sandbox, turns, config.tasks.grading, exporter)
+        service = GradingService(sandbox, verifiers, turns, config.tasks.grading, exporter)
         server, port = start_server(
             config.grader_rpc,
             lambda made: add_GradingServicer_to_server(service, made),  # type: ignore[no-untyped-call]

@@ -10,11 +10,9 @@ ablation.json in the set's folder says after every run how far the set is.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,13 +25,14 @@ from rollcast.local.frozen_forecast import END_EVALUATIONS, conclude
 from rollcast.local.status import StatusReader
 from rollcast.local.supervisor import Ending, ServiceLostError
 from rollcast.local.up import View, run_locally
-from rollcast.runfolder.files import RESULT, RUN_FILE, STEPS, UP_FILE
+from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
 from rollcast.runfolder.folder import has_history
 from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.outcomes import RunRecord, SetRecord, State
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import StepRecord
+from rollcast.runfolder.records import StepRecord, as_json
+from rollcast.runfolder.writing import make_folder, replace_json
 
-PROGRESS_FILE = "ablation.json"
 WHOLE = "whole"
 """Name of the base among its variants."""
 
@@ -55,35 +54,6 @@ class PlannedRun:
     config: RunConfig
     is_null_control: bool = False
     """Whether it is a variant that trains as the whole recipe does."""
-
-
-class State(StrEnum):
-    WAITING = "waiting"
-    FINISHED = "finished"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-
-
-@dataclass(slots=True)
-class RunRecord:
-    """What became of one run."""
-
-    run: str
-    variant: str
-    what: str
-    seed: int
-    folder: str
-    state: State = State.WAITING
-    error: str | None = None
-    seconds: float | None = None
-    """Of this attempt. None = it was not run (again)."""
-    initial: float | None = None
-    measured: float | None = None
-    """Mean pass rate of the last three evaluations."""
-    interrupted_ratio: float | None = None
-    """Rollouts trained on whose thinking was cut short, over all of them; mean over the steps."""
-    null_control: bool = False
-    """Whether its recipe is the whole one in effect: its row shows the noise."""
 
 
 class RunDeadlineError(RuntimeError):
@@ -162,15 +132,9 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
 
 
 def write_progress(folder: Path, records: Sequence[RunRecord], **more: Any) -> None:
-    """Raises UserError where it cannot be written."""
-    text = json.dumps({"set": [asdict(record) for record in records], **more}, indent=1)
-    temporary = folder / f"{PROGRESS_FILE}.tmp"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text + "\n")
-        temporary.replace(folder / PROGRESS_FILE)
-    except OSError as error:
-        raise UserError(f"folder {folder}: {PROGRESS_FILE} cannot be written ({error.strerror}); free space") from error
+    """`more`: what the set says, once it is through. Raises UserError where it cannot be written."""
+    make_folder(folder)
+    replace_json(folder / ABLATION, as_json(SetRecord(list(records), **more)), go_on="--continue")
 
 
 def is_finished(run_folder: Path) -> bool:
@@ -263,8 +227,8 @@ class _WithDeadline:
     def begin(self, config: RunConfig) -> None:
         self._view.begin(config)
 
-    def report(self, line: str) -> None:
-        self._view.report(line)
+    def report(self, line: str, *, trouble: bool = False) -> None:
+        self._view.report(line, trouble=trouble)
 
     def tick(self) -> None:
         if time.monotonic() > self._deadline:

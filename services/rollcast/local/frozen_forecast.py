@@ -5,84 +5,32 @@ running -> evaluation at half of the budget answered -> frozen_forecast.json -> 
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
-from rollcast.config.errors import UserError
 from rollcast.local.status import RunStatus
 from rollcast.runfolder.files import FROZEN_FORECAST, RESULT
+from rollcast.runfolder.outcomes import FrozenForecast, RunResult
+from rollcast.runfolder.records import as_json, read_record
+from rollcast.runfolder.writing import replace_json
 
 FREEZE_AT = 0.5
 FREEZE_WITHOUT = 0.56
 """Share of the budget at which the evaluation at its half is waited for no longer."""
 FREEZE_UNTIL = 0.6
 """A forecaster that was away at half of the budget is waited for until this share; later it would be too easy."""
+LEAST_EVALUATIONS = 5
+"""After the first step, that `fit` asks for as well: below that every curve is too early for a forecast."""
 END_EVALUATIONS = 3
 """The measured end is the mean of that many last evaluations."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenForecast:
-    step: int
-    curve_until_step: int
-    """Of the newest evaluation that the forecast knew."""
-    compute_device_hours: float
-    end_device_hours: float | None
-    verdict: str
-    low: float
-    """5 % quantile of what an evaluation at the end will read."""
-    median: float
-    high: float
-    """95 % quantile."""
-    last_value: float
-    """The newest evaluation at that moment: what a forecast must beat."""
-    num_evaluations: int
-    at: float
-    """Unix seconds."""
-
-    def sentence(self) -> str:
-        return (
-            f"forecast of the end, frozen at step {self.step} from the curve until {self.curve_until_step}: "
-            f"{self.median:.3f} "
-            f"(90 % interval {self.low:.3f} to {self.high:.3f}, {self.verdict}); now {self.last_value:.3f}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The frozen forecast beside the end."""
-
-    initial: float
-    measured: float
-    """Mean of the last three evaluations."""
-    frozen: FrozenForecast | None
-    error: float | None
-    """Forecast minus measured."""
-    last_value_error: float | None
-    inside: bool | None
-    """Whether the 90 % interval held the end."""
-    gain_share_at_freeze: float | None
-    """Share of the whole gain that was reached when it was frozen."""
-    num_evaluations: int
-
-    def sentence(self) -> str:
-        measured = f"the end: pass rate {self.measured:.3f} (started at {self.initial:.3f})"
-        if self.frozen is None or self.error is None:
-            return f"{measured}; no forecast was ready at half of the budget"
-        held = "held" if self.inside else "missed"
-        return (
-            f"{measured}; forecast at step {self.frozen.step} was {self.frozen.median:.3f}, error {self.error:+.3f}, "
-            f"its interval {held} it; repeating the value of then errs by {self.last_value_error:+.3f}"
-        )
-
-
 def load_frozen(folder: Path) -> FrozenForecast | None:
+    """None where there is none that can be read."""
     try:
-        return FrozenForecast(**json.loads((folder / FROZEN_FORECAST).read_text()))
-    except (OSError, ValueError, TypeError):
+        return read_record(folder / FROZEN_FORECAST, FrozenForecast)
+    except (OSError, ValueError):
         return None
 
 
@@ -96,11 +44,14 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
         return None
     if forecast is None or forecast.end is None or (folder / FROZEN_FORECAST).exists():
         return None
+    known = status.evaluations[: forecast.num_points]
+    if sum(point.step > 0 for point in known) < LEAST_EVALUATIONS:
+        return None
     knows_half = (status.evaluated_share or 0.0) >= FREEZE_AT and forecast.num_points >= len(status.evaluations)
     after_the_next_step = share + share / max(status.step, 1)
     if not knows_half and after_the_next_step < FREEZE_WITHOUT:
         return None
-    newest = status.evaluations[min(max(forecast.num_points, 1), len(status.evaluations)) - 1]
+    newest = known[-1]
     low, median, high = forecast.end
     frozen = FrozenForecast(
         step=status.step,
@@ -112,14 +63,14 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
         median=median,
         high=high,
         last_value=newest.pass_rate,
-        num_evaluations=min(forecast.num_points, len(status.evaluations)),
+        num_evaluations=len(known),
         at=time.time(),
     )
-    _write(folder / FROZEN_FORECAST, asdict(frozen))
+    replace_json(folder / FROZEN_FORECAST, as_json(frozen))
     return frozen
 
 
-def conclude(folder: Path, status: RunStatus) -> Result | None:
+def conclude(folder: Path, status: RunStatus) -> RunResult | None:
     """Hold the frozen forecast against the measured end, and write it down; None without an evaluation.
 
     Raises UserError where it cannot be written.
@@ -130,7 +81,7 @@ def conclude(folder: Path, status: RunStatus) -> Result | None:
     measured, initial = fmean(rates[-END_EVALUATIONS:]), rates[0]
     frozen = load_frozen(folder)
     gain = measured - initial
-    result = Result(
+    result = RunResult(
         initial=initial,
         measured=measured,
         frozen=frozen,
@@ -140,16 +91,5 @@ def conclude(folder: Path, status: RunStatus) -> Result | None:
         gain_share_at_freeze=(frozen.last_value - initial) / gain if frozen and gain else None,
         num_evaluations=len(rates),
     )
-    _write(folder / RESULT, asdict(result))
+    replace_json(folder / RESULT, as_json(result))
     return result
-
-
-def _write(path: Path, record: dict[str, object]) -> None:
-    temporary = path.with_suffix(".tmp")
-    try:
-        temporary.write_text(json.dumps(record, indent=1) + "\n")
-        temporary.replace(path)
-    except OSError as error:
-        raise UserError(
-            f"run folder {path.parent}: {path.name} cannot be written ({error.strerror}); free space"
-        ) from error

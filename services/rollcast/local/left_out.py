@@ -18,6 +18,7 @@ from rollcast.config.rules import RULES, broken_rules
 from rollcast.config.run import RunConfig
 from rollcast.config.sentences import overlap
 from rollcast.connections.http import listen
+from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 from rollcast.tasks.prompts import PromptSplit, load
 
 LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx")
@@ -63,6 +64,11 @@ def _on_this_machine(config: RunConfig) -> RunConfig:
             listen(config.forecaster.bind, config.forecaster.http_port, setting="forecaster.http_port").close()
         except UserError:
             config = _changed(config, "forecaster", http_port=0)
+    if not _given(config.local, "prometheus_port"):
+        try:
+            listen(PROMETHEUS_HOST, config.local.prometheus_port, setting="local.prometheus_port").close()
+        except UserError:
+            config = _changed(config, "local", prometheus_port=0)
     return _changed(config, "rpc", port=0)
 
 

@@ -17,13 +17,23 @@ from rollcast.config.errors import PassingError, UserError
 from rollcast.config.rules import START_RULES, broken_rules
 from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
 from rollcast.config.sentences import Wrong, overlap
+from rollcast.config.tasks import Tasks
 from rollcast.connections.certificates import check_certificates
 from rollcast.connections.http import listen
+from rollcast.local.devices import check_gpus, usable_gpus
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
 from rollcast.local.left_out import filled_in
+from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 from rollcast.local.ports import free_port
-from rollcast.tasks.prompts import check_prompts, load, verifier_names
-from rollcast.tasks.verifiers import find_verifier
+from rollcast.memory.causal import check_causal
+from rollcast.memory.check import check_memory
+from rollcast.memory.device import smallest_gpu
+from rollcast.runfolder.checkpoint_place import checkpoint_place, earlier_run_place
+from rollcast.tasks.choice import Verifiers
+from rollcast.tasks.own_functions import check_file, is_function
+from rollcast.tasks.prompts import PromptSplit, check_prompts, load, verifier_names
+from rollcast.tasks.trial import try_verifiers
+from rollcast.tasks.verifiers import is_built_in
 
 SPARE_BYTES = 256 << 20
 """For logs, the queue's append-only file and the forecaster's history."""
@@ -57,9 +67,14 @@ def in_words(found: list[Difference]) -> str:
     return ", ".join(f"{one.field} {one.after}" for one in found)
 
 
-def check(config: RunConfig) -> None:
-    """Raise UserError for all that would stop the run on this machine: one sentence for each, none of them twice."""
-    _raise_all([*_settings_and_files(config), lambda: _check_ports(config), lambda: _check_redis(config)])
+def check(config: RunConfig, *, monitor: bool = False) -> None:
+    """Raise UserError for all that would stop the run on this machine: one sentence for each, none of them twice.
+
+    `monitor`: a Prometheus is started with it.
+    """
+    ports = partial(_check_ports, monitor=monitor)
+    others = [partial(make, config) for make in (ports, _check_redis, _check_memory)]
+    _raise_all([*_settings_and_files(config), *others])
 
 
 def check_files(config: RunConfig) -> None:
@@ -74,7 +89,6 @@ def not_checked(config: RunConfig) -> list[str]:
         left.append(f"Redis at {config.redis.host}:{config.redis.port}")
     if _is_on_the_hub(config.model.path):
         left.append(f"whether the hub has the model {config.model.path}")
-    left.append("whether the model fits the memory")
     return left
 
 
@@ -91,23 +105,48 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Callable[[
     checks: list[tuple[tuple[str, ...], Callable[[], object]]] = [
         (("redis.tls", "rpc.tls", "http.tls", "grader"), lambda: check_certificates(config)),
         (
-            ("model.path", "model.dtype", "folder", "run", "trainer.keep_checkpoints"),
+            ("model.path", "model.dtype", "folder", "run", "trainer.keep_checkpoints", "trainer.checkpoints"),
             lambda: _check_disk(config, _weight_bytes(config)),
         ),
+        (("model.path",), lambda: check_causal(config.model)),
+        (("model.from_run",), lambda: _check_earlier_run(config)),
         (("generator.cpu", "trainer.cpu", "local"), lambda: _check_cores(config)),
-        (("generator.tensor_parallel",), lambda: _check_devices(config)),
-        (("tasks",), lambda: _check_verifiers(config)),
-        (
-            ("tasks", "recipe.prompts_per_step"),
-            lambda: check_prompts(load(config.tasks), config.recipe.prompts_per_step),
-        ),
+        (("generator.tensor_parallel", "local"), lambda: _check_devices(config)),
+        (("tasks", "recipe.prompts_per_step"), lambda: _check_tasks(config)),
     ]
     wrong = {name for mistake in mistakes for name in (mistake.field, *mistake.others)}
     return [check for settings, check in checks if not any(overlap(one, name) for one in wrong for name in settings)]
 
 
-def _check_verifiers(config: RunConfig) -> None:
-    _raise_all([partial(find_verifier, name) for name in sorted(verifier_names(config.tasks))])
+def _check_tasks(config: RunConfig) -> None:
+    """Verifiers are found, prompts are read; then the first ones are graded by the verifiers of the user's own."""
+    loaded: list[PromptSplit] = []
+
+    def read_prompts() -> None:
+        loaded.append(load(config.tasks))
+        check_prompts(loaded[0], config.recipe.prompts_per_step)
+
+    _raise_all([*_verifier_checks(config.tasks), read_prompts])
+    downstream = [prompt for prompts in loaded[0].downstream.values() for prompt in prompts]
+    try_verifiers(config.tasks, [*loaded[0].train, *downstream])
+
+
+def _verifier_checks(tasks: Tasks) -> list[Callable[[], object]]:
+    verifiers = Verifiers.of(tasks)
+    hidden = [(number, one.name) for number, one in enumerate(tasks.verifiers) if is_built_in(one.name)]
+    return [
+        *(partial(_refuse, _hidden_verifier(number, name)) for number, name in hidden),
+        *(partial(_check_verifier, verifiers, name) for name in sorted(verifier_names(tasks))),
+    ]
+
+
+def _hidden_verifier(number: int, name: str) -> UserError:
+    return UserError(f"tasks.verifiers.{number}.name = {name!r}: a built-in verifier has that name; choose another")
+
+
+def _check_verifier(verifiers: Verifiers, name: str) -> None:
+    found = verifiers.find(name)
+    check_file(name if is_function(name) else found.source)
 
 
 def _raise_all(checks: Sequence[Callable[[], object]]) -> None:
@@ -123,8 +162,18 @@ def _raise_all(checks: Sequence[Callable[[], object]]) -> None:
         raise kind("\n".join(map(str, found))) from found[0]
 
 
-def resolve_ports(config: RunConfig) -> RunConfig:
+def resolve_ports(config: RunConfig, *, monitor: bool = False) -> RunConfig:
     """Give every port that other processes must know beforehand a number; services publish the rest themselves."""
+    if monitor:
+        forecaster, local = config.forecaster, config.local
+        page = forecaster.http_port or free_port(forecaster.bind)
+        prometheus = local.prometheus_port or free_port(PROMETHEUS_HOST)
+        config = config.model_copy(
+            update={
+                "forecaster": forecaster.model_copy(update={"http_port": page}),
+                "local": local.model_copy(update={"prometheus_port": prometheus}),
+            }
+        )
     return config.model_copy(
         update={
             "redis": config.redis.model_copy(update={"port": config.redis.port or free_port(config.redis.host)}),
@@ -163,9 +212,30 @@ def _weight_bytes(config: RunConfig) -> int:
 
 
 def _check_disk(config: RunConfig, weight_bytes: int) -> None:
-    checkpoint = weight_bytes * _STATE_PER_WEIGHT[config.model.dtype]
-    needed = SPARE_BYTES + checkpoint * (config.trainer.keep_checkpoints + 1)
-    folder = config.run_folder.absolute()
+    """The run's folder, and that of its checkpoints where it is another; what a URL has room for nobody tells."""
+    held = config.trainer.keep_checkpoints + 1
+    checkpoints = weight_bytes * _STATE_PER_WEIGHT[config.model.dtype] * held
+    place = checkpoint_place(config)
+    is_apart = config.run_folder not in (place, *(place.parents if isinstance(place, Path) else ()))
+    own = SPARE_BYTES if is_apart else SPARE_BYTES + checkpoints
+    for_what = f"{held} checkpoints; free space, or set folder or trainer.keep_checkpoints"
+    _check_room(config.run_folder, own, f"folder = {config.folder}", "`folder`", for_what)
+    if is_apart and isinstance(place, Path):
+        name = "trainer.checkpoints"
+        _check_room(place, checkpoints, f"{name} = {config.trainer.checkpoints}", f"`{name}`", for_what)
+
+
+def _check_earlier_run(config: RunConfig) -> None:
+    """What is behind a URL the trainer sees."""
+    name = config.model.from_run
+    place = None if name is None else earlier_run_place(name)
+    if isinstance(place, Path) and not any(place.glob("*/controller.json")):
+        raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
+
+
+def _check_room(wanted: Path, needed: int, said: str, setting: str, for_what: str) -> None:
+    """On the file system that the folder is, or will be, on."""
+    folder = wanted.absolute()
     try:
         while not folder.exists():
             folder = folder.parent
@@ -174,12 +244,9 @@ def _check_disk(config: RunConfig, weight_bytes: int) -> None:
     except OSError:
         is_writable = False
     if not is_writable:
-        raise UserError(f"folder = {config.folder}: cannot be written; set `folder` to one that can")
+        raise UserError(f"{said}: cannot be written; set {setting} to one that can")
     if free < needed:
-        raise UserError(
-            f"folder = {config.folder}: {free >> 20} MiB are free and {needed >> 20} MiB are needed for "
-            f"{config.trainer.keep_checkpoints + 1} checkpoints; free space, or set folder or trainer.keep_checkpoints"
-        )
+        raise UserError(f"{said}: {free >> 20} MiB are free and {needed >> 20} MiB are needed for {for_what}")
 
 
 def _check_rules(config: RunConfig) -> None:
@@ -195,12 +262,21 @@ def _check_redis(config: RunConfig) -> None:
         wait_until_ready(config.redis)
 
 
+def _check_memory(config: RunConfig) -> None:
+    """On GPUs alone: there each process has one to itself, of a size that the driver tells."""
+    if (device := smallest_gpu()) is not None:
+        check_memory(config, device)
+
+
 def _check_devices(config: RunConfig) -> None:
-    """The driver lists a machine's GPUs in a folder; where there is none everything runs on the CPU."""
-    if config.generator.tensor_parallel > 1 and not Path("/proc/driver/nvidia/gpus").is_dir():
+    """Where there is no GPU every worker takes a core."""
+    gpus = usable_gpus()
+    check_gpus(config, gpus)
+    cores = len(os.sched_getaffinity(0))
+    if config.generator.tensor_parallel > cores and not gpus:
         raise UserError(
-            f"generator.tensor_parallel = {config.generator.tensor_parallel}: this machine has no GPU, and on a CPU a "
-            "generator is one process; set 1"
+            f"generator.tensor_parallel = {config.generator.tensor_parallel}: this machine has no GPU, and "
+            f"this process may run on {cores} cores; set at most {cores}"
         )
 
 
@@ -208,22 +284,23 @@ def _is_on_the_hub(path: str) -> bool:
     return _HUB_NAME.fullmatch(path) is not None and not Path(path).exists()
 
 
-def _check_ports(config: RunConfig) -> None:
-    if config.generator.http_port and config.local.generators > 1:
-        raise UserError(
-            f"generator.http_port = {config.generator.http_port}: {config.local.generators} generators cannot share "
-            "it; set 0, and each takes a free one"
-        )
-    wanted = {
-        "rpc.port": (config.rpc.bind, config.rpc.port),
-        "trainer.http_port": (config.http.bind, config.trainer.http_port),
-        "generator.http_port": (config.http.bind, config.generator.http_port),
-        "forecaster.http_port": (config.forecaster.bind, config.forecaster.http_port),
-        "forecaster.grpc_port": (config.forecaster.bind, config.forecaster.grpc_port),
-    }
+def _check_ports(config: RunConfig, *, monitor: bool) -> None:
+    """Each generator of this machine takes the next one from generator.http_port on."""
+    of_generators = config.generator.http_port
+    wanted = [
+        ("rpc.port", config.rpc.bind, config.rpc.port),
+        ("trainer.http_port", config.http.bind, config.trainer.http_port),
+        *(
+            ("generator.http_port", config.http.bind, of_generators + index if of_generators else 0)
+            for index in range(config.local.generators)
+        ),
+        ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
+        ("forecaster.grpc_port", config.forecaster.bind, config.forecaster.grpc_port),
+        ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
+    ]
     taken: list[socket.socket] = []
     try:
-        for setting, (bind, port) in wanted.items():
+        for setting, bind, port in wanted:
             if port:
                 taken.append(listen(bind, port, setting=setting))
     finally:

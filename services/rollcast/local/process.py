@@ -64,6 +64,8 @@ class ServiceSpec:
     """From SIGTERM to SIGKILL."""
     essential: bool = True
     """Whether the run is given up when it cannot be kept alive."""
+    unhurried: bool = False
+    """Whether it has all of `stop_seconds` where the run is finished, too."""
     restart_arguments: tuple[str, ...] = ()
     """Added when it is started again."""
 

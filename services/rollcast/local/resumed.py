@@ -14,13 +14,15 @@ MEANING = {
     "recipe.optimizer.learning_rate": "the schedule goes on at its step with the new one",
     "recipe.optimizer.warmup_steps": "the schedule goes on at its step with the new ones",
     "recipe.schedule": "groups that do not fit the new window are given up, and their prompts asked again",
+    "model.from_run": "the weights go on from the checkpoint",
     "model.path": "the weights go on from the checkpoint",
+    "trainer.checkpoints": "the run goes on from what the new place holds, and begins anew where that is nothing",
     "tasks.dataset": "prompts that were not there before count as not yet seen",
     "tasks.prompt_format": "the curve's points from here on are of prompts that read differently",
     "seed": "prompts are drawn in another order from here on",
 }
 """By the beginning of a setting's name: what its change does to a run under way."""
-CHOSEN_ANEW = ("redis.port", "rpc.port", "grader.port", "forecaster.http_port")
+CHOSEN_ANEW = ("redis.port", "rpc.port", "grader.port", "forecaster.http_port", "local.prometheus_port")
 """Left out, they are free ones of each start."""
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
+from rollcast.local.devices import generator_gpus, no_gpus, trainer_gpus
 from rollcast.local.embedded_redis import find_server, write_server_config
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, ServiceSpec
@@ -18,20 +19,36 @@ TRAINER_STOP_SECONDS = 120.0
 HAND_BACK_SECONDS = 15.0
 """Beyond the drain: unfinished groups go back to the queue and the generator leaves the weight group."""
 
+LOGGERS_STOP_SECONDS = 25.0
+"""What is left is told, where it is taken."""
 GRADER_STOP_SECONDS = 20.0
 """Beyond the grading under way."""
 
 
 def service_specs(
-    config: RunConfig, run_file: Path, *, embed_redis: bool, resume: bool, embed_grader: bool = False
+    config: RunConfig,
+    run_file: Path,
+    *,
+    embed_redis: bool,
+    resume: bool,
+    embed_grader: bool = False,
+    gpus: Sequence[str] = (),
 ) -> list[ServiceSpec]:
-    """In the order of starting. `config` is the resolved one that `run_file` holds."""
+    """In the order of starting. `config` is the resolved one that `run_file` holds.
+
+    `gpus`: enough for all; none = CPU.
+    """
     specs = [_redis(config)] if embed_redis else []
     if embed_grader:
-        specs.append(_grader(config))
-    specs.append(_forecaster(config, run_file))
-    specs.append(_trainer(config, run_file, resume=resume))
-    specs.extend(_generator(config, run_file, index) for index in range(config.local.generators))
+        specs.append(_grader(config, no_gpus(gpus)))
+    specs.append(_forecaster(config, run_file, no_gpus(gpus)))
+    if config.log:
+        specs.append(_loggers(config, run_file, no_gpus(gpus)))
+    specs.append(_trainer(config, run_file, trainer_gpus(config, gpus), resume=resume))
+    specs.extend(
+        _generator(config, run_file, index, generator_gpus(config, gpus, index))
+        for index in range(config.local.generators)
+    )
     return specs
 
 
@@ -49,7 +66,7 @@ def _redis(config: RunConfig) -> ServiceSpec:
     return ServiceSpec("redis", (command,), stop_order=3, stop_seconds=20.0)
 
 
-def _grader(config: RunConfig) -> ServiceSpec:
+def _grader(config: RunConfig, devices: Mapping[str, str]) -> ServiceSpec:
     """With a run file and an environment that hold no credential of others: it refuses to have them."""
     run_file = config.run_folder / "grader.json"
     write_resolved(
@@ -65,22 +82,38 @@ def _grader(config: RunConfig) -> ServiceSpec:
     command = Command(
         _module("grader", run_file),
         _log(config, "grader"),
-        lambda: dict.fromkeys(("ROLLCAST_REDIS_PASSWORD", "ROLLCAST_RPC_TOKEN", "ROLLCAST_HTTP_TOKEN"), ""),
+        lambda: {
+            **dict.fromkeys(
+                ("ROLLCAST_REDIS_PASSWORD", "ROLLCAST_RPC_TOKEN", "ROLLCAST_HTTP_TOKEN", "ROLLCAST_PUSH_TOKEN"), ""
+            ),
+            **devices,
+        },
     )
     stop_seconds = config.tasks.grading.longest_seconds + GRADER_STOP_SECONDS
     return ServiceSpec("grader", (command,), stop_order=2, stop_seconds=stop_seconds)
 
 
-def _forecaster(config: RunConfig, run_file: Path) -> ServiceSpec:
+def _forecaster(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
     command = Command(
         _module("forecaster", run_file),
         _log(config, "forecaster"),
-        lambda: {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        lambda: {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **devices},
     )
-    return ServiceSpec("forecaster", (command,), stop_order=2, stop_seconds=10.0, essential=False)
+    # Together with the trainer: one after the other they take seconds longer.
+    return ServiceSpec("forecaster", (command,), stop_order=1, stop_seconds=10.0, essential=False)
 
 
-def _trainer(config: RunConfig, run_file: Path, *, resume: bool) -> ServiceSpec:
+def _loggers(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
+    """Stopped after all that writes records."""
+    command = Command(
+        _module("loggers", run_file), _log(config, "loggers"), lambda: {"OMP_NUM_THREADS": "1", **devices}
+    )
+    return ServiceSpec(
+        "loggers", (command,), stop_order=3, stop_seconds=LOGGERS_STOP_SECONDS, essential=False, unhurried=True
+    )
+
+
+def _trainer(config: RunConfig, run_file: Path, devices: Mapping[str, str], *, resume: bool) -> ServiceSpec:
     """Ranks get the environment that torchrun would give them: its agent would cost a process that imports torch, and
     would hide the exit code that tells a user's mistake from a crash."""
     world_size = config.local.trainer_ranks
@@ -88,7 +121,7 @@ def _trainer(config: RunConfig, run_file: Path, *, resume: bool) -> ServiceSpec:
 
     def environment(rank: int) -> Mapping[str, str]:
         if world_size == 1:
-            return {}
+            return devices
         if rank == 0:
             rendezvous["MASTER_PORT"] = str(free_port("127.0.0.1"))
         return {
@@ -98,6 +131,7 @@ def _trainer(config: RunConfig, run_file: Path, *, resume: bool) -> ServiceSpec:
             "LOCAL_WORLD_SIZE": str(world_size),
             "MASTER_ADDR": "127.0.0.1",
             **rendezvous,
+            **devices,
         }
 
     commands = tuple(
@@ -117,7 +151,8 @@ def _trainer(config: RunConfig, run_file: Path, *, resume: bool) -> ServiceSpec:
     )
 
 
-def _generator(config: RunConfig, run_file: Path, index: int) -> ServiceSpec:
+def _generator(config: RunConfig, run_file: Path, index: int, devices: Mapping[str, str]) -> ServiceSpec:
     name = f"generator-{index}"
-    command = Command(_module("generator", run_file, "--name", name, "--index", str(index)), _log(config, name))
+    arguments = _module("generator", run_file, "--name", name, "--index", str(index))
+    command = Command(arguments, _log(config, name), lambda: devices)
     return ServiceSpec(name, (command,), stop_order=0, stop_seconds=config.generator.drain_seconds + HAND_BACK_SECONDS)

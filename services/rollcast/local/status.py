@@ -10,12 +10,16 @@ import httpx
 
 from rollcast.config.run import RunConfig
 from rollcast.connections import http
+from rollcast.connections.page_readers import ONE_LOOK
+from rollcast.connections.port_files import port_file, read_port
+from rollcast.local.forecast_reading import ForecastReading, Page, first, forecast_on_page
+from rollcast.local.pace import RECENT_STEPS, Pace, pace_of
+from rollcast.local.start_up import Phase, StartUp
 from rollcast.runfolder import files
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, IncarnationRecord, StepRecord
 from rollcast.runfolder.survival import surviving
 from rollcast.telemetry import names
-from rollcast.telemetry.names import Metric
 from rollcast.telemetry.prometheus_reader import SourceAway, parse_page
 
 MAX_PAGE_BYTES = 4 << 20
@@ -24,23 +28,6 @@ RATE_SECONDS = 10.0
 """Tokens per second are counted over this time."""
 STALENESS_STEPS = 50
 """The staleness histogram shows the last steps."""
-
-Page = dict[str, list[tuple[dict[str, str], float]]]
-"""Metric name -> (labels, value) of each series."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForecastReading:
-    """The forecaster's newest forecast; quantiles are (5 %, 50 %, 95 %)."""
-
-    verdict: str
-    asymptote: tuple[float, float, float]
-    headroom: tuple[float, float, float]
-    end: tuple[float, float, float] | None
-    """What an evaluation at the end of the budget will read."""
-    end_device_hours: float | None
-    num_points: int
-    """Evaluations it was made from, the one at step 0 included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +47,54 @@ class RunStatus:
     """Generated tokens that reached the trainer."""
     generators_ready: int = 0
     forecast: ForecastReading | None = None
+    phases: tuple[Phase, ...] = ()
+    """Of the newest start; empty where no start is known."""
+    is_started: bool = False
+    """Whether the newest start has made a step."""
+    pace: Pace | None = None
 
 
 class StatusReader:
     """Reads what is new at each call."""
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, *, one_look: bool = False, is_running: bool = True) -> None:
+        """`one_look`: it is read once, and no service waits at its end for another reading. `is_running`: otherwise no
+        port is asked, which may be somebody else's by now."""
         self._config = config
+        self._is_running = is_running
         self._folder = config.run_folder
+        self._open()
+        self._start_up = StartUp(self._folder)
+        self._tokens: deque[tuple[float, float]] = deque()
+        self._client = http.client(
+            timeout_seconds=PAGE_TIMEOUT_SECONDS,
+            token=config.http.token,
+            tls=config.http.tls,
+            name=ONE_LOOK if one_look else "rollcast",
+        )
+
+    def _open(self) -> None:
         self._step_file = RecordFile(self._folder / files.STEPS, StepRecord)
         self._evaluation_file = RecordFile(self._folder / files.EVALUATIONS, EvaluationRecord)
         self._incarnation_file = RecordFile(self._folder / files.INCARNATIONS, IncarnationRecord)
         self._starts: dict[int, int] = {}
-        self._num_beginnings = 1
         self._evaluations: list[EvaluationRecord] = []
-        self._recent: deque[StepRecord] = deque(maxlen=STALENESS_STEPS)
-        self._tokens: deque[tuple[float, float]] = deque()
-        self._client = http.client(timeout_seconds=PAGE_TIMEOUT_SECONDS, token=config.http.token, tls=config.http.tls)
+        self._recent: deque[StepRecord] = deque(maxlen=max(STALENESS_STEPS, RECENT_STEPS + 1))
 
     def read(self) -> RunStatus:
-        self._read_evaluations()
-        self._recent.extend(self._step_file.read())
+        self._read_files()
+        if any(file.was_written_anew for file in (self._step_file, self._evaluation_file, self._incarnation_file)):
+            self._open()
+            self._read_files()
         trainer = self._page("trainer")
         newest = self._recent[-1] if self._recent else None
-        step = int(_first(trainer, names.TRAINER_STEP) or (newest.step if newest else 0))
+        step = int(first(trainer, names.TRAINER_STEP) or (newest.step if newest else 0))
         compute = sum(value for _, value in trainer.get(names.COMPUTE_STATE.name, []))
         compute = compute or (self._evaluations[-1].compute_device_hours if self._evaluations else 0.0)
         last = self._evaluations[-1] if self._evaluations else None
+        ready = int(first(trainer, names.GENERATORS, state="ready") or 0)
+        began = self._start_up.began_at
+        own = [record for record in self._recent if began is not None and record.at is not None and record.at >= began]
         return RunStatus(
             step=step,
             budget_share=self._budget_share(step, compute),
@@ -95,9 +103,12 @@ class StatusReader:
             compute_device_hours=compute,
             evaluations=tuple(self._evaluations),
             staleness=self._staleness(),
-            tokens_per_second=self._token_rate(_first(trainer, names.TOKENS, role="generator")),
-            generators_ready=int(_first(trainer, names.GENERATORS, state="ready") or 0),
-            forecast=_forecast(self._page("forecaster")),
+            tokens_per_second=self._token_rate(first(trainer, names.TOKENS, role="generator")),
+            generators_ready=ready,
+            forecast=forecast_on_page(self._page("forecaster")),
+            phases=self._start_up.phases(is_ready=ready > 0, stepped_at=own[0].at if own else None),
+            is_started=bool(own),
+            pace=pace_of(own, self._config, compute),
         )
 
     @property
@@ -108,7 +119,7 @@ class StatusReader:
     def url(self, service: str) -> str | None:
         """Where the service serves HTTP; None until it does."""
         try:
-            port = int((self._folder / "ports" / service).read_text())
+            port = read_port(port_file(self._folder, service))
         except (OSError, ValueError):
             return None
         settings = self._config.http
@@ -116,17 +127,15 @@ class StatusReader:
             settings = settings.model_copy(update={"bind": self._config.forecaster.bind})
         return http.local_url(settings, port)
 
-    def _read_evaluations(self) -> None:
+    def _read_files(self) -> None:
+        self._recent.extend(self._step_file.read())
         new = [item for item in self._evaluation_file.read() if names.is_own_curve(item.dataset)]
-        if self._evaluation_file.num_beginnings != self._num_beginnings:
-            self._num_beginnings = self._evaluation_file.num_beginnings
-            self._evaluations = []
         self._starts |= {item.incarnation: item.started_from for item in new if item.started_from is not None}
         self._starts |= {began.incarnation: began.started_from for began in self._incarnation_file.read()}
         self._evaluations = surviving([*self._evaluations, *new], self._starts)
 
     def _page(self, service: str) -> Page:
-        url = self.url(service)
+        url = self.url(service) if self._is_running else None
         if url is None:
             return {}
         try:
@@ -169,31 +178,3 @@ def _page_of(text: str, run: str) -> Page:
         if sample.labels.get("run") == run:
             page.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
     return page
-
-
-def _first(page: Page, metric: Metric, **labels: str) -> float | None:
-    for found, value in page.get(metric.name, []):
-        if labels.items() <= found.items():
-            return value
-    return None
-
-
-def _quantiles(page: Page, metric: Metric) -> tuple[float, float, float] | None:
-    found = {float(labels.get("quantile", "nan")): value for labels, value in page.get(metric.name, [])}
-    wanted = (0.05, 0.5, 0.95)
-    return (found[0.05], found[0.5], found[0.95]) if all(quantile in found for quantile in wanted) else None
-
-
-def _forecast(page: Page) -> ForecastReading | None:
-    asymptote, headroom = _quantiles(page, names.FORECAST_ASYMPTOTE), _quantiles(page, names.FORECAST_HEADROOM)
-    if asymptote is None or headroom is None:
-        return None
-    verdicts = [labels.get("verdict", "") for labels, value in page.get(names.FORECAST_VERDICT.name, []) if value == 1]
-    return ForecastReading(
-        verdict=verdicts[0] if verdicts else "unknown",
-        asymptote=asymptote,
-        headroom=headroom,
-        end=_quantiles(page, names.FORECAST_END),
-        end_device_hours=_first(page, names.FORECAST_END_DEVICE_HOURS),
-        num_points=int(_first(page, names.FORECAST_POINTS) or 0),
-    )

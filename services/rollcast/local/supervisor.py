@@ -5,6 +5,7 @@ start in order -> watch: a dead service is started again, after a back-off, up t
                -> a service ended its first start with 2: the user must mend something; the run is given up with its
                   last words
                -> SIGINT, SIGTERM or SIGHUP: interrupted (a second one kills at once)
+               -> it ends in any way but well before it made anything: all are stopped at once, within seconds
                -> what shows the run fails: it is shown no more, and the failure raised once all is stopped
                -> stop in order, each with its deadline; nothing is left running
 """
@@ -19,18 +20,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import FrameType
+from typing import Protocol
 
 from rollcast.config.errors import EXIT_USER_ERROR, UserError
 from rollcast.local.process import Orphans, Service, ServiceSpec
+from rollcast.telemetry.host_memory import how_it_ended, kills
 
 POLL_SECONDS = 0.2
 RESTART_WINDOW_SECONDS = 600.0
 MAX_BACKOFF_SECONDS = 30.0
 FINISHED_STOP_SECONDS = 5.0
-"""When the run is finished, or never began, nobody waits for unfinished work."""
+"""When the run is finished, nobody waits for unfinished work."""
+NOTHING_MADE_STOP_SECONDS = 3.0
+"""The same before a run made anything; for all services together. What imports or compiles does not listen yet."""
 
-Report = Callable[[str], None]
-"""Given one line for the user about something that happened."""
+
+class EventReport(Protocol):
+    """Given one line for the user about something that happened."""
+
+    def __call__(self, line: str, *, trouble: bool = False) -> None:
+        """`trouble`: something went wrong."""
 
 
 class Ending(StrEnum):
@@ -54,12 +63,12 @@ class Supervisor:
         specs: Sequence[ServiceSpec],
         *,
         restart_limit: int,
-        report: Report,
+        report: EventReport,
         tick: Callable[[], None],
         worth_saving: Callable[[], bool] = lambda: True,
         finishing: str = "trainer",
     ) -> None:
-        """`tick` is called some times a second. `worth_saving`: whether a run that is given up has work to lose."""
+        """`tick` is called some times a second. `worth_saving`: whether this start has made what could be lost."""
         self._watched = [_Watched(Service(spec)) for spec in specs]
         self._restart_limit = restart_limit
         self._show_line = report
@@ -69,6 +78,7 @@ class Supervisor:
         self._finishing = finishing
         self._signals = 0
         self._orphans = Orphans()
+        self._kills = kills()
 
     def run(self, ready: Callable[[Service], None] = lambda _: None) -> Ending:
         """Start, watch and stop. `ready` waits for a service just started, at most until `asked_to_stop`.
@@ -77,19 +87,19 @@ class Supervisor:
         kept alive, and what `report` or `tick` raised.
         """
         with self._signals_taken():
-            quickly = False
+            finished = False
             try:
                 for watched in self._watched:
                     if not self.asked_to_stop():
                         watched.service.start()
                         ready(watched.service)
                 ending = self._watch()
-                quickly = ending is Ending.FINISHED
-            except UserError:
-                quickly = not self._worth_saving()
-                raise
+                finished = ending is Ending.FINISHED
             finally:
-                self._stop(quickly=quickly)
+                if finished or self._worth_saving():
+                    self._stop(quickly=finished)
+                else:
+                    self._stop_at_once()
         if self._view_error is not None:
             raise self._view_error
         return ending
@@ -106,11 +116,15 @@ class Supervisor:
             self._orphans.sweep(self._known_pids())
             self._tick()
             time.sleep(POLL_SECONDS)
-        self._report("stopping: the generators hand back their work, then the trainer writes a checkpoint")
+        self._report(
+            "stopping: the generators hand back their work, then the trainer writes a checkpoint"
+            if self._worth_saving()
+            else "stopping: nothing is lost, the run has made nothing since this start"
+        )
         return Ending.INTERRUPTED
 
-    def _report(self, line: str) -> None:
-        self._show(lambda: self._show_line(line))
+    def _report(self, line: str, *, trouble: bool = False) -> None:
+        self._show(lambda: self._show_line(line, trouble=trouble))
 
     def _tick(self) -> None:
         self._show(self._show_state)
@@ -143,7 +157,8 @@ class Supervisor:
 
     def _handle_death(self, watched: _Watched, code: int, now: float) -> None:
         spec = watched.service.spec
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = how_it_ended(code, self._kills)
+        self._kills = kills()
         while watched.died_at and now - watched.died_at[0] > RESTART_WINDOW_SECONDS:
             watched.died_at.popleft()
         watched.died_at.append(now)
@@ -157,11 +172,11 @@ class Supervisor:
                     raise UserError(watched.service.last_words())
                 raise ServiceLostError(f"{message} (log: {watched.service.log}; restarted {deaths - 1} times)")
             watched.abandoned = True
-            self._report(f"{message}; the run goes on without it")
+            self._report(f"{message}; the run goes on without it", trouble=True)
             return
         delay = 0.0 if deaths == 1 else min(MAX_BACKOFF_SECONDS, 2.0 ** (deaths - 2))
         watched.start_again_at = now + delay
-        self._report(f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else ""))
+        self._report(f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else ""), trouble=True)
 
     def _stop(self, *, quickly: bool) -> None:
         asked = self._signals
@@ -171,14 +186,29 @@ class Supervisor:
                 service.terminate()
             began = time.monotonic()
             for service in services:
-                limit = min(service.spec.stop_seconds, FINISHED_STOP_SECONDS) if quickly else service.spec.stop_seconds
+                hurried = quickly and not service.spec.unhurried
+                limit = min(service.spec.stop_seconds, FINISHED_STOP_SECONDS) if hurried else service.spec.stop_seconds
                 while service.running and time.monotonic() - began < limit and self._signals <= max(asked, 1):
                     self._tick()
                     time.sleep(0.05)
                 if service.running:
                     if not quickly:
-                        self._report(f"{service.spec.name} did not stop in time and was killed")
+                        self._report(f"{service.spec.name} did not stop in time and was killed", trouble=True)
                     service.kill()
+        self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
+
+    def _stop_at_once(self) -> None:
+        asked, services = self._signals, [watched.service for watched in self._watched]
+        for service in services:
+            service.terminate()
+        deadline = time.monotonic() + NOTHING_MADE_STOP_SECONDS
+        while any(service.running for service in services) and time.monotonic() < deadline:
+            if self._signals > max(asked, 1):
+                break
+            self._tick()
+            time.sleep(0.05)
+        for service in services:
+            service.kill()
         self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
 
     def _known_pids(self) -> set[int]:

@@ -8,8 +8,10 @@ from typing import Protocol
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.local import preflight
+from rollcast.local.devices import usable_gpus
 from rollcast.local.embedded_redis import wait_for_embedded
-from rollcast.local.process import Service
+from rollcast.local.monitor import Targets, find_prometheus, how_to_watch, prometheus_spec, write_monitor
+from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changed_settings
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Ending, Supervisor
@@ -23,17 +25,21 @@ class View(Protocol):
     def begin(self, config: RunConfig) -> None:
         """`config` is the resolved one; the run's folder is prepared."""
 
-    def report(self, line: str) -> None: ...
+    def report(self, line: str, *, trouble: bool = False) -> None:
+        """`trouble`: something went wrong, and is shown before other lines."""
+
     def tick(self) -> None: ...
 
 
-def run_locally(config: RunConfig, *, resume: bool, view: View, news: Sequence[str] = ()) -> Ending:
-    """Check, start, supervise, stop. `news`: what the view is to say first.
+def run_locally(
+    config: RunConfig, *, resume: bool, view: View, news: Sequence[str] = (), monitor: bool = False
+) -> Ending:
+    """Check, start, supervise, stop. `news`: what the view is to say first. `monitor`: with a Prometheus beside it.
 
     Raises UserError for whatever the user can mend; nothing is left running then.
     """
     config = config.model_copy(update={"folder": config.folder.absolute()})
-    preflight.check(config)
+    preflight.check(config, monitor=monitor)
     embed_redis = config.redis.port == 0
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     with run_folder.locked(config.run_folder):
@@ -41,18 +47,25 @@ def run_locally(config: RunConfig, *, resume: bool, view: View, news: Sequence[s
         changes = changed_settings(up_file, config) if resume else []
         run_folder.prepare(config.run_folder, resume=resume)
         write_resolved(config, up_file)
-        config = preflight.resolve_ports(config)
+        config = preflight.resolve_ports(config, monitor=monitor)
         run_file = config.run_folder / RUN_FILE
         write_resolved(config, run_file)
         view.begin(config)
         for line in (*news, *changes):
             view.report(line)
+        specs = service_specs(
+            config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader, gpus=usable_gpus()
+        )
+        targets = None
+        if monitor:
+            targets = _monitored(config, specs, view)
+        made_before = run_folder.made(config.run_folder)
         supervisor = Supervisor(
-            service_specs(config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader),
+            specs,
             restart_limit=config.local.restart_limit,
             report=view.report,
-            tick=view.tick,
-            worth_saving=lambda: run_folder.has_history(config.run_folder),
+            tick=lambda: _tick(view, targets),
+            worth_saving=lambda: run_folder.made(config.run_folder) != made_before,
         )
 
         def ready(service: Service) -> None:
@@ -62,3 +75,20 @@ def run_locally(config: RunConfig, *, resume: bool, view: View, news: Sequence[s
         ending = supervisor.run(ready)
         view.tick()
         return ending
+
+
+def _monitored(config: RunConfig, specs: list[ServiceSpec], view: View) -> Targets:
+    """Prometheus beside the other services, where there is one, and word of how all of it is looked at."""
+    server = find_prometheus()
+    write_monitor(config)
+    if server is not None:
+        specs.append(prometheus_spec(config, server))
+    for line in how_to_watch(config, server):
+        view.report(line)
+    return Targets(config)
+
+
+def _tick(view: View, targets: Targets | None) -> None:
+    if targets is not None:
+        targets.refresh()
+    view.tick()

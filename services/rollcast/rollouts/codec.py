@@ -1,6 +1,6 @@
 """Records of wire 1 as protobuf, and back. What comes in is hostile: sizes are bounded and lengths have to agree.
 
-Token arrays travel as raw little-endian bytes, 4 for an id and 4 for a log-probability.
+Token arrays travel as raw little-endian bytes, 4 for an id and 4 for a log-probability; a router's choice takes one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from rollcast.rollouts.records import (
     Purpose,
     Rollout,
     RolloutGroup,
+    RoutedExperts,
     Sampling,
     StopReason,
     VersionSpan,
 )
-from rollcast.rollouts.validation import check_group, check_task
+from rollcast.rollouts.validation import MAX_CHOICES, check_group, check_task
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
 
@@ -261,7 +262,22 @@ def _rollout_to_proto(rollout: Rollout) -> pb.Rollout:
         grading_seconds=rollout.grading_seconds,
         interrupted=rollout.interrupted,
         preemptions=rollout.preemptions,
+        routed_experts=_experts_to_proto(rollout.routed_experts),
     )
+
+
+def _experts_to_proto(experts: RoutedExperts | None) -> pb.RoutedExperts | None:
+    if experts is None:
+        return None
+    _, layers, choices = experts.shape
+    return pb.RoutedExperts(experts=experts.tobytes(), layers=layers, choices=choices)
+
+
+def _experts(message: pb.RoutedExperts) -> RoutedExperts:
+    layers, choices = message.layers, message.choices
+    if not 0 < layers * choices <= MAX_CHOICES or len(message.experts) % (layers * choices):
+        raise CodecError(f"{len(message.experts)} experts are not {layers} layers x {choices} choices of whole tokens")
+    return np.frombuffer(message.experts, np.uint8).reshape(-1, layers, choices)
 
 
 def _spans_to_proto(spans: Iterable[VersionSpan]) -> list[pb.VersionSpan]:
@@ -288,4 +304,5 @@ def _rollout(message: pb.Rollout) -> Rollout:
         grading_seconds=message.grading_seconds,
         interrupted=message.interrupted,
         preemptions=message.preemptions,
+        routed_experts=_experts(message.routed_experts) if message.HasField("routed_experts") else None,
     )

@@ -19,8 +19,9 @@ class Keys:
     state     hash     incarnation, counters, fenced generators, and what the trainer stores
     """
 
-    def __init__(self, run: str) -> None:
-        prefix = f"rollcast:{{{run}}}:"
+    def __init__(self, run: str, scope: str = "") -> None:
+        """`scope`: redis.scope, whose runs alone share these names. No run has a `/` in its name."""
+        prefix = f"rollcast:{{{f'{scope}/' if scope else ''}{run}}}:"
         self.tasks = prefix + "tasks"
         self.evals = prefix + "evals"
         self.rollouts = prefix + "rollouts"

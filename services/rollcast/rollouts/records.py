@@ -23,6 +23,7 @@ from rollcast.wire.version import PolicyVersion
 
 TokenIds = NDArray[np.int32]
 Logprobs = NDArray[np.float32]
+RoutedExperts = NDArray[np.uint8]
 
 
 class Purpose(StrEnum):
@@ -129,6 +130,10 @@ class Rollout:
     grading_seconds: float = 0.0
     interrupted: bool = False
     preemptions: int = 0
+    routed_experts: RoutedExperts | None = None
+    """[P + L - 1, routing layers, choices] uint8: the routers' choices for all tokens of prompt and completion but the
+    last, which is nobody's input. Of a rollout that went on elsewhere: what each token was first computed with. None =
+    not recorded."""
 
     @property
     def num_tokens(self) -> int:

@@ -39,7 +39,7 @@ class RedisTrainerQueue:
 
     def __init__(self, settings: RedisSettings, run: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = connect(settings)
-        self._keys = Keys(run)
+        self._keys = Keys(run, settings.scope)
         self._longest_block = settings.timeout_seconds / 2
         self._outage = Outage(patience_seconds)
         self._held: set[str] = set()
@@ -233,7 +233,7 @@ class RedisGeneratorQueue:
         assert not any(character.isspace() for character in owner), owner
         self.owner = owner
         self._client = connect_async(settings)
-        self._keys = Keys(run)
+        self._keys = Keys(run, settings.scope)
         self._longest_block = settings.timeout_seconds / 2
         self._attempt_seconds = settings.timeout_seconds  # the client alone would add those of connecting again
         self._outage = Outage(patience_seconds)

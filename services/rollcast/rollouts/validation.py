@@ -17,6 +17,8 @@ MAX_TOKENS = 4 << 20
 """Of one prompt or completion."""
 MAX_SPANS = 65_536
 """Version spans, legs, masks or marks of one rollout."""
+MAX_CHOICES = 4_096
+"""Experts that one token is sent to, over all layers."""
 MAX_TEXT = 1 << 20
 """Characters of a name."""
 
@@ -35,7 +37,7 @@ def check_task(task: PromptTask) -> None:
     _require(len(indices) == len(task.rollouts), "two rollouts have one index")
     _require(not indices or max(indices) < task.num_rollouts, "a rollout's index is beyond num_rollouts")
     for rollout in task.rollouts:
-        _check_rollout(rollout)
+        _check_rollout(rollout, len(task.prompt_token_ids))
     _require(
         task.first_version is not None or not any(rollout.num_tokens for rollout in task.rollouts),
         "rollouts were handed back without their first version",
@@ -51,7 +53,7 @@ def check_group(group: RolloutGroup) -> None:
     _require(indices == list(range(len(indices))), "the rollouts' indices are not 0..G-1")
     _require(math.isfinite(group.started_at) and math.isfinite(group.finished_at), "a time is not finite")
     for rollout in group.rollouts:
-        _check_rollout(rollout)
+        _check_rollout(rollout, len(group.prompt_token_ids))
         _require(not rollout.partial, f"rollout {rollout.index} is partial")
         _require(rollout.stop_reason is not StopReason.RUNNING, f"rollout {rollout.index} has not ended")
         oldest = rollout.oldest_version
@@ -61,7 +63,7 @@ def check_group(group: RolloutGroup) -> None:
         )
 
 
-def _check_rollout(rollout: Rollout) -> None:
+def _check_rollout(rollout: Rollout, num_prompt_tokens: int) -> None:
     name = f"rollout {rollout.index}"
     length = rollout.num_tokens
     _check_token_ids(name, rollout.token_ids)
@@ -79,6 +81,10 @@ def _check_rollout(rollout: Rollout) -> None:
     _check_ranges(f"{name}: loss mask", rollout.loss_masked, length)
     _check_ranges(f"{name}: legs", ((leg.start, leg.end) for leg in rollout.legs), length)
     _require(all(mark.position <= length for mark in rollout.kv_marks), f"{name}: a KV mark lies beyond its end")
+    if rollout.routed_experts is not None:
+        inputs, rows = num_prompt_tokens + length - 1, len(rollout.routed_experts)
+        fits = rows <= inputs if rollout.partial else rows == inputs  # a phrase that was forced last has none yet
+        _require(fits, f"{name}: experts of {rows} tokens, and {inputs} went through the model")
 
 
 def _check_ranges(name: str, ranges: Iterable[tuple[int, int]], length: int) -> None:

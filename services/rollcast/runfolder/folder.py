@@ -10,15 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.connections.port_files import ports_of
 from rollcast.runfolder import files
 from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.verifier_failures import FAILURES
 
 _HISTORY = (files.CHECKPOINTS, files.EVALUATIONS, files.STEPS)
 _LEFT_BEHIND = (
     files.TASKS,
     files.COMPUTE,
+    files.BEFORE,
     files.FORMAT,
     files.INCARNATIONS,
+    files.SAMPLES,
+    files.FORECASTS_SAID,
     files.FORECASTS,
     f"{files.FORECASTS}-wal",
     f"{files.FORECASTS}-shm",
@@ -51,13 +56,32 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a process runs the run at this moment."""
+    try:
+        with (folder / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def has_history(folder: Path) -> bool:
     """Whether a run has trained or evaluated there."""
     return any(os.path.exists(folder / name) for name in _HISTORY)  # Path.exists raises where it may not look
 
 
+def made(folder: Path) -> tuple[int, ...]:
+    """Bytes of what a run's trainer writes down of its work: they grow with every step and every evaluation."""
+    files_of_work = (folder / name for name in (files.EVALUATIONS, files.STEPS))
+    return tuple(os.path.getsize(path) if os.path.exists(path) else 0 for path in files_of_work)
+
+
 def prepare(folder: Path, *, resume: bool) -> None:
-    """Remove what a former start left that no process may read: ports, and all that a run without history wrote.
+    """Remove what a former start left that no process may read: ports, what its verifiers failed at, and all that a run
+    without history wrote.
 
     Raises UserError where the folder holds a run and it is not resumed, or one that this release cannot read.
     """
@@ -66,8 +90,10 @@ def prepare(folder: Path, *, resume: bool) -> None:
         raise UserError(
             f"run folder {folder}: holds a run already; continue it with --resume, or choose another name for `run`"
         )
-    shutil.rmtree(folder / "ports", ignore_errors=True)
+    shutil.rmtree(ports_of(folder), ignore_errors=True)
+    shutil.rmtree(folder / FAILURES, ignore_errors=True)
     if not has_history(folder):
         shutil.rmtree(folder / "redis", ignore_errors=True)
+        shutil.rmtree(folder / files.LOGGED, ignore_errors=True)
         for name in _LEFT_BEHIND:
             (folder / name).unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 0   no format.json
 1   evaluations tell start-up, devices, truncation and the start of their incarnation; incarnations.jsonl tells the
-    latter before the first of them; steps tell their incarnation
+    latter before the first of them
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.runfolder.files import FORMAT
-from rollcast.runfolder.records import STRICT, Count, parse
+from rollcast.runfolder.records import STRICT, Count, read_record
 from rollcast.runfolder.writing import replace_json
 
 NEWEST = 1
@@ -31,7 +31,7 @@ def check_format(folder: Path) -> int:
     """The folder's format. Raises UserError where this release cannot read it."""
     path = folder / FORMAT
     try:
-        found = parse(path.read_bytes()[:1000], FormatRecord).format
+        found = read_record(path, FormatRecord).format
     except FileNotFoundError:
         return 0
     except OSError as error:

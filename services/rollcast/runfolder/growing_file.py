@@ -7,6 +7,8 @@ from typing import BinaryIO
 
 MAX_READ_BYTES = 16 << 20
 """Held at once."""
+MAX_UNENDED_BYTES = 1 << 20
+"""Of a last line that is looked at before it ends."""
 COMPARED_BYTES = 4096
 """Of the beginning, by which a file that was written anew is told."""
 
@@ -49,6 +51,16 @@ class GrowingFile:
         lines = complete.splitlines()
         self.num_lines += len(lines)
         return lines
+
+    def unended(self) -> bytes:
+        """What stands behind the last line that was handed out, without an end yet; nothing where that is long."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                rest = file.read(MAX_UNENDED_BYTES + 1)
+        except OSError:
+            return b""
+        return rest if b"\n" not in rest and len(rest) <= MAX_UNENDED_BYTES else b""
 
     def _begins_as_before(self, file: BinaryIO) -> bool:
         file.seek(0)

@@ -23,9 +23,9 @@ class RecordFile(Generic[Record]):
         self.num_skipped = 0
 
     @property
-    def num_beginnings(self) -> int:
-        """How often the file began: one more where it was written anew, and what was read before is void."""
-        return self._file.num_beginnings
+    def was_written_anew(self) -> bool:
+        """Since the first look; what was read before is void, and to open it again tells what it is now."""
+        return self._file.num_beginnings > 1
 
     def read(self) -> Iterator[Record]:
         """The complete lines up to the file's end; nothing where there is no file."""

@@ -1,13 +1,14 @@
 """What is written down in a run's folder: one type for each file, and the one parser of them.
 
 Format 1. Format 0 lacks what stands as None below: the start-up, the devices, the truncation and the start of an
-evaluation, and the incarnation of a step. A field that a newer release added is passed over.
+evaluation. A field that is not known, of a newer release or an older one, is passed over.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     ConfigDict,
@@ -18,12 +19,17 @@ from pydantic import (
     WrapValidator,
 )
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Record = TypeVar("Record")
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0)]
 Measured = Annotated[float, Field(allow_inf_nan=True)]
 """A diagnostic that may overflow; it is written down as it came."""
+MAX_FILE_BYTES = 16 << 20
+"""Of a file that is one record."""
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
@@ -89,7 +95,6 @@ class StepRecord:
     __pydantic_config__ = STRICT
 
     step: Count
-    incarnation: Count | None = None
     at: float | None = None
     """Unix seconds when the step was made."""
     loss: Measured | None = None
@@ -126,6 +131,96 @@ class IncarnationRecord:
     """The step from which it continued; 0 for the first."""
     at: float | None = None
     """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledCompletion:
+    """A completion, as text."""
+
+    __pydantic_config__ = STRICT
+
+    prompt: str
+    """What the model read, special tokens included; cut in the middle where it is long."""
+    completion: str
+    """What it wrote; cut in the same way."""
+    reward: Measured
+    status: str
+    """`ok` and `wrong` are verdicts; otherwise the grading failed, and the reward says nothing."""
+    num_tokens: Count
+    truncated: bool
+    """The token budget ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplesRecord:
+    """A line of samples.jsonl: one completion of each of a few prompts, the same prompts at every evaluation."""
+
+    __pydantic_config__ = STRICT
+
+    incarnation: Count
+    step: Count
+    dataset: str
+    samples: list[SampledCompletion]
+    at: float
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastRecord:
+    """A line of forecasts.jsonl: what was said after an evaluation. Intervals are (5 %, 50 %, 95 %)."""
+
+    __pydantic_config__ = STRICT
+
+    incarnation: Count
+    step: Count
+    """Of the newest evaluation that it knows."""
+    num_evaluations: Count
+    verdict: str
+    asymptote: list[float]
+    headroom: list[float]
+    end: list[float] | None
+    """What an evaluation at the end of the budget will read; None without a budget."""
+    end_compute: float | None
+    advice: str
+    """stop, continue or wait."""
+    headline: str
+    reason: str
+    chance: float | None
+    """That the rest of the budget gains what it is asked to."""
+    at: float
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRecord:
+    """logged/KIND.json: how far a logger has told the run's records to where they go."""
+
+    __pydantic_config__ = STRICT
+
+    lines: dict[str, Count]
+    """By file."""
+    run_id: str | None
+    """Under which the destination knows the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeRecord:
+    """before.json: what a run began with, and what that had cost. It is no part of the run's own compute."""
+
+    __pydantic_config__ = STRICT
+
+    source: str
+    """A model, or another run."""
+    version: str | None = None
+    """Of that run's checkpoint; None = a model."""
+    device_hours: Amount | None = None
+    """None = not known."""
+
+    @property
+    def sentence(self) -> str:
+        cost = "an unknown number of" if self.device_hours is None else f"{self.device_hours:.4g}"
+        what = self.source if self.version is None else f"{self.source}, {self.version}"
+        return f"before this run: {cost} device-hours ({what}), no part of the curve"
 
 
 TaskOutcome = Literal["used", "filtered", "dead", "stale", "redone"]
@@ -174,7 +269,7 @@ class ComputeRecord:
     """The whole run ended with the process that wrote this: nothing stays allocated."""
 
 
-def as_json(record: EvaluationRecord | StepRecord | IncarnationRecord | TaskMark | ComputeRecord) -> dict[str, Any]:
+def as_json(record: DataclassInstance) -> dict[str, Any]:
     """Plain JSON values; of a mark only what it has."""
     values = asdict(record)
     if isinstance(record, TaskMark):
@@ -185,7 +280,7 @@ def as_json(record: EvaluationRecord | StepRecord | IncarnationRecord | TaskMark
 
 
 def parse(line: bytes, kind: type[Record]) -> Record:
-    """The record in a line, or in a whole file.
+    """The record in a line.
 
     Raises ValueError, in a few words: no JSON object, a field is missing, of another type, or out of bounds.
     """
@@ -196,6 +291,15 @@ def parse(line: bytes, kind: type[Record]) -> Record:
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"{place}: {first['msg']}" if place else str(first["msg"])) from None
     return found
+
+
+def read_record(path: Path, kind: type[Record]) -> Record:
+    """The record that a whole file holds. Raises OSError as reading does; ValueError as `parse`, or it is too long."""
+    with path.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise ValueError(f"longer than {MAX_FILE_BYTES >> 20} MiB")
+    return parse(content, kind)
 
 
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:

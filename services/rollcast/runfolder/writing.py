@@ -47,19 +47,22 @@ def _append(file: BinaryIO, line: bytes) -> None:
         raise
 
 
-def replace_json(path: Path, record: dict[str, Any]) -> None:
-    """Write the whole file, or leave the old one as it is. Raises UserError where the disk refuses it."""
+def replace_json(path: Path, record: dict[str, Any] | list[Any], *, go_on: str = "--resume") -> None:
+    """Write the whole file, or leave the old one as it is. `go_on`: the option that continues what it belongs to.
+
+    Raises UserError where the disk refuses it.
+    """
     temporary = path.with_suffix(".tmp")
     try:
-        temporary.write_text(json.dumps(record) + "\n")
+        temporary.write_text(json.dumps(record, indent=1) + "\n")
         temporary.replace(path)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _cannot_write(path, error, go_on) from error
 
 
-def _cannot_write(path: Path, error: OSError) -> UserError:
+def _cannot_write(path: Path, error: OSError, go_on: str = "--resume") -> UserError:
     return refused_by_the_world(
         error,
         f"folder: {path} cannot be written ({error.strerror}); free space or mend the permissions, then go on with "
-        "--resume",
+        f"{go_on}",
     )

@@ -17,15 +17,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rollcast.scaling.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.curve import MARGIN, Array, Curve, SigmoidParameters
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
+from rollcast.scaling.prior import LAW_PRIOR
 
 Triple = tuple[float, float, float]
 """(5 %, median, 95 %)."""
-MARGIN = 0.02
-"""The paper's margin on A: runs of one recipe differ by so much (A.5 of arXiv 2510.13786)."""
 COMPUTE_MARGIN = float(np.log(1.1))
 """ln of a ratio of compute below which two runs count as equally fast. Our choice: the paper prints no spread of speed
 between runs of one recipe."""
@@ -75,7 +74,7 @@ def compare(forecasts: Sequence[Forecast], margin: float = MARGIN) -> list[Compa
 
 def with_asymptote(curve: Curve, asymptote: float, options: FitOptions | None = None) -> Forecast:
     """The fit with A held at `asymptote`."""
-    options = options or FitOptions()
+    options = options or FitOptions(prior=LAW_PRIOR)
     return fit(curve, replace(options, prior=replace(options.prior, asymptote=(asymptote, FIXED))))
 
 

@@ -19,8 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 Array = NDArray[np.float64]
+DEVICE_HOURS = "device-hours"
+"""What compute is counted in where nobody says otherwise."""
 WIDEST = 100.0
 """Largest ln(last compute / first) that is taken for a curve; beyond it the arithmetic would overflow."""
+MARGIN = 0.02
+"""The paper's, on A (A.5 of arXiv 2510.13786): runs of one recipe differ by it, a smaller headroom is none."""
 LARGEST_ERROR = 1.0
 """Largest standard error that is taken for one of a pass rate; half of it is what a coin tossed once has."""
 
@@ -59,7 +63,7 @@ class Curve:
     """Evaluations of one run, in order of compute. Build it with `from_points`.
 
     Attributes:
-        compute: (n,) device-hours, positive, ascending.
+        compute: (n,) in `unit`, positive, ascending.
         pass_rate: (n,) in [0, 1].
         standard_error: (n,) of each pass rate as an estimate over prompts and completions, or None if unknown.
         num_prompts: held-out prompts of each evaluation; given, they are taken to be the same ones every time, so that
@@ -69,6 +73,7 @@ class Curve:
         initial_standard_error: of `initial`, or None.
         truncation_ratio: (n,) share of truncated answers near each evaluation, or None; only the verdict looks at it.
         dropped: points left out by `from_points` because a value was not finite.
+        unit: what compute is counted in, as it is said: device-hours, steps, tokens.
     """
 
     compute: Array
@@ -80,6 +85,7 @@ class Curve:
     initial_standard_error: float | None = None
     truncation_ratio: Array | None = None
     dropped: int = 0
+    unit: str = DEVICE_HOURS
 
     def __len__(self) -> int:
         return int(self.compute.size)
@@ -96,6 +102,7 @@ class Curve:
         initial: float | None = None,
         initial_standard_error: float | None = None,
         truncation_ratio: Sequence[float] | Array | None = None,
+        unit: str = DEVICE_HOURS,
     ) -> Curve:
         """Sort the points by compute; drop and count those that are not finite.
 
@@ -142,6 +149,7 @@ class Curve:
             initial_standard_error=initial_standard_error,
             truncation_ratio=None if truncation is None else truncation[~at_zero][order],
             dropped=dropped,
+            unit=unit,
         )
 
     def window(self, start: float = 0.0, stop: float = np.inf) -> Curve:
@@ -153,7 +161,7 @@ class Curve:
         inside = (self.compute >= start) & (self.compute <= stop)
         if not np.any(inside):
             raise ValueError(
-                f"curve {self.name!r}: no point between {start:g} and {stop:g} device-hours "
+                f"curve {self.name!r}: no point between {start:g} and {stop:g} {self.unit} "
                 f"(it spans {self.compute[0]:g} to {self.compute[-1]:g})."
             )
         return Curve(
@@ -166,6 +174,7 @@ class Curve:
             initial_standard_error=self.initial_standard_error,
             truncation_ratio=None if self.truncation_ratio is None else self.truncation_ratio[inside],
             dropped=self.dropped,
+            unit=self.unit,
         )
 
 
@@ -180,7 +189,7 @@ def _one_for_each(values: Sequence[float] | Array | None, num_points: int, what:
 
 def _check_range(compute: Array, pass_rate: Array, name: str) -> None:
     if np.any(compute < 0):
-        raise ValueError(f"curve {name!r}: compute {compute.min():g} is negative; give device-hours since the start.")
+        raise ValueError(f"curve {name!r}: compute {compute.min():g} is negative; count it from the start of the run.")
     if np.any((pass_rate < 0) | (pass_rate > 1)):
         worst = pass_rate[np.argmax(np.abs(pass_rate - 0.5))]
         raise ValueError(f"curve {name!r}: pass rate {worst:g} lies outside [0, 1]; divide percentages by 100.")

@@ -13,18 +13,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rollcast.scaling.curve import Array, Curve, SigmoidParameters
-from rollcast.scaling.departure import Departure, transient_shape
+from rollcast.scaling.departure import transient_shape
 from rollcast.scaling.draws import Draws
 from rollcast.scaling.observations import Observations
 from rollcast.scaling.options import FitOptions
+from rollcast.scaling.turns import drawn_turns
 from rollcast.scaling.verdict import Verdict, VerdictKind
 
 __all__ = ["Forecast", "Verdict", "VerdictKind"]
 
 Quantiles = Sequence[float] | Array
 MEDIAN_AND_90 = (0.05, 0.5, 0.95)
-LARGEST_LOG_COMPUTE = 600.0
-"""ln device-hours, short of the 709 at which exp overflows: so much compute is never."""
+LEAST_DRAWS = 40
+"""Without a tail, from which the parameters of the law are told: one in a hundred."""
 DRAWS_AT_ONCE = 512
 """So many in one go stay in the processor's cache with all that is made from them."""
 
@@ -36,7 +37,6 @@ class Forecast:
     Attributes:
         excluded: number of points before the fitted part.
         best: the law at the node of maximum posterior.
-        departures: candidates for the first phase; `draws.departure` counts them.
         draws: the whole grid posterior as settings; the grid itself, a megabyte, is not kept.
     """
 
@@ -44,7 +44,6 @@ class Forecast:
     options: FitOptions
     excluded: int
     best: SigmoidParameters
-    departures: tuple[Departure, ...]
     draws: Draws
     observations: Observations
     verdict: Verdict
@@ -54,21 +53,31 @@ class Forecast:
         """White noise of one evaluation like the last ones: a standard deviation in pass rate, drift left out."""
         return float(np.median(self.draws.noise) * self.observations.spread[-1])
 
+    @property
+    def ceiling_probability(self) -> float:
+        """Probability that gains end within sight; A, B, C_mid and R_0 are told of the law with a ceiling."""
+        return float(np.mean(self.draws.has_ceiling))
+
     def initial(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """R_0 (q,)."""
-        return _quantile(self.draws.initial, quantiles)
+        return _quantile(self.of_law(self.draws.initial), quantiles)
 
     def asymptote(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """A (q,)."""
-        return _quantile(self.draws.asymptote, quantiles)
+        return _quantile(self.of_law(self.draws.asymptote), quantiles)
 
     def exponent(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """B (q,)."""
-        return _quantile(self.draws.exponent, quantiles)
+        return _quantile(self.of_law(self.draws.exponent), quantiles)
 
     def midpoint(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """C_mid (q,) in device-hours."""
-        return np.exp(_quantile(self.draws.log_midpoint, quantiles))
+        return np.exp(_quantile(self.of_law(self.draws.log_midpoint), quantiles))
+
+    def of_law(self, values: Array) -> Array:
+        """Those of the draws' `values` (d,) that have no tail, or all where hardly any is without one -> (e,)."""
+        plain = self.draws.tail == 0.0
+        return values[plain] if plain.sum() >= LEAST_DRAWS else values
 
     def pass_rate(self, compute: ArrayLike, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """The law's pass rate at `compute` (m,) -> (q, m)."""
@@ -84,7 +93,8 @@ class Forecast:
         """
         at = np.atleast_1d(np.asarray(compute, dtype=float))
         draws = self.draws
-        normal = np.random.default_rng(0).standard_normal((2, draws.initial.size))
+        chance = np.random.default_rng(0)
+        normal, uniform = chance.standard_normal((2, draws.initial.size)), chance.random((3, draws.initial.size))
         if standard_error is None:
             noise = draws.noise * self.observations.spread[-1]
         else:
@@ -94,7 +104,8 @@ class Forecast:
             part = slice(start, start + DRAWS_AT_ONCE)
             mean, variance = self._off_law(at, draws[part])
             off = mean + np.sqrt(variance) * normal[0, part]
-            reading[:, part] = draws[part].law(at) + off + noise[part] * normal[1, part]
+            turn = drawn_turns(self.options.prior, at / self.curve.compute[-1], uniform[:, part])
+            reading[:, part] = draws[part].law(at) + off + turn + noise[part] * normal[1, part]
         return _quantile(np.clip(reading, 0.0, 1.0), quantiles)
 
     def compute_to_target(self, target: float, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
@@ -105,14 +116,7 @@ class Forecast:
         """
         if not 0 <= target <= 1:
             raise ValueError(f"target: {target:g} is no pass rate; give a value in [0, 1].")
-        draws = self.draws
-        reached, open_ = target <= draws.initial, target >= draws.asymptote
-        odds = np.where(reached | open_, 1.0, target - draws.initial) / np.where(
-            reached | open_, 1.0, draws.asymptote - target
-        )
-        log_compute = np.minimum(draws.log_midpoint + np.log(odds) / draws.exponent, LARGEST_LOG_COMPUTE)
-        compute = np.where(reached, 0.0, np.where(open_, np.inf, np.exp(log_compute)))
-        return _quantile(compute, quantiles)
+        return _quantile(self.draws.compute_to(target), quantiles)
 
     def expected_gain(self, start: float, stop: float) -> tuple[float, float, float]:
         """R(stop) - R(start) of the law: mean, 5 % and 95 % quantile."""
@@ -122,13 +126,13 @@ class Forecast:
         return float(np.mean(gain)), float(low), float(high)
 
     def headroom(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
-        """A - R at the last compute of the curve -> (q,). R is the law, not a reading.
+        """A - R at the last compute of the curve -> (q,). R is the law, not a reading, and without a tail.
 
         The interval includes the drift: every draw is weighed by its likelihood under a covariance that holds it. So A
         and the law now are as uncertain as readings that wander together leave them. How far A lies from what the next
         evaluation shows is another question: the present drift would have to be taken off, and it fades.
         """
-        return _quantile(self.draws.asymptote - self.draws.law([self.curve.compute[-1]])[0], quantiles)
+        return _quantile(self.of_law(self.draws.asymptote - self.draws.sigmoid([self.curve.compute[-1]])[0]), quantiles)
 
     def _off_law(self, compute: Array, draws: Draws) -> tuple[Array, Array]:
         """Mean and variance of transient and drift at `compute` (m,) given the points: each (m, d)."""
@@ -136,8 +140,8 @@ class Forecast:
         residual = points.rotation @ (points.pass_rate[:, None] - draws.law(np.exp(points.log_compute)))
         precision = 1.0 / (draws.noise**2 * (1.0 + draws.drift**2 * points.eigenvalues[:, None]))
         amplitude, scale = np.zeros(draws.initial.size), np.ones(draws.initial.size)
-        shapes = np.zeros((compute.size, len(self.departures)))
-        for index, departure in enumerate(self.departures):
+        shapes = np.zeros((compute.size, len(draws.departures)))
+        for index, departure in enumerate(draws.departures):
             mine = draws.departure == index
             if departure.shape is None or not np.any(mine):
                 continue

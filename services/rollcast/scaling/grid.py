@@ -9,7 +9,6 @@ B and C_mid spreads over several nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypedDict
 
@@ -18,6 +17,7 @@ from scipy.special import ndtr
 
 from rollcast.scaling.curve import Array, SigmoidParameters
 from rollcast.scaling.departure import Departure
+from rollcast.scaling.normal_equations import Normal, solved, with_departures
 from rollcast.scaling.observations import Observations
 from rollcast.scaling.prior import Prior
 
@@ -28,13 +28,16 @@ NOISE_DEGREES = 3.0
 """The same of the ln of the whole noise: heavier tails still."""
 COARSE = (6, 8, 14)
 """Nodes of ln s, ln B and ln C_mid while the grid is being placed."""
-REACH = 3.0
+REACH = 4.0
 """Scales of the prior, on either side of its centre, over which the first grid is laid."""
 NOISE_REACH = 1.8
 """The noise is looked for at least within this factor (ln) of its prior centre."""
 TOLD = 30.0
 """But not further than so many prior scales from it: a noise that is told is not looked for elsewhere."""
-CELLS = (0.32, 0.65)
+CLOSEST = 1e-6
+"""All points together tell R no closer than this: readings that repeat to the last digit would take the noise to 0,
+and the normal equations, whose precision ends there, with it."""
+CELLS = (0.22, 0.5)
 """Widest distance of the first nodes of ln B and of ln C_mid: a curve with little noise falls between wider ones."""
 FINE = (18, 20)
 """Nodes of ln B and ln C_mid at last."""
@@ -44,18 +47,16 @@ PLACING_DRIFTS = slice(None, None, 2)
 """Every other rho is enough while the grid is being placed."""
 RARE = 0.02
 """Noises with less posterior weight than this are not refined."""
-PLACING = 3
-"""Every how many-th departure is enough while the grid is being placed."""
-UNLIKELY = 0.01
-"""Departures with less posterior weight than this are not refined."""
+PLACING = 5
+"""Every how many-th first phase is enough while the grid is being placed."""
+UNLIKELY = 0.02
+"""Posterior weight of all departures together that are not refined."""
 RESOLVED = 6.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
-MAX_REFINEMENTS = 4
+MAX_REFINEMENTS = 8
 """Times at most that the coarse grid is laid anew; it is in place before as a rule."""
 IMPOSSIBLE = 1e-9
 """Floor of the probability that a first phase ends in a cell, whose logarithm is taken."""
-CERTAIN = 5.0
-"""Standard deviations from a bound beyond which a normal distribution is taken to lie inside it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,18 +137,41 @@ def solve(
     noise_prior: NoisePrior,
     departures: list[Departure],
 ) -> Grid:
-    """The posterior on a grid that resolves it.
+    """The posterior on a grid that resolves it; noises and departures that turn out unlikely are dropped from it."""
+    grid = outline(observations, prior, linear, noise_prior, departures)
+    carrying = _carrying(grid.weight.sum(axis=(1, 2, 3)))
+    axes = replace(_moved(grid, FINE), departures=tuple(departures[index] for index in carrying))
+    return evaluate(observations, prior, linear, axes)
+
+
+def outline(
+    observations: Observations,
+    prior: Prior,
+    linear: LinearPrior,
+    noise_prior: NoisePrior,
+    departures: list[Departure],
+) -> Grid:
+    """The same on a coarse grid with all departures: enough to tell the likeliest law.
 
     The grid is placed with departures from the whole list, since each has its posterior elsewhere: a grid placed with
-    one of them would cut the others off. Noises and departures that turn out unlikely are dropped before the end.
+    one of them would cut the others off.
     """
-    axes = _placed(observations, prior, linear, noise_prior, departures[::-PLACING][::-1])
-    grid = evaluate(observations, prior, linear, replace(axes, departures=tuple(departures)))
-    carrying = grid.weight.sum(axis=(1, 2, 3)) > UNLIKELY
-    axes = replace(
-        _moved(grid, FINE), departures=tuple(d for d, keep in zip(departures, carrying, strict=True) if keep)
-    )
-    return evaluate(observations, prior, linear, axes)
+    axes = _placed(observations, prior, linear, noise_prior, _few(departures))
+    return evaluate(observations, prior, linear, replace(axes, departures=tuple(departures)))
+
+
+def _carrying(weight: Array) -> list[int]:
+    """The fewest departures, in order, that carry all but `UNLIKELY` of the weight."""
+    falling = np.argsort(weight)[::-1]
+    count = int(np.searchsorted(np.cumsum(weight[falling]), 1.0 - UNLIKELY)) + 1
+    return sorted(falling[:count].tolist())
+
+
+def _few(departures: list[Departure]) -> list[Departure]:
+    """Some first phases without a tail, the longest among them, and each tail without a first phase."""
+    phases = [departure for departure in departures if departure.tail is None]
+    step = PLACING if len(phases) > PLACING else 1
+    return phases[::-step][::-1] + [d for d in departures if d.tail is not None and d.shape is None]
 
 
 def _placed(
@@ -160,7 +184,9 @@ def _placed(
     """Coarse axes over the posterior under these departures, with the likely ones of all noises."""
     reference = _log_reference(prior, observations)
     centre, scale = np.mean(noise_prior, axis=0)
-    noise = _around(centre, max(REACH * scale, min(NOISE_REACH, TOLD * scale)), COARSE[0])
+    least = min(centre, float(np.log(CLOSEST) + 0.5 * np.log(observations.precision.sum())))
+    reach = max(REACH * scale, min(NOISE_REACH, TOLD * scale))
+    noise = np.linspace(max(centre - reach, least), centre + reach, COARSE[0])
     exponents = _around(prior.log_exponent[0], REACH * prior.log_exponent[1], COARSE[1], CELLS[0])
     midpoints = _around(reference + prior.log_midpoint[0], REACH * prior.log_midpoint[1], COARSE[2], CELLS[1])
     axes = Axes(
@@ -171,9 +197,11 @@ def _placed(
     )
     for _ in range(MAX_REFINEMENTS):
         grid = evaluate(observations, prior, linear, axes)
-        noise = _narrow(noise, grid.weight.sum(axis=(0, 2, 3)).reshape(noise.size, -1).sum(axis=1), COARSE[0])
+        of_noise = grid.weight.sum(axis=(0, 2, 3)).reshape(noise.size, -1).sum(axis=1)
+        beyond = _at_an_edge(of_noise) or _at_an_edge(grid.weight.sum(axis=(0, 1)))
+        noise = _narrow(noise, of_noise, COARSE[0], least)
         axes = replace(_moved(grid, COARSE[1:]), **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS))
-        if _spread(grid.weight.sum(axis=(0, 1))) >= RESOLVED:
+        if _spread(grid.weight.sum(axis=(0, 1))) >= RESOLVED and not beyond:
             break
     likeliest = np.argsort(grid.weight.sum(axis=(1, 2, 3)))[-2:]
     axes = replace(
@@ -193,7 +221,7 @@ def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes
     argument = np.exp(axes.log_exponent)[:, None, None] * (observations.log_compute - axes.log_midpoint[:, :, None])
     rise = observations.rotation @ (0.5 + 0.5 * np.tanh(0.5 * argument)).reshape(-1, count).T
     one = observations.rotation.sum(axis=1)
-    data = observations.rotation @ observations.pass_rate
+    data, above = observations.centred, linear.mean - observations.level
     variance = np.exp(2 * axes.noise)[:, None] * (1.0 + axes.drift[:, None] ** 2 * observations.eigenvalues)
     weight = 1.0 / variance
 
@@ -208,11 +236,11 @@ def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes
         p_00=one_one + 1.0 / linear.variance[0] - rise_one - mixed,
         p_01=mixed,
         p_11=rise_rise + 1.0 / linear.variance[1],
-        b_0=one_data + linear.mean[0] / linear.variance[0] - rise_data,
-        b_1=rise_data + linear.mean[1] / linear.variance[1],
+        b_0=one_data + above[0] / linear.variance[0] - rise_data,
+        b_1=rise_data + above[1] / linear.variance[1],
         constant=(weight @ (data * data) + np.log(variance).sum(axis=1))[:, None],
     )
-    parts = _solved(_with_departures(plain, observations, axes.departures, weight, rise))
+    parts = solved(with_departures(plain, observations, axes.departures, weight, rise), observations.level)
     log_weight = parts[0].reshape(shape) + _log_prior(prior, axes, _log_reference(prior, observations))
     peak = float(log_weight.max())
     unnormalised = np.exp(log_weight - peak)
@@ -231,71 +259,6 @@ def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes
     )
 
 
-def _with_departures(
-    plain: Normal, observations: Observations, departures: Sequence[Departure], weight: Array, rise: Array
-) -> Normal:
-    """The normal equations of every departure: it takes phi phi^T off those without; phi = 0 stands for none.
-
-    weight: (j, n) of the points under each noise; rise: (n, b m) of the law at every node, in the points' rotation.
-    """
-    scales = np.array([departure.scale if departure.shape is not None else 1.0 for departure in departures])
-    none = np.zeros(observations.log_compute.size)
-    shapes = [none if departure.shape is None else departure.shape for departure in departures]
-    phi = np.stack(shapes) @ observations.rotation.T
-    weighted = weight * phi[:, None]
-    scale = 1.0 / scales[:, None] ** 2 + np.einsum("hjn,hn->hj", weighted, phi)
-    weighted /= np.sqrt(scale)[:, :, None]
-    along_rise = weighted @ rise
-    along_fall = (weighted @ observations.rotation.sum(axis=1))[:, :, None] - along_rise
-    along_data = (weighted @ (observations.rotation @ observations.pass_rate))[:, :, None]
-    return Normal(
-        p_00=plain.p_00 - along_fall * along_fall,
-        p_01=plain.p_01 - along_fall * along_rise,
-        p_11=plain.p_11 - along_rise * along_rise,
-        b_0=plain.b_0 - along_fall * along_data,
-        b_1=plain.b_1 - along_rise * along_data,
-        constant=plain.constant - along_data**2 + np.log(scale * scales[:, None] ** 2)[:, :, None],
-    )
-
-
-class Normal(NamedTuple):
-    """Normal equations p (R_0, A) = b of the linear part; `constant` is what else -2 log evidence holds."""
-
-    p_00: Array
-    p_01: Array
-    p_11: Array
-    b_0: Array
-    b_1: Array
-    constant: Array
-
-
-def _solved(normal: Normal) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Log evidence, means of R_0 and A, their variances and covariance."""
-    p_00, p_01, p_11, b_0, b_1, constant = normal
-    inverse = 1.0 / (p_00 * p_11 - p_01 * p_01)
-    initial = (p_11 * b_0 - p_01 * b_1) * inverse
-    asymptote = (p_00 * b_1 - p_01 * b_0) * inverse
-    asymptote_variance = p_00 * inverse
-    scale = 1.0 / np.sqrt(asymptote_variance)
-    from_one, from_zero = (1.0 - asymptote) * scale, asymptote * scale
-    log_evidence = initial * b_0
-    log_evidence += asymptote * b_1
-    log_evidence -= constant
-    inside = np.ones(())
-    if from_one.min() < CERTAIN:
-        inside = _probability(from_one)
-    if from_zero.min() < CERTAIN:
-        inside = inside - _probability(-from_zero)
-    log_evidence += np.log(inverse * np.square(np.maximum(inside, 1e-100)))
-    return 0.5 * log_evidence, initial, asymptote, p_11 * inverse, asymptote_variance, -p_01 * inverse
-
-
-def _probability(deviation: Array) -> Array:
-    """The normal distribution function within 3e-4 (Page 1977); the exact one would be half of the cost of a refit."""
-    slope, cubic = 0.7978845608, 0.035677408  # sqrt(2 / pi), the slope at 0; Page's fitted coefficient of the cube
-    return np.asarray(0.5 + 0.5 * np.tanh(deviation * (slope + cubic * deviation * deviation)))
-
-
 def _log_reference(prior: Prior, observations: Observations) -> float:
     if prior.midpoint_reference is not None:
         return float(np.log(prior.midpoint_reference))
@@ -303,17 +266,19 @@ def _log_reference(prior: Prior, observations: Observations) -> float:
 
 
 def _log_prior(prior: Prior, axes: Axes, reference: float) -> Array:
-    exponent = _log_student_t((axes.log_exponent - prior.log_exponent[0]) / prior.log_exponent[1], EXPONENT_DEGREES)
-    midpoint = -0.5 * ((axes.log_midpoint - reference - prior.log_midpoint[0]) / prior.log_midpoint[1]) ** 2
+    exponent = _log_student_t(axes.log_exponent, prior.log_exponent, EXPONENT_DEGREES)
+    centre, scale = reference + prior.log_midpoint[0], prior.log_midpoint[1]
+    midpoint = -0.5 * ((axes.log_midpoint - centre) / scale) ** 2 - np.log(scale)
     departure = np.array([candidate.log_prior for candidate in axes.departures])[:, None, None]
     departure = departure + _log_ending(prior, axes) + (exponent[:, None] + midpoint)
     total: Array = departure[:, None] + axes.noise_prior[:, None, None]
     return total
 
 
-def _log_student_t(deviation: Array, degrees: float) -> Array:
-    """ln of the density at a deviation in scales, without its constant."""
-    return np.asarray(-0.5 * (degrees + 1.0) * np.log1p(deviation**2 / degrees))
+def _log_student_t(value: Array, of: tuple[float | Array, float | Array], degrees: float) -> Array:
+    """ln of the density of a centre and a scale, without the constant of its degrees."""
+    deviation = (value - of[0]) / of[1]
+    return np.asarray(-0.5 * (degrees + 1.0) * np.log1p(deviation**2 / degrees) - np.log(of[1]))
 
 
 def _log_ending(prior: Prior, axes: Axes) -> Array:
@@ -337,7 +302,7 @@ def _noise_axis(whole: Array, prior: Prior, noise_prior: NoisePrior, drifts: sli
     """Every ln of the whole noise, s^2 (1 + rho^2), with every rho of `drifts`; the whole is the slower index."""
     rho, weight = np.array(prior.drift)[drifts], np.log(np.array(prior.drift_weight)[drifts])
     centre, scale = np.where(rho[:, None] == 0, noise_prior.white, noise_prior.drifting).T
-    density = _log_student_t((whole[:, None] - centre) / scale, NOISE_DEGREES) - np.log(scale)
+    density = _log_student_t(whole[:, None], (centre, scale), NOISE_DEGREES)
     return NoiseAxis(
         noise=(whole[:, None] - 0.5 * np.log1p(rho**2)).ravel(),
         drift=np.tile(rho, whole.size),
@@ -367,16 +332,26 @@ def _moved(grid: Grid, num_nodes: tuple[int, ...]) -> Axes:
     )
 
 
-def _around(centre: float, reach: float, num_nodes: int, widest_cell: float = np.inf) -> Array:
+def _around(centre: float, reach: float, num_nodes: int, widest_cell: float) -> Array:
     """`num_nodes` nodes, more where they would lie further apart than `widest_cell`."""
     return np.linspace(centre - reach, centre + reach, max(num_nodes, int(np.ceil(2.0 * reach / widest_cell)) + 1))
 
 
-def _narrow(nodes: Array, marginal: Array, num_nodes: int) -> Array:
-    """`num_nodes` nodes over the part of `nodes` that carries weight, one old cell wider on each side."""
+def _narrow(nodes: Array, marginal: Array, num_nodes: int, least: float) -> Array:
+    """`num_nodes` nodes over the part of `nodes` that carries weight, one old cell wider on each side, from `least`.
+
+    As wide again as all of `nodes` above, where the likeliest is the last: errors that are told may be far too small.
+    """
     carrying = np.flatnonzero(marginal > NEGLIGIBLE * marginal.max())
-    cell = nodes[1] - nodes[0]
-    return np.linspace(nodes[carrying[0]] - cell, nodes[carrying[-1]] + cell, num_nodes)
+    cell, width, top = nodes[1] - nodes[0], nodes[-1] - nodes[0], int(np.argmax(marginal))
+    above = width if top == nodes.size - 1 else cell
+    return np.linspace(max(nodes[carrying[0]] - cell, least), nodes[carrying[-1]] + above, num_nodes)
+
+
+def _at_an_edge(marginal: Array) -> bool:
+    """Whether the most likely node is the first or the last of an axis: more may lie beyond."""
+    top = np.unravel_index(int(np.argmax(marginal)), marginal.shape)
+    return any(place in (0, size - 1) for place, size in zip(top, marginal.shape, strict=True))
 
 
 def _spread(marginal: Array) -> float:

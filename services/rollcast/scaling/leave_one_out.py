@@ -32,7 +32,6 @@ import numpy as np
 
 from rollcast.scaling.compare import (
     COMPUTE_MARGIN,
-    MARGIN,
     Triple,
     difference_of_draws,
     exponentials,
@@ -42,10 +41,11 @@ from rollcast.scaling.compare import (
     quantiles,
     with_asymptote,
 )
-from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.curve import MARGIN, Array, Curve
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
+from rollcast.scaling.prior import LAW_PRIOR
 
 
 class PartKind(StrEnum):
@@ -71,13 +71,14 @@ class Repeats:
 
     @classmethod
     def of(cls, name: str, curves: Sequence[Curve], options: FitOptions | None = None) -> Repeats:
-        """Fit them.
+        """Fit them; by default with the law alone, since asymptotes and exponents are compared.
 
         Raises:
             ValueError: no curve.
         """
         if not curves:
             raise ValueError(f"recipe {name!r}: no run given; it needs one or more.")
+        options = options or FitOptions(prior=LAW_PRIOR)
         alone = tuple(fit(curve, options) for curve in curves)
         joint = alone[0] if len(curves) == 1 else fit(_merged(curves), options)
         return cls(replace(joint, curve=replace(joint.curve, name=name)), alone)
@@ -256,6 +257,7 @@ def _merged(curves: Sequence[Curve]) -> Curve:
         initial=float(np.mean(starts)) if starts else None,
         initial_standard_error=float(np.sqrt(np.mean(np.square(errors)) / len(errors))) if errors else None,
         truncation_ratio=together([curve.truncation_ratio for curve in curves]),
+        unit=curves[0].unit,
     )
 
 

@@ -48,6 +48,8 @@ class Observations:
         precision: (n,) inverse of D.
         eigenvalues: (n,) lambda.
         rotation: (n, n) U^T D^(-1/2).
+        level: the mean pass rate, which the normal equations are centred on: readings that repeat to the last digit
+            leave differences in them that their own size would swallow.
     """
 
     log_compute: Array
@@ -56,6 +58,7 @@ class Observations:
     precision: Array
     eigenvalues: Array
     rotation: Array
+    level: float
 
     @classmethod
     def of(cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool) -> Observations:
@@ -76,6 +79,7 @@ class Observations:
             pass_rate = np.concatenate([[curve.initial], pass_rate])
             spread = np.concatenate([[np.sqrt(start)], spread])
             total = np.concatenate([[1.0 / start], total])
+        level = float(np.average(pass_rate, weights=total))
         root = np.sqrt(total)
         finite = np.where(np.isfinite(log_compute), log_compute, LOG_ZERO)
         correlation = np.exp(-np.abs(finite[:, None] - finite) / drift_length)
@@ -83,7 +87,12 @@ class Observations:
         eigenvalues, vectors = scipy.linalg.eigh(
             correlation * scaled[:, None] * scaled, driver="evd", check_finite=False
         )
-        return cls(log_compute, pass_rate, spread, total, np.maximum(eigenvalues, 0.0), vectors.T * root)
+        return cls(log_compute, pass_rate, spread, total, np.maximum(eigenvalues, 0.0), vectors.T * root, level)
+
+    @property
+    def centred(self) -> Array:
+        """(n,) rotated pass rates above `level`."""
+        return np.asarray(self.rotation @ (self.pass_rate - self.level))
 
     def near(self, log_compute: Array, drift_length: float, spread: float) -> Array:
         """Rotated correlation of the drift at `log_compute` (m,) with the points -> (m, n)."""

@@ -20,6 +20,7 @@ class FitOptions:
     robust: bool = True
     """Give points beyond 4 standard deviations less weight."""
     prior: Prior = DEFAULT_PRIOR
+    """What is believed before the curve is seen; `LAW_PRIOR` leaves the paper's law alone."""
 
     def __post_init__(self) -> None:
         if isinstance(self.initial, float | int) and not 0 <= self.initial <= 1:

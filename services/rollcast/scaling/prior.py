@@ -20,14 +20,14 @@ from dataclasses import dataclass
 class Prior:
     """Centres and widths (standard deviations); logs are natural, weights are relative."""
 
-    asymptote: tuple[float, float] = (0.62, 0.25)
+    asymptote: tuple[float, float] = (0.55, 0.24)
     """Mean and standard deviation of A before the cut: broad, less likely near 0 and 1."""
-    initial: tuple[float, float] = (0.3, 0.3)
+    initial: tuple[float, float] = (0.3, 0.28)
     """The same for R_0."""
-    log_exponent: tuple[float, float] = (0.74, 0.215)
+    log_exponent: tuple[float, float] = (1.0, 0.42)
     """ln B: centre and scale (Student t, 4 degrees of freedom), near the median (1.9) and the quartiles (1.75, 2.5) of
     the fits printed in arXiv 2510.13786."""
-    log_midpoint: tuple[float, float] = (-0.75, 1.4)
+    log_midpoint: tuple[float, float] = (-0.8, 1.4)
     """ln(C_mid / midpoint_reference)."""
     midpoint_reference: float | None = None
     """Device-hours; None: the last compute of the window."""
@@ -42,11 +42,11 @@ class Prior:
     whole curve and no scatter."""
     drift: tuple[float, ...] = (0.0, 0.6, 1.5, 4.0)
     """Candidates of rho."""
-    drift_weight: tuple[float, ...] = (0.45, 0.27, 0.21, 0.07)
+    drift_weight: tuple[float, ...] = (0.37, 0.27, 0.24, 0.12)
     """Their prior weights where no standard error is given: readings of unknown origin, which tend to wander."""
     error_drift_weight: tuple[float, ...] = (0.5, 0.29, 0.17, 0.04)
     """The same where standard errors are given, which leave drift less room."""
-    drift_length: float = 0.3
+    drift_length: float = 0.2
     """Correlation length of the drift in ln compute."""
     transient: tuple[float, ...] = (0.05, 0.12, 0.25, 0.37, 0.5)
     """Candidates of c / last compute; besides these, none. Longer ones look like the bend of the law."""
@@ -57,11 +57,43 @@ class Prior:
     """Standard deviation of kappa, in pass rate."""
     transient_weight: float = 0.5
     """Prior probability that there is a transient, shared by its candidates as `first_phase` says."""
+    jump_scale: float = 0.3
+    """The same where a run first learns the form of an answer: base models gain 0.3 to 0.5 in a few steps."""
+    jump_until: float = 0.15
+    """Share of the window by which the form is learned: a later jump is a change of regime."""
+    jump_weight: float = 0.25
+    """Share of such runs among those with a first phase."""
+    tail_weight: float = 0.55
+    """Prior probability that the run goes on past its ceiling, logarithmically in compute."""
+    tail_onset: tuple[float, ...] = (0.05, 0.5)
+    """Candidates of the tail's onset / last compute."""
+    tail_scale: tuple[float, ...] = (0.01, 0.04)
+    """Candidates of the standard deviation of the tail's gain for each e-fold of compute, in pass rate."""
     first_phase: tuple[float, float] = (-2.2, 0.8)
     """ln(c / C_mid): a ninth, 0.03 to 0.4 in nine of ten runs. The paper leaves out 1,500 GPU-hours of runs whose
     C_mid is 2,000 to 10,000."""
-    jump_scale: float = 0.15
+    turn_rate: float = 0.12
+    """Turns that a run takes in each e-fold of compute to come: a jump that nothing in the window foretells."""
+    turn_scale: float = 0.1
+    """Mean size of a turn, in pass rate."""
+    turn_up: float = 0.85
+    """Share of turns that are gains."""
+    break_scale: float = 0.15
     """Standard deviation of a jump or fall in the middle of a run, in pass rate (only to find such breaks)."""
 
 
 DEFAULT_PRIOR = Prior()
+"""Of any run: the law with or without a tail, weighed by evidence."""
+LAW_PRIOR = Prior(
+    asymptote=(0.62, 0.25),
+    initial=(0.3, 0.3),
+    log_exponent=(0.74, 0.215),
+    log_midpoint=(-0.75, 1.4),
+    drift_weight=(0.45, 0.27, 0.21, 0.07),
+    drift_length=0.3,
+    jump_weight=0.0,
+    tail_weight=0.0,
+    turn_rate=0.0,
+)
+"""The law of arXiv 2510.13786 and nothing beside it, with B near the median (1.9) and the quartiles (1.75, 2.5) of the
+fits that the paper prints: for comparisons of asymptotes and exponents, which no tail shares."""

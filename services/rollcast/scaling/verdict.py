@@ -1,8 +1,8 @@
 """What kind of curve this is, in one word and one sentence.
 
-    too_early       the curve has not bent: the asymptote is not known to any use
-    forecastable    the law fits, the bend is behind, and the asymptote is known well enough to decide on
-    saturated       what is left to gain is within the margin on A
+    too_early       the curve has not bent: what the same compute again would bring is not known to any use
+    forecastable    the bend is behind, and the pass rate at twice the compute is known well enough to decide on
+    saturated       what is left to gain, and to gain on the last reading, is within the margin on A, turns included
     not_sigmoid     the pass rate fell for good: a collapse or a decline
     regime_change   the curve jumped up, or began to climb anew
 
@@ -19,26 +19,32 @@ from enum import StrEnum
 import numpy as np
 from scipy.special import expit
 
-from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.curve import DEVICE_HOURS, MARGIN, Array, Curve
 from rollcast.scaling.departure import FIRST_BREAK, Departure, break_shapes
+from rollcast.scaling.digits import difference
 from rollcast.scaling.draws import Draws
 from rollcast.scaling.grid import Grid
 from rollcast.scaling.observations import LEAST_ERROR, MEDIAN_TO_DEVIATION, Observations
 from rollcast.scaling.prior import Prior
+from rollcast.scaling.turns import chance_of_rise
 
-MARGIN = 0.02
-"""The paper's margin on A: a headroom below it cannot be told from none."""
 LEAST_BREAK = 0.03
 """Breaks smaller than this are left to the drift."""
+AHEAD = 2.0
+"""Times the compute so far at which a run must be foreseen to decide on it."""
 MAX_WIDTH = 0.15
-"""Widest 90 % interval of A that is called known."""
+"""Widest 90 % interval of the pass rate there that is called known."""
 PAST_BEND = 1.5
 """Multiple of C_mid that the window must have reached before an asymptote counts as seen: a bend that the window only
 touches is told from the first phase, and B from C_mid, by the prior alone, and A then tends to come out too low."""
+LIKELY_PASSED = 0.6
+"""Posterior probability from which the bend counts as passed: a run that has not risen yet may rise any day."""
 SURE = 0.95
-"""Posterior probability at which the bend counts as passed."""
-NOTABLE = 0.2
-"""Posterior weight from which a candidate for the first phase must agree that the bend is passed."""
+"""Posterior probability that the bend is passed, and of the bound of what is left, from which a run is saturated."""
+MAY_GAIN = 0.03
+"""Probability at most that a saturated run gains the margin after all: people stop runs on that word, and one in thirty
+may be stopped wrongly. Turns count. With the default prior they alone bring 6 % until twice the compute, so a run is
+saturated only near a pass rate of 1, where there is nothing to turn to."""
 UNSTABLE_TRUNCATION = 0.10
 """Share of truncated answers from which runs of this batch size turned unstable (A.15 of arXiv 2510.13786)."""
 LEAST_POINTS = 5
@@ -80,71 +86,102 @@ class VerdictKind(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """A kind and the reason in words."""
+    """A kind, and the reason in words: what it is, and in one more sentence what it rests on."""
 
     kind: VerdictKind
     reason: str
 
 
-def judge(curve: Curve, draws: Draws) -> Verdict:
-    """The verdict on a curve that does not break."""
-    count = len(curve)
-    low, high = (float(v) for v in np.quantile(draws.asymptote, [0.05, 0.95]))
-    now = draws.law([curve.compute[-1]])[0]
-    left = float(np.quantile(draws.asymptote - now, 0.95))
+def judge(curve: Curve, draws: Draws, prior: Prior) -> Verdict:
+    """The verdict on a curve that does not break. `prior`: how likely turns are that no window shows."""
+    count, last = len(curve), float(curve.compute[-1])
     if count < LEAST_POINTS:
         made = "1 evaluation" if count == 1 else f"{count} evaluations"
         return Verdict(VerdictKind.TOO_EARLY, f"Only {made}; the law needs {LEAST_POINTS} or more.")
+    now, later = draws.law([last, AHEAD * last])
+    low, high = (float(v) for v in np.quantile(later, [0.05, 0.95]))
+    left = _left(draws, now, later)
     if left >= MARGIN and high - low > MAX_WIDTH:
         return Verdict(
             VerdictKind.TOO_EARLY,
-            f"The curve has not bent enough: the asymptote could be anywhere from {low:.2f} to {high:.2f} (90 %).",
+            f"The curve has not bent enough: at {AHEAD:g} times the compute the pass rate could be anywhere from "
+            f"{low:.2f} to {high:.2f} (90 %).",
         )
-    passed = _bend_passed(float(curve.compute[-1]), draws)
+    passed = _bend_passed(last, draws)
     at_the_ceiling = 1.0 - float(np.quantile(now, 0.05)) < MARGIN
-    if passed < SURE and not at_the_ceiling:
+    if passed < LIKELY_PASSED and not at_the_ceiling:
         return Verdict(
             VerdictKind.TOO_EARLY,
             f"The bend is not clearly behind: the run has reached {PAST_BEND:g} C_mid with a probability of "
-            f"{np.floor(100 * passed):.0f} %, less than {100 * SURE:g} %; until then an asymptote from {low:.2f} to "
-            f"{high:.2f} (90 %) rests on what other runs do.",
+            f"{np.floor(100 * passed):.0f} %, less than {100 * LIKELY_PASSED:g} %; until then a pass rate from "
+            f"{low:.2f} to {high:.2f} (90 %) at {AHEAD:g} times the compute rests on what other runs do.",
         )
-    if left < MARGIN:
+    later_range = f"At {AHEAD:g} times the compute the pass rate lies between {low:.3f} and {high:.3f} (90 %)."
+    reading = float(curve.pass_rate[-1])
+    if left >= MARGIN or high - reading >= MARGIN or (passed < SURE and not at_the_ceiling):
+        return Verdict(VerdictKind.FORECASTABLE, later_range)
+    chance = _chance_of_gain(draws, prior, now, later, reading)
+    if chance > MAY_GAIN:
         return Verdict(
-            VerdictKind.SATURATED,
-            f"At most {left:.3f} is left to gain (95 % bound), less than the margin of {MARGIN:g} on the asymptote.",
+            VerdictKind.FORECASTABLE,
+            f"{later_range} On the curve, which alone the advice counts, at most {difference(left)} is left to gain "
+            f"(95 %). With turns, as settled runs sometimes take, it is {MARGIN:g} or more until then with a "
+            f"probability of {chance:.0%}.",
         )
     return Verdict(
-        VerdictKind.FORECASTABLE,
-        f"The law fits; the asymptote lies between {low:.3f} and {high:.3f} (90 %).",
+        VerdictKind.SATURATED,
+        f"At most {difference(left)} is left to gain (95 % bound), "
+        f"less than the margin of {MARGIN:g} on the asymptote.",
     )
 
 
+def _gains_left(draws: Draws, now: Array, later: Array) -> Array:
+    """(d,) what is left: to the asymptote, or where a tail goes on to twice the compute."""
+    return np.where(draws.tail == 0.0, draws.asymptote - now, later - now)
+
+
+def _left(draws: Draws, now: Array, later: Array) -> float:
+    """95 % bound of what is left on the curve."""
+    return max(float(np.quantile(_gains_left(draws, now, later), SURE)), 0.0)
+
+
+def _chance_of_gain(draws: Draws, prior: Prior, now: Array, later: Array, reading: float) -> float:
+    """That curve and turns together gain the margin, on the law now or on the last reading; none goes beyond 1."""
+    lacking_on_law = np.where(now <= 1.0 - MARGIN, MARGIN - _gains_left(draws, now, later), np.inf)
+    lacking_on_reading = MARGIN - (later - reading) if reading <= 1.0 - MARGIN else np.inf
+    lacking = np.minimum(lacking_on_law, lacking_on_reading)
+    return float(np.mean(np.where(lacking <= 0.0, 1.0, chance_of_rise(prior, AHEAD, lacking))))
+
+
 def _bend_passed(last: float, draws: Draws) -> float:
-    """Probability that `last` lies beyond `PAST_BEND` C_mid: the least of all draws and of each notable departure."""
-    passed = draws.log_midpoint < np.log(last / PAST_BEND)
-    share = np.bincount(draws.departure) / draws.departure.size
-    notable = [float(passed[draws.departure == index].mean()) for index in np.flatnonzero(share >= NOTABLE)]
-    return min([float(passed.mean()), *notable])
+    """Probability that `last` lies beyond `PAST_BEND` C_mid."""
+    return float(np.mean(draws.log_midpoint < np.log(last / PAST_BEND)))
 
 
-def judge_break(plain: Grid, broken: Grid, observations: Observations) -> Verdict | None:
-    """The verdict that the run broke, or None if the law alone explains it as well."""
-    if broken.log_evidence - plain.log_evidence < LEAST_LOG_ODDS:
+def judge_break(plain: Grid, broken: Grid, observations: Observations, unit: str = DEVICE_HOURS) -> Verdict | None:
+    """The verdict that the run broke, or None if the law alone explains it as well. `unit`: of compute."""
+    log_odds = broken.log_evidence - plain.log_evidence
+    if log_odds < LEAST_LOG_ODDS:
         return None
     departure, amplitude = _amplitude(broken, observations)
     if abs(amplitude) < LEAST_BREAK:
         return None
-    where = f"from {departure.at:.4g} device-hours on"
+    where = f"from {departure.at:.4g} {unit} on"
+    odds = f"The odds of a break there are {_odds(log_odds)} to 1."
     if amplitude < 0:
         return Verdict(
             VerdictKind.NOT_SIGMOID,
-            f"The pass rate lies {-amplitude:.3f} below the law {where}; the law only rises.",
+            f"The pass rate lies {-amplitude:.3f} below the law {where}; the law only rises. {odds}",
         )
     return Verdict(
         VerdictKind.REGIME_CHANGE,
-        f"The pass rate lies {amplitude:.3f} above the law {where}; no one sigmoid fits both parts.",
+        f"The pass rate lies {amplitude:.3f} above the law {where}; no one sigmoid fits both parts. {odds}",
     )
+
+
+def _odds(log_odds: float) -> str:
+    """Beyond a million the noise's own prior speaks, not the readings."""
+    return "over a million" if log_odds > np.log(1e6) else f"{np.exp(log_odds):,.0f}"
 
 
 def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> list[Departure]:
@@ -164,7 +201,8 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
     bend = rise * (1.0 - rise)
     distance = np.where(measured, observations.log_compute - np.log(best.midpoint), 0.0)
     likely = grid.weight.sum(axis=(1, 2, 3)) > LIKELY
-    phases = [d.shape for d, keep in zip(grid.axes.departures, likely, strict=True) if keep and d.shape is not None]
+    kept = [d for d, keep in zip(grid.axes.departures, likely, strict=True) if keep]
+    phases = [d.shape for d in kept if d.shape is not None] + [d.tail.shape for d in kept if d.tail is not None]
     tangent, _ = np.linalg.qr(root[:, None] * np.stack([1.0 - rise, rise, bend, bend * distance, *phases], axis=1))
     residual = root * (observations.pass_rate - best.pass_rate(compute))
     residual = residual - tangent @ (tangent.T @ residual)
@@ -180,9 +218,9 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
         index = int(np.argmax(explained))
         improvement = -count * float(np.log1p(-min(float(explained[index]) / max(total, 1e-12), 1.0 - 1e-9)))
         if improvement > LEAST_IMPROVEMENT and abs(along[index]) > LEAST_SUSPECTED * free[index]:
-            found.append(Departure(shapes[index], prior.jump_scale, -LN_2, float(compute[FIRST_BREAK + index])))
+            found.append(Departure(shapes[index], prior.break_scale, -LN_2, float(compute[FIRST_BREAK + index])))
         if top is not None:
-            found.append(Departure(shapes[top], prior.jump_scale, -LN_2, float(compute[FIRST_BREAK + top])))
+            found.append(Departure(shapes[top], prior.break_scale, -LN_2, float(compute[FIRST_BREAK + top])))
     return found
 
 
@@ -224,16 +262,18 @@ def _fall(curve: Curve) -> _Fall | None:
     smooth, width, noise = _smooth(y)
     top = int(np.argmax(smooth))
     peak, at = float(smooth[top]), float(curve.compute[min(top + width // 2, y.size - 1)])
-    where = f"its peak of {peak:.3f} near {at:.4g} device-hours; the law only rises."
+    where = f"its peak of {peak:.3f} near {at:.4g} {curve.unit}; the law only rises."
     depth = peak - float(smooth[-1])
     start = float(smooth[: top + 1].min()) if curve.initial is None else curve.initial
-    if depth > max(DEEP, FALL_ERRORS * noise * np.sqrt(2.0 / width)) and depth > UNDONE * (peak - start):
-        return _Fall(
-            depth, peak, at, Verdict(VerdictKind.NOT_SIGMOID, f"The pass rate fell by {depth:.3f} from {where}")
-        )
+    error = noise * float(np.sqrt(2.0 / width))
+    if depth > max(DEEP, FALL_ERRORS * error) and depth > UNDONE * (peak - start):
+        reason = f"The pass rate fell by {depth:.3f} from {where} That is {depth / error:.0f} standard errors."
+        return _Fall(depth, peak, at, Verdict(VerdictKind.NOT_SIGMOID, reason))
     decline, significance = _trend(y[top:], noise)
     if any(decline > least and significance > errors for least, errors in DECLINES):
-        reason = f"The pass rate has declined by {decline:.3f} since {where}"
+        reason = (
+            f"The pass rate has declined by {decline:.3f} since {where} That is {significance:.1f} standard errors."
+        )
         return _Fall(decline, peak, at, Verdict(VerdictKind.NOT_SIGMOID, reason))
     return None
 
@@ -252,7 +292,7 @@ def judge_truncation(curve: Curve) -> Verdict | None:
     return Verdict(
         VerdictKind.REGIME_CHANGE,
         f"{now:.0%} of the answers are truncated, {before:.0%} in the first half "
-        f"(above {UNSTABLE_TRUNCATION:.0%} near {curve.compute[min(since, ratio.size - 1)]:.4g} device-hours); "
+        f"(above {UNSTABLE_TRUNCATION:.0%} near {curve.compute[min(since, ratio.size - 1)]:.4g} {curve.unit}); "
         "such runs turn unstable and do not recover unaided.",
     )
 
@@ -284,7 +324,23 @@ def _smooth(y: Array) -> tuple[Array, int, float]:
     """Running mean, its width, and the noise of one point from the differences of successive ones."""
     width = max(2, y.size // 10)
     noise = max(MEDIAN_TO_DEVIATION * float(np.median(np.abs(np.diff(y)))) / float(np.sqrt(2.0)), LEAST_ERROR)
-    return np.convolve(y, np.full(width, 1.0 / width), mode="valid"), width, noise
+    return window_sums(y, width) / width, width, noise
+
+
+def window_sums(y: Array, width: int) -> Array:
+    """(n,) -> (n - width + 1,) sums of `width` neighbours, in n log(width) steps.
+
+    Each is made of the same additions wherever it stands, so that equal neighbourhoods have equal sums: a running total
+    would make a peak out of its rounding.
+    """
+    total, offset = np.zeros(y.size - width + 1), 0
+    power, of_power = y, 1
+    while of_power <= width:
+        if width & of_power:
+            total = total + power[offset : offset + total.size]
+            offset += of_power
+        power, of_power = power[:-of_power] + power[of_power:], 2 * of_power
+    return total
 
 
 def _amplitude(grid: Grid, observations: Observations) -> tuple[Departure, float]:

@@ -119,6 +119,8 @@ class SplitSearch:
     """The most steps an hour; of equals the one with the fresher tokens."""
     as_good: tuple[SplitOutcome, ...]
     """Within the margin of the best, itself included."""
+    frugal: SplitOutcome
+    """Of those that are as good the one with the fewest trainer devices: more of them would only wait."""
     beaten: int
     """Splits that were not simulated because their bound lies below the best rate."""
     passed_over: int
@@ -224,11 +226,13 @@ class SplitSimulator:
                 progress(len(outcomes))
         ordered = tuple(outcomes[place] for place in sorted(outcomes))
         best = max(ordered, key=lambda outcome: (outcome.steps_per_hour, -outcome.staleness_mean))
+        as_good = tuple(one for one in ordered if one.steps_per_hour >= (1 - MARGIN) * best.steps_per_hour)
         beaten = sum(bound <= best.steps_per_hour for place, bound in enumerate(bounds) if place not in outcomes)
         return SplitSearch(
             outcomes=ordered,
             best=best,
-            as_good=tuple(one for one in ordered if one.steps_per_hour >= (1 - MARGIN) * best.steps_per_hour),
+            as_good=as_good,
+            frugal=min(as_good, key=lambda one: one.split.trainer_devices),
             beaten=beaten,
             passed_over=len(splits) - len(ordered) - beaten,
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import uuid
+from decimal import Decimal
 from typing import Any
 
 Row = dict[str, Any]
@@ -31,9 +34,31 @@ def text(row: Row, name: str) -> str:
     found = value(row, name)
     if isinstance(found, bool) or not isinstance(found, str | int | float):
         raise RowError(f"field {name!r} holds {type(found).__name__}, needs text; name another field in tasks.dataset")
-    written = str(found)
+    return checked_text(str(found), f"field {name!r}")
+
+
+def checked_text(written: str, where: str) -> str:
+    """Raises RowError for what no tokenizer reads."""
     if any("\ud800" <= character <= "\udfff" for character in written):
-        raise RowError(
-            f"field {name!r} holds half of a surrogate pair, which no tokenizer reads; mend or remove the row"
-        )
+        raise RowError(f"{where} holds half of a surrogate pair, which no tokenizer reads; mend or remove the row")
     return written
+
+
+def plain_values(row: Row) -> Row:
+    """The row as JSON has it: dates and decimal numbers become text. Raises RowError naming a field that cannot."""
+    return {name: _plain(found, name) for name, found in row.items()}
+
+
+def _plain(found: Any, name: str) -> Any:
+    if isinstance(found, str | int | float | bool | None):
+        return found
+    if isinstance(found, list | tuple):
+        return [_plain(item, name) for item in found]
+    if isinstance(found, dict):
+        return {str(key): _plain(item, name) for key, item in found.items()}
+    if isinstance(found, datetime.date | datetime.time | datetime.timedelta | Decimal | uuid.UUID):
+        return str(found)
+    raise RowError(
+        f"field {name!r} holds {type(found).__name__}, which is no JSON value, and the verifier gets the whole row; "
+        "convert or remove it"
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.sandbox.client import shared_sandbox
 from rollcast.tasks.verifiers import Grade, find_verifier, run_verifier
 
@@ -29,16 +30,18 @@ def grade(
     *,
     deadline_seconds: float | None = None,
     sandbox: Grades | None = None,
+    verifiers: Verifiers | None = None,
 ) -> Grade:
     """Grade one completion; `reference` is JSON text. Thread-safe; a sandboxed verifier blocks up to the deadline.
 
-    deadline_seconds: None = the sandbox's setting. sandbox: None = one with the default settings, shared.
+    deadline_seconds: None = the sandbox's setting. sandbox: None = one with the default settings, shared. verifiers:
+    None = those that are built in or installed. A service is not asked here (`rollcast.tasks.remote`).
     Raises UserError where there is no such verifier, or where this machine cannot contain what it runs. Whatever goes
     wrong inside a verifier is a status.
     """
-    found = find_verifier(verifier)
+    found = verifiers.find(verifier) if verifiers is not None else find_verifier(verifier)
     if len(completion) > MAX_COMPLETION_CHARACTERS:
         return Grade(0.0, "wrong")
-    if not found.sandboxed:
+    if found.place == "here":
         return run_verifier(found, completion, reference)
     return (sandbox or shared_sandbox()).grade(verifier, completion, reference, deadline_seconds=deadline_seconds)

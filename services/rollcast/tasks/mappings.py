@@ -23,6 +23,7 @@ from typing import Any
 
 from rollcast.config.datasets import MappingName
 from rollcast.tasks import code_tests
+from rollcast.tasks.chats import Chat, chat, of_text
 from rollcast.tasks.fields import Row, RowError, text, value
 
 MATH_TEMPLATE = "{prompt}\n\nPut your final answer within \\boxed{}."
@@ -47,9 +48,9 @@ class Hub:
 class Mapping:
     """One kind of row. Both functions raise RowError where the row is not of that kind."""
 
-    prompt: Callable[[Row], str]
+    prompt: Callable[[Row], Chat]
     reference: Callable[[Row], Any]
-    """What the verifier gets; JSON values."""
+    """What a built-in verifier gets; JSON values."""
     verifier: str
     template: str = "{prompt}"
     hub: Hub | None = None
@@ -57,11 +58,11 @@ class Mapping:
 
 def plain(prompt_field: str, answer_field: str) -> Mapping:
     """Rows of one's own."""
-    return Mapping(lambda row: text(row, prompt_field), lambda row: value(row, answer_field), "exact")
+    return Mapping(lambda row: chat(row, prompt_field), lambda row: value(row, answer_field), "exact")
 
 
 def _math(prompt_field: str, answer: Callable[[Row], str], hub: Hub) -> Mapping:
-    return Mapping(lambda row: text(row, prompt_field), answer, "math", MATH_TEMPLATE, hub)
+    return Mapping(lambda row: of_text(text(row, prompt_field)), answer, "math", MATH_TEMPLATE, hub)
 
 
 def _answer(row: Row) -> str:
@@ -88,24 +89,24 @@ def _with_starter_code(problem: str, starter_code: str) -> str:
     return f"{problem}\n\nStarter code:\n```python\n{starter_code}\n```" if starter_code.strip() else problem
 
 
-def _deepcoder_prompt(row: Row) -> str:
-    return _with_starter_code(text(row, "problem"), str(row.get("starter_code") or ""))
+def _deepcoder_prompt(row: Row) -> Chat:
+    return of_text(_with_starter_code(text(row, "problem"), str(row.get("starter_code") or "")))
 
 
-def _livecodebench_prompt(row: Row) -> str:
-    return _with_starter_code(text(row, "question_content"), str(row.get("starter_code") or ""))
+def _livecodebench_prompt(row: Row) -> Chat:
+    return of_text(_with_starter_code(text(row, "question_content"), str(row.get("starter_code") or "")))
 
 
-def _mbpp_prompt(row: Row) -> str:
+def _mbpp_prompt(row: Row) -> Chat:
     """The function's name stands only in the tests."""
     tests = value(row, "test_list")
     if not isinstance(tests, list) or not all(isinstance(line, str) for line in tests):
         raise RowError("field 'test_list' is not a list of texts")
-    return text(row, "prompt") + "\n\nIt must pass these tests:\n" + "\n".join(tests)
+    return of_text(text(row, "prompt") + "\n\nIt must pass these tests:\n" + "\n".join(tests))
 
 
-def _humaneval_prompt(row: Row) -> str:
-    return f"Complete this function:\n```python\n{text(row, 'prompt')}\n```"
+def _humaneval_prompt(row: Row) -> Chat:
+    return of_text(f"Complete this function:\n```python\n{text(row, 'prompt')}\n```")
 
 
 def _knights(row: Row) -> dict[str, str]:
@@ -141,7 +142,7 @@ MAPPINGS: dict[MappingName, Mapping] = {
         _mbpp_prompt, code_tests.mbpp_plus, "code", FUNCTION_TEMPLATE, Hub("evalplus/mbppplus", split="test")
     ),
     "knights-and-knaves": Mapping(
-        lambda row: text(row, "quiz"),
+        lambda row: of_text(text(row, "quiz")),
         _knights,
         "knights-and-knaves",
         KNIGHTS_TEMPLATE,

@@ -13,9 +13,11 @@ from rollcast.config.datasets import ArithmeticDataset, CountdownDataset, Datase
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS, Downstream, Tasks
 from rollcast.tasks import arithmetic, countdown
-from rollcast.tasks.fields import RowError
+from rollcast.tasks.chats import Chat, flat, of_text, with_last
+from rollcast.tasks.fields import Row, RowError, plain_values
 from rollcast.tasks.mappings import MAPPINGS, Mapping, plain
 from rollcast.tasks.rows import read_rows
+from rollcast.tasks.verifiers import is_built_in
 from rollcast.telemetry.logging import get_logger
 
 log = get_logger()
@@ -27,9 +29,16 @@ class Prompt:
     """Stable across runs: made from the data set's name and the normalised text."""
     dataset: str
     text: str
+    """Of a chat: what its messages hold, one after the other."""
     reference: str
     """JSON text, given to the verifier."""
     verifier: str
+    chat: Chat = ()
+    """Its messages, where they are more than one by the user."""
+
+    @property
+    def messages(self) -> Chat:
+        return self.chat or of_text(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +138,10 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _prompt(dataset: str, text: str, reference: object, verifier: str) -> Prompt:
+def _prompt(dataset: str, messages: Chat, reference: object, verifier: str) -> Prompt:
+    text = flat(messages)
     identity = _digest(f"{dataset}/{normalise(text)}")[:16]
-    return Prompt(identity, dataset, text, json.dumps(reference), verifier)
+    return Prompt(identity, dataset, text, json.dumps(reference), verifier, chat=messages if len(messages) > 1 else ())
 
 
 def _read(dataset: Dataset, evaluated: int, skipped: Counter[str]) -> Iterator[tuple[str, Prompt]]:
@@ -140,13 +150,13 @@ def _read(dataset: Dataset, evaluated: int, skipped: Counter[str]) -> Iterator[t
         case ArithmeticDataset():
             for a, b in arithmetic.distinct_additions(dataset, dataset.size + evaluated):
                 text = arithmetic.prompt_text(a, b)
-                yield normalise(text), _prompt(dataset.name, text, str(a + b), "arithmetic")
+                yield normalise(text), _prompt(dataset.name, of_text(text), str(a + b), "arithmetic")
         case CountdownDataset():
             for numbers, target in countdown.distinct_puzzles(dataset, dataset.size + evaluated):
                 text = countdown.prompt_text(numbers, target)
                 reference = {"numbers": numbers, "target": target}
                 puzzle = countdown.prompt_text(tuple(sorted(numbers)), target)  # the same one in any order
-                yield normalise(puzzle), _prompt(dataset.name, text, reference, "countdown")
+                yield normalise(puzzle), _prompt(dataset.name, of_text(text), reference, "countdown")
         case _:
             yield from _rows(dataset, skipped)
 
@@ -158,12 +168,13 @@ def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[tuple[str, Pr
     oversized = 0
     for where, row in read_rows(dataset, mapping.hub, skipped):
         try:
-            bare, reference = mapping.prompt(row), mapping.reference(row)
+            bare = mapping.prompt(row)
+            messages = with_last(bare, mapping.template)
+            reference = mapping.reference(row) if is_built_in(mapping.verifier) else _whole(row, messages)
         except RowError as error:
             raise UserError(f"{where}: {error}") from None
-        text = mapping.template.replace("{prompt}", bare)
         try:
-            prompt = _prompt(dataset.name, text, reference, mapping.verifier)
+            prompt = _prompt(dataset.name, messages, reference, mapping.verifier)
         except (TypeError, ValueError, RecursionError):
             raise UserError(
                 f"{where}: the answer is no JSON value but {type(reference).__name__}; convert it"
@@ -171,7 +182,7 @@ def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[tuple[str, Pr
         if len(prompt.reference) > MAX_REFERENCE_CHARACTERS:
             oversized += 1
         else:
-            yield normalise(bare), prompt
+            yield normalise(flat(bare)), prompt
     if oversized:
         skipped["oversized"] += oversized
         log.warning(
@@ -180,6 +191,11 @@ def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[tuple[str, Pr
             prompts=oversized,
             longest_mib=MAX_REFERENCE_CHARACTERS >> 20,
         )
+
+
+def _whole(row: Row, messages: Chat) -> Row:
+    """What verifiers of a user's own get: every field, and as `prompt`, where the row has no such field, its text."""
+    return {"prompt": flat(messages)} | plain_values(row)
 
 
 def _mapping(dataset: RowsDataset) -> Mapping:

@@ -1,9 +1,10 @@
 """Prompts as token ids, with the text around them that the run file asks for.
 
-layout auto     the tokenizer's chat template: [system], user, the start of the assistant's turn
+layout auto     the tokenizer's chat template: [system], the chat, the start of the assistant's turn
                 a tokenizer without one: the bare text
-layout bare     the bare text
+layout bare     the bare text: what the messages of a chat hold, a blank line between two
 layout think    the system message, then `User: ` and the prompt, then `Assistant:`
+a chat with a system message of its own keeps that one
 open_thinking   ... and `<think>` behind it, unless it stands there already
 """
 
@@ -16,6 +17,7 @@ from typing import Any, Protocol, cast
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
 from rollcast.config.tasks import PromptFormat
+from rollcast.tasks.chats import Chat, flat
 from rollcast.tasks.prompts import Prompt
 from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
 
@@ -56,26 +58,33 @@ def load_tokenizer(model: Model) -> Tokenizer:
         ) from error
 
 
-def render(tokenizer: Tokenizer, text: str, prompt_format: PromptFormat) -> tuple[str, bool]:
+def render(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat) -> tuple[str, bool]:
     """The whole text that the model reads, and whether it holds its special tokens already.
 
-    Raises UserError where the chat template refuses the messages (some know no system message).
+    Raises UserError where the chat template refuses the messages (some know no system message, and some want turns).
     """
     if prompt_format.layout == "think":
-        system = THINK_SYSTEM if prompt_format.system is None else prompt_format.system
-        rendered, complete = f"{system}\n\nUser: {text}\n\nAssistant:", False
+        rendered, complete = _think(messages, prompt_format.system), False
     elif prompt_format.layout == "auto" and tokenizer.chat_template:
-        rendered, complete = _chat(tokenizer, text, prompt_format), True
+        rendered, complete = _chat(tokenizer, messages, prompt_format), True
     else:
-        rendered, complete = text, False
+        rendered, complete = flat(messages), False
     if prompt_format.open_thinking and not opens_thinking(rendered):
         rendered += f"{THINK_START}\n" if rendered.endswith("\n") else f" {THINK_START}\n"
     return rendered, complete
 
 
-def _chat(tokenizer: Tokenizer, text: str, prompt_format: PromptFormat) -> str:
-    messages = [{"role": "user", "content": text}]
-    if prompt_format.system is not None:
+def _think(messages: Chat, system: str | None) -> str:
+    own = [message.content for message in messages if message.role == "system"]
+    parts = own or [THINK_SYSTEM if system is None else system]
+    names = {"user": "User: ", "assistant": "Assistant: "}
+    parts += [names[message.role] + message.content for message in messages if message.role != "system"]
+    return "\n\n".join([*parts, "Assistant:"])
+
+
+def _chat(tokenizer: Tokenizer, chat: Chat, prompt_format: PromptFormat) -> str:
+    messages = [{"role": message.role, "content": message.content} for message in chat]
+    if prompt_format.system is not None and chat[0].role != "system":
         messages.insert(0, {"role": "system", "content": prompt_format.system})
     options = {} if prompt_format.enable_thinking is None else {"enable_thinking": prompt_format.enable_thinking}
     try:
@@ -83,13 +92,13 @@ def _chat(tokenizer: Tokenizer, text: str, prompt_format: PromptFormat) -> str:
     except Exception as error:  # a template is a program and raises what it likes
         raise UserError(
             f"tasks.prompt_format: the chat template refuses the prompt ({' '.join(str(error).split())[:200]}); "
-            "remove system, or set layout: think or bare"
+            "remove the system message, or set layout: think or bare"
         ) from error
 
 
-def tokenize(tokenizer: Tokenizer, text: str, prompt_format: PromptFormat | None = None) -> tuple[int, ...]:
+def tokenize(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat | None = None) -> tuple[int, ...]:
     """Token ids of one prompt."""
-    rendered, complete = render(tokenizer, text, prompt_format or PromptFormat())
+    rendered, complete = render(tokenizer, messages, prompt_format or PromptFormat())
     options = {"add_special_tokens": False} if complete else {}
     return tuple(tokenizer(rendered, **options)["input_ids"])
 
@@ -101,6 +110,6 @@ def tokenize_prompts(
     prompt_format: PromptFormat | None = None,
 ) -> tuple[list[TokenizedPrompt], int]:
     """The prompts that fit, and how many were skipped because they are longer than `max_prompt_tokens` (or empty)."""
-    tokenized = [TokenizedPrompt(prompt, tokenize(tokenizer, prompt.text, prompt_format)) for prompt in prompts]
+    tokenized = [TokenizedPrompt(prompt, tokenize(tokenizer, prompt.messages, prompt_format)) for prompt in prompts]
     kept = [item for item in tokenized if 0 < len(item.token_ids) <= max_prompt_tokens]
     return kept, len(tokenized) - len(kept)

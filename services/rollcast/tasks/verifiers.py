@@ -1,8 +1,8 @@
 """Verifiers: was the completion right? Each is a function of the answer's text and the reference.
 
 Verifiers that run a parser or code of others on the model's output do so in processes that can only compute and are
-killed at a deadline (`sandbox`); the others finish in microseconds and run here. A package adds its own by an entry
-point of the group `rollcast.verifiers` that names a function (completion, reference) -> reward; it runs in the sandbox.
+killed at a deadline (`sandbox`); the others finish in microseconds and run here. Functions of a user's own, named by
+file, import path or an entry point of the group `rollcast.verifiers`, get the whole row in place of the reference.
 """
 
 from __future__ import annotations
@@ -11,23 +11,29 @@ import functools
 import importlib.metadata
 import json
 import re
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rollcast.config.errors import UserError
-from rollcast.tasks import countdown, knights_and_knaves
+from rollcast.tasks import countdown, knights_and_knaves, own_functions
 from rollcast.tasks.thinking import final_answer
 
 ENTRY_POINT_GROUP = "rollcast.verifiers"
 CODE = "code"
 """Runs programs that the model wrote: the one verifier with processes of two kinds."""
+_NO_NUMBER = float("nan")
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
 _UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
 
 GradeStatus = Literal["ok", "wrong", "timeout", "error"]
 VerifierFunction = Callable[[str, Any], float]
 """(completion text, decoded reference) -> reward in [0, 1]: 1 = right, 0 = wrong; what is between counts as that part
-of a right answer."""
+of a right answer. Of a user's own: (completion text, row)."""
+Place = Literal["here", "sandbox", "process", "remote"]
+"""Where a verifier works: in the process that asks, in processes that can only compute, in plain ones, as a service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +47,21 @@ class Grade:
     status: GradeStatus
     reason: str = field(default="", compare=False)
     """What the sandbox stopped (`rollcast.tasks.sandbox.verdict.Reason`); empty where it stopped nothing."""
+    failure: str = field(default="", compare=False)
+    """Of a status that is no verdict: what went wrong, in a sentence with file and line where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
     load: Callable[[], VerifierFunction]
-    """Imports it: what a package adds is imported only in the sandbox."""
-    sandboxed: bool
+    """Imports it: what a user adds is imported only where it works."""
+    place: Place
+    source: str
+    """The name under which a process of its own finds it again."""
+
+    @property
+    def sandboxed(self) -> bool:
+        return self.place == "sandbox"
 
 
 def exact(completion: str, reference: Any) -> float:
@@ -83,15 +97,15 @@ def _of_the_answer(function: VerifierFunction) -> VerifierFunction:
     return lambda completion, reference: function(final_answer(completion), reference)
 
 
-def _built_in(function: VerifierFunction, *, sandboxed: bool = False) -> Verifier:
-    return Verifier(lambda: function, sandboxed)
+def _built_in(function: VerifierFunction, *, sandboxed: bool = False) -> tuple[VerifierFunction, Place]:
+    return function, "sandbox" if sandboxed else "here"
 
 
 def _code(completion: str, reference: Any) -> float:
     raise AssertionError("the judge runs it: rollcast.tasks.sandbox.code_judge")
 
 
-_BUILT_IN: dict[str, Verifier] = {
+_BUILT_IN: dict[str, tuple[VerifierFunction, Place]] = {
     "exact": _built_in(exact),
     "arithmetic": _built_in(arithmetic),
     "math": _built_in(math, sandboxed=True),
@@ -101,32 +115,62 @@ _BUILT_IN: dict[str, Verifier] = {
 }
 
 
-def is_sandboxed(name: str) -> bool:
-    """Whether the verifier works in the sandbox. All that packages add do, whether they are installed here or not."""
-    return name not in _BUILT_IN or _BUILT_IN[name].sandboxed
+def is_built_in(name: str) -> bool:
+    """Whether the verifier is one of ours: the others get whole rows."""
+    return name in _BUILT_IN
+
+
+def answers_at_once(name: str) -> bool:
+    """Whether the verifier is graded in the process that asks. No other is, whether it is installed here or not."""
+    return name in _BUILT_IN and _BUILT_IN[name][1] == "here"
+
+
+def find_verifier(name: str) -> Verifier:
+    """The verifier of that name, where gradings are made; whoever asks vouches for a name that says where code is.
+
+    Raises UserError listing the known ones.
+    """
+    if name in _BUILT_IN:
+        function, place = _BUILT_IN[name]
+        return Verifier(lambda: function, place, name)
+    if own_functions.is_function(name):
+        source = own_functions.absolute(name)
+        return Verifier(lambda: own_functions.load_function(source), "sandbox", source)
+    return _installed(name)
 
 
 @functools.cache
-def find_verifier(name: str) -> Verifier:
-    """The verifier of that name, where gradings are made. Raises UserError listing the known ones."""
-    if name in _BUILT_IN:
-        return _BUILT_IN[name]
+def _installed(name: str) -> Verifier:
+    """What a package adds; its metadata is looked for once."""
     installed = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     if name in installed.names:
-        return Verifier(installed[name].load, sandboxed=True)
+        return Verifier(installed[name].load, "sandbox", name)
     known = ", ".join(sorted({*_BUILT_IN, *installed.names}))
     raise UserError(
-        f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {known}, or install "
-        "its package"
+        f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {known}, install its "
+        "package, or name a function as ./reward.py:grade"
     )
 
 
 def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:
-    """Call the function here; an exception of it, or a reward outside [0, 1], is status error."""
+    """Call the function here; an exception of it, or anything but a reward in [0, 1], is status error and told."""
+    function, given = None, None
     try:
-        reward = float(verifier.load()(completion, json.loads(reference)))
-    except Exception:
-        return Grade(0.0, "error")
-    if not 0.0 <= reward <= 1.0:
-        return Grade(0.0, "error")
-    return Grade(reward, "ok" if reward > 0.0 else "wrong")
+        function = verifier.load()
+        given = json.loads(reference)
+        reward = function(completion, given)
+    except Exception as error:
+        told = own_functions.failure(error, function, given, in_sandbox=verifier.sandboxed)
+        return Grade(0.0, "error", failure=told)
+    return graded(reward, "the verifier returned", own_functions.definition(function))
+
+
+def graded(reward: Any, said: str, place: str = "") -> Grade:
+    """The verdict that a reward is; of anything else a sentence: `said`, the thing itself, and its `place`."""
+    try:
+        number = _NO_NUMBER if isinstance(reward, str | bytes) else float(reward)
+    except Exception:  # what a user's object does when it is asked for its number
+        number = _NO_NUMBER
+    if 0.0 <= number <= 1.0:
+        return Grade(number, "ok" if number > 0.0 else "wrong")
+    return Grade(0.0, "error", failure=f"{said} {_SHORT.repr(reward)}{place}; a reward is a number from 0 to 1")

@@ -186,6 +186,7 @@ GENERATOR_IDLE = Metric(
     "rollcast_generator_idle_seconds_total", "Time in which the generator had no rollout", "counter"
 )
 RUNNING_ROLLOUTS = Metric("rollcast_running_rollouts", "Rollouts in the engine", "gauge")
+GENERATOR_SLOTS = Metric("rollcast_generator_slots", "Rollouts that this generator runs at once", "gauge")
 SAMPLED_TOKENS = Metric("rollcast_sampled_tokens_total", "Tokens sampled, counted as the engine steps", "counter")
 INFLIGHT_TOKENS = Metric(
     "rollcast_inflight_tokens", "Tokens that the requests in the engine have sampled so far", "gauge"
@@ -207,6 +208,18 @@ CONTAINED = Metric(
     "Gradings in which the sandbox stopped something, by reason (time|memory|output|exit|crash|forbidden|garbled)",
     "counter",
     ("reason",),
+)
+VERIFIER_FAILURES = Metric(
+    "rollcast_verifier_failures_total",
+    "Completions left out because their verifier gave no verdict: it failed, or took too long",
+    "counter",
+    ("verifier",),
+)
+VERIFIER_REQUESTS = Metric(
+    "rollcast_verifier_requests_total",
+    "Requests to verifiers that are services, by outcome (answered|unreachable|refused|unreadable|paused|timeout)",
+    "counter",
+    ("verifier", "outcome"),
 )
 GRADING_TIMEOUTS = Metric(
     "rollcast_grading_timeouts_total",
@@ -249,6 +262,17 @@ FORECAST_END = Metric(
 )
 FORECAST_END_DEVICE_HOURS = Metric("rollcast_forecast_end_device_hours", "Compute at which the budget ends", "gauge")
 FORECAST_VERDICT = Metric("rollcast_forecast_verdict", "1 for the verdict in force", "gauge", ("verdict",))
+ADVICE = Metric("rollcast_advice", "1 for the advice in force (stop|continue|wait)", "gauge", ("advice",))
+ADVICE_EVALUATIONS = Metric("rollcast_advice_evaluations", "To wait for before asking again; 0 = decide now", "gauge")
+ADVICE_CHANCE = Metric(
+    "rollcast_advice_chance", "That the rest of the budget gains what it is asked to; absent where unknown", "gauge"
+)
+ADVICE_GAIN = Metric(
+    "rollcast_advice_gain", "Pass rate that the next tenth or all of the rest gains", "gauge", ("stretch", "quantile")
+)
+ADVICE_DEVICE_HOURS = Metric(
+    "rollcast_advice_device_hours", "What the next tenth or all of the rest costs", "gauge", ("stretch",)
+)
 FORECAST_EARLIER = Metric(
     "rollcast_forecast_earlier_pass_rate",
     "What had been forecast for the newest reading when half of its compute was spent, by quantile",
@@ -282,6 +306,19 @@ def is_own_curve(dataset: str) -> bool:
     """Whether evaluations with this label are the run's own curve, not a part of its mixture or a downstream set."""
     return not dataset.startswith((PART_PREFIX, DOWNSTREAM_PREFIX))
 
+
+# Loggers
+LOGGER_UP = Metric("rollcast_logger_up", "1 while the logger's destination takes records", "gauge", ("logger",))
+LOGGER_TOLD = Metric("rollcast_logger_records_total", "Records of the run folder told", "counter", ("logger",))
+LOGGER_WAITING = Metric(
+    "rollcast_logger_waiting_records", "Records read from the run folder and not taken yet", "gauge", ("logger",)
+)
+LOGGER_DROPPED = Metric(
+    "rollcast_logger_dropped_total",
+    "Records or numbers left out, by reason (refused|unreadable|not_finite)",
+    "counter",
+    ("logger", "reason"),
+)
 
 # Autoscaler
 GENERATORS_DESIRED = Metric("rollcast_generators_desired", "Generators wanted; absent until known", "gauge")

@@ -15,12 +15,14 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="continue from the newest checkpoint")
     arguments = parser.parse_args()
     from rollcast.config.run import load_run_config
+    from rollcast.telemetry.heavy_imports import uncollected
     from rollcast.telemetry.logging import configure_logging
 
     configure_logging("trainer")
     try:
         config = load_run_config(arguments.config)
-        from rollcast.trainer.service import serve
+        with uncollected():
+            from rollcast.trainer.service import serve
 
         return serve(config, resume=arguments.resume)
     except UserError as error:

@@ -3,6 +3,7 @@
     run folder free? (first machine) -> the first machine has an address? -> one `python -m rollcast.trainer` a rank
     SIGTERM, on any machine -> passed on: rank 0 hears of it, writes its checkpoint and ends all ranks with 143
     a rank fails -> the others are ended; its exit code is ours
+    the release names another trainer -> as at SIGTERM, but with 76, on all machines: the Job fails and frees devices
 
 torchrun would turn every failure into exit code 1: a user's mistake (2), which no restart mends, must stay visible to a
 Job, and so must an obeyed SIGTERM (143).
@@ -24,10 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rollcast.config.errors import EXIT_FAILED, EXIT_USER_ERROR, UserError, refused_by_the_world
+from rollcast.config.errors import EXIT_FAILED, EXIT_SUPERSEDED, EXIT_USER_ERROR, UserError, refused_by_the_world
 from rollcast.config.run import load_run_config
 from rollcast.telemetry.logging import configure_logging, get_logger
 from rollcast.trainer.ending import EXIT_INTERRUPTED
+from rollcast.trainer.named_trainer import NamedTrainer
 
 FOLDER_SECONDS = 1_800.0
 """For a trainer that ends elsewhere: its last step and its checkpoint."""
@@ -64,7 +66,7 @@ class Placement:
 
 
 class Interrupted(Exception):  # noqa: N818  (a request, not a mistake)
-    """SIGTERM or SIGINT came before the ranks were started."""
+    """SIGTERM or SIGINT came, or another trainer was named, before the ranks were started."""
 
 
 def main() -> int:
@@ -83,19 +85,22 @@ def main() -> int:
     )
     parser.add_argument("--main-host", default="127.0.0.1", help="name of the first machine")
     parser.add_argument("--main-port", type=int, default=29_500, help="port of its rendezvous store")
+    parser.add_argument("--job", help="name of the Job of this pod; default: nobody names trainers")
+    parser.add_argument("--named-in", type=Path, help="file that holds the name of the Job that is to train")
     arguments, passed_on = parser.parse_known_args()
     configure_logging("trainer-launch")
     placement = Placement(
         arguments.nodes, arguments.node_rank, arguments.ranks, arguments.main_host, arguments.main_port
     )
+    named = NamedTrainer(arguments.job, arguments.named_in) if arguments.job and arguments.named_in else None
+    launcher = RankLauncher(placement, ["--config", str(arguments.config), *passed_on], named)
     try:
-        folder = load_run_config(arguments.config).run_folder
-        return RankLauncher(placement, ["--config", str(arguments.config), *passed_on]).run(folder)
+        return launcher.run(load_run_config(arguments.config).run_folder)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except Interrupted:
-        return EXIT_INTERRUPTED
+        return EXIT_SUPERSEDED if launcher.superseded else EXIT_INTERRUPTED
     except TimeoutError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -104,9 +109,13 @@ def main() -> int:
 class RankLauncher:
     """The ranks of this machine, from start to end."""
 
-    def __init__(self, placement: Placement, arguments: list[str]) -> None:
+    def __init__(self, placement: Placement, arguments: list[str], named: NamedTrainer | None) -> None:
+        """named: who is to train, where somebody says so."""
         self._placement = placement
         self._arguments = arguments
+        self._named = named
+        self.superseded = False
+        """Whether another trainer was named, and this one leaves for it."""
         self._ranks: list[subprocess.Popen[bytes]] = []
         self._stop = False
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -135,6 +144,7 @@ class RankLauncher:
         deadline = float("inf")
         while running:
             time.sleep(POLL_SECONDS)
+            self._leave_for_another()
             ended = [rank for rank in running if rank.poll() is not None]
             running = [rank for rank in running if rank not in ended]
             failed += [rank.returncode for rank in ended if rank.returncode != 0]
@@ -144,8 +154,17 @@ class RankLauncher:
                 self._signal(signal.SIGKILL)
         if EXIT_USER_ERROR in failed:
             return EXIT_USER_ERROR
+        if failed and (self.superseded or self._left_elsewhere(failed)):
+            return EXIT_SUPERSEDED
         first = failed[0] if failed else 0
         return first if first >= 0 else 128 - first
+
+    def _left_elsewhere(self, failed: list[int]) -> bool:
+        """Whether another machine, whose kubelet was sooner, has had all ranks leave for the named trainer.
+
+        A JobSet would begin again for a machine that said 143 meanwhile.
+        """
+        return self._named is not None and not self._stop and EXIT_INTERRUPTED in failed and self._named.names_another()
 
     def _signal(self, number: int) -> None:
         for rank in self._ranks:
@@ -156,11 +175,19 @@ class RankLauncher:
         self._stop = True
         self._signal(signal.SIGTERM)
 
+    def _leave_for_another(self) -> None:
+        """Once: as if somebody had sent SIGTERM."""
+        if self._named is not None and not self.superseded and (other := self._named.other()):
+            log.warning("this trainer leaves: its release names another", job=other)
+            self.superseded = True
+            self._pass_on(signal.SIGTERM, None)
+
     def _wait(self, condition: Callable[[], bool], seconds: float, reason: str) -> None:
         """Raises Interrupted where somebody asks to stop, TimeoutError after `seconds`."""
         deadline = time.monotonic() + seconds
         told = False
         while not condition():
+            self._leave_for_another()
             if self._stop:
                 raise Interrupted
             if time.monotonic() > deadline:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.connections.http import HttpServer, listen, publish_port, service_routes
+from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.page_readers import PageReaders
+from rollcast.connections.port_files import publish_port
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
-from rollcast.runfolder.files import CHECKPOINTS
 from rollcast.runfolder.writing import make_folder
 from rollcast.tasks.prompts import Prompt, check_prompts, load
 from rollcast.tasks.thinking import check_thinking
@@ -23,14 +20,14 @@ from rollcast.tasks.tokens import Tokenizer, load_tokenizer, render
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.trainer.control.build import build_controller
 from rollcast.trainer.control.controller import Controller
-from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
-from rollcast.trainer.learner.checkpoint import latest_checkpoint
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
+from rollcast.trainer.starting import begin, restore
 
 HUNG_TIMEOUTS = 2.0
 LAST_READING_SECONDS = 30.0
@@ -64,7 +61,7 @@ def _lead(
 ) -> TrainerEnding:
     folder = config.run_folder
     make_folder(folder)
-    progress = _restore(config, learners, resume=resume)
+    progress = restore(config, learners, resume=resume) or begin(config, learners)
     tokenizer = load_tokenizer(config.model)
     exporter = Exporter(config.run)
     books = _read_books(config, tokenizer, exporter)
@@ -128,23 +125,13 @@ def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool
     return None
 
 
-def _restore(config: RunConfig, learners: LearnerGroup, *, resume: bool) -> Progress | None:
-    newest = latest_checkpoint(config.run_folder / CHECKPOINTS)
-    if newest is None:
-        return None
-    if not resume:
-        raise UserError(
-            f"run = {config.run!r}: {config.run_folder} holds a checkpoint already; resume it with --resume, "
-            "or choose another name or folder"
-        )
-    return Progress.from_json(learners.restore(newest))
-
-
 def _read_books(config: RunConfig, tokenizer: Tokenizer, exporter: Exporter) -> Books:
     split = load(config.tasks)
     for reason, count in split.skipped.items():
         exporter.set(names.PROMPTS_SKIPPED, count, reason=reason)
-    check_thinking(render(tokenizer, split.train[0].text, config.tasks.prompt_format)[0], config.recipe.length_control)
+    check_thinking(
+        render(tokenizer, split.train[0].messages, config.tasks.prompt_format)[0], config.recipe.length_control
+    )
 
     def book(prompts: Sequence[Prompt]) -> PromptBook:
         return PromptBook(
@@ -180,18 +167,3 @@ class LoopState:
             return True, "starting"
         stood = time.monotonic() - self.controller.turned_at
         return (False, f"the loop stands still for {stood:.0f} s") if stood > self.patience_seconds else (True, "ok")
-
-
-class StopSignal:
-    """True once SIGTERM or SIGINT came."""
-
-    def __init__(self) -> None:
-        self._requested = False
-        signal.signal(signal.SIGTERM, self._handle)
-        signal.signal(signal.SIGINT, self._handle)
-
-    def _handle(self, number: int, _: Any) -> None:
-        self._requested = True
-
-    def __call__(self) -> bool:
-        return self._requested

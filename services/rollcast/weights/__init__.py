@@ -1,9 +1,11 @@
-"""Wire 2: weights travel from trainer rank 0 to every generator worker while both go on working.
+"""Wire 2: weights travel from every trainer rank to every generator while both go on working.
 
-    learner --stage/publish--> Publisher ==gRPC WeightSync== WeightMember --WeightEngine--> Receiver (in each worker)
-                                   |                                                            ^
-                                   +------------- packed buckets, gloo or NCCL -----------------+
+    learner --stage--> StagingSlots (each rank)                              Receiver (each worker, or one for all)
+                             |                                                            ^
+    rank 0: Publisher ==gRPC WeightSync== WeightMember --WeightEngine---------------------+
+                |            |                                                            |
+                +--Lanes-->  +------ one lane for each rank, gloo or NCCL, in pieces -----+
 
-Control (publisher's server, member) and bytes (broadcast, receiver) run on different threads: a collective that hangs
-never stops a heartbeat.
+Control (publisher's server, member) and bytes (lanes, receiver) run on different threads: a collective that hangs never
+stops a heartbeat.
 """

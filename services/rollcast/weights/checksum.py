@@ -1,9 +1,9 @@
 """A 64-bit checksum of buffers that is quick on CPU and GPU and the same on both.
 
 Definition, all arithmetic modulo 2^64. Each buffer is padded with zero bytes to rows of ROW little-endian 64-bit words
-w[r, i]. Row sums s[r] = sum_i w[r, i] * a[i], with a[i] = (i * GOLDEN) | 1, are folded over all rows of all buffers in
-order: h = h * PRIME + s[r], from h = number of bytes. Because every a[i] and PRIME are odd, any change within one word
-changes h for certain; anything else is missed with a chance of about 2^-64. It guards against faults, not enemies.
+w[r, i]. Row sums s[r] = sum_i w[r, i] * a[i], with a[i] = (i * GOLDEN) | 1. From h = 0 each buffer's number of bytes
+and then its row sums are folded, in order: h = h * PRIME + s[r]. Since every a[i] and PRIME are odd, a change in one
+word changes h for certain; anything else is missed with a chance of about 2^-64. It guards against faults, not enemies.
 """
 
 from __future__ import annotations
@@ -20,18 +20,27 @@ _ROWS_AT_ONCE = {"cpu": 8, "cuda": 1024}
 """CPU: the product stays in the cache (1 MiB). GPU: few launches (128 MiB of scratch)."""
 
 
+class Checksum:
+    """The same, buffer by buffer."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, buffer: torch.Tensor) -> None:
+        for word in (buffer.numel(), *_row_sums(buffer)):
+            self.value = (self.value * PRIME + word) & _MASK
+
+
 def checksum(buffers: Iterable[torch.Tensor]) -> int:
     """Checksum of uint8 buffers of shape [n], on any device."""
-    buffers = list(buffers)
-    value = sum(buffer.numel() for buffer in buffers) & _MASK
+    total = Checksum()
     for buffer in buffers:
-        for row_sum in _row_sums(buffer):
-            value = (value * PRIME + row_sum) & _MASK
-    return value
+        total.add(buffer)
+    return total.value
 
 
 def _row_sums(buffer: torch.Tensor) -> list[int]:
-    weights = (torch.arange(ROW, device=buffer.device) * _signed(GOLDEN)) | 1
+    weights = (torch.arange(ROW, device=buffer.device) * signed(GOLDEN)) | 1
     row_bytes = ROW * 8
     full = buffer.numel() // row_bytes * row_bytes
     rows = buffer[:full].view(torch.int64).view(-1, ROW)
@@ -44,5 +53,6 @@ def _row_sums(buffer: torch.Tensor) -> list[int]:
     return torch.cat(sums).tolist() if sums else []
 
 
-def _signed(word: int) -> int:
+def signed(word: int) -> int:
+    """The same 64 bits as torch's int64 takes them."""
     return word - (1 << 64) if word >> 63 else word

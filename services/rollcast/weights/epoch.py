@@ -1,8 +1,8 @@
-"""One epoch: a group of trainer rank 0 and some generators, fixed for its life.
+"""One epoch: some generators and the lanes over which every trainer rank sends to them, fixed for its life.
 
-    Epoch(...)  seats get Join, rank 0 opens its side     -> settled when all have answered Joined
-    broadcast   seats get Publish, rank 0 sends the bytes -> settled when all have answered Acknowledge
-    abandon     the group is dropped; a version half sent in it is worthless
+    Epoch(...)  seats get Join, every rank opens its lane  -> settled when all have answered Joined
+    broadcast   seats get Publish, every rank sends        -> settled when all have answered Acknowledge
+    dropped     the lanes are closed; a version half sent in them is worthless
 
 The publishing group of all members and the private group of a joiner are both epochs.
 """
@@ -11,15 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
 
 import torch
 
 from rollcast.weights.group_worker import GroupWorker
+from rollcast.weights.lanes import Lanes, send_slot
 from rollcast.weights.manifest import Manifest, manifest_to_proto
 from rollcast.weights.process_group import GroupAddress, RendezvousStore, backend_for
 from rollcast.weights.roster import Seat
-from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.staging import StagingSlots
 from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion
 
 
 class Epoch:
@@ -34,8 +38,9 @@ class Epoch:
         host: str,
         store: RendezvousStore,
         timeout_seconds: float,
+        lanes: Lanes,
     ) -> None:
-        """Ask every seat to join. host: as generators reach `store`."""
+        """Ask every seat to join. host: as generators and other ranks reach `store`."""
         self.number = number
         self.seats = tuple(seats)
         world_size = 1 + sum(seat.num_workers for seat in seats)
@@ -52,23 +57,37 @@ class Epoch:
                 rank=rank,
                 world_size=world_size,
                 timeout_seconds=timeout_seconds,
+                lanes=lanes.count,
             )
             seat.send(weights_pb2.FromTrainer(join=join))
             rank += seat.num_workers
-        self.worker = GroupWorker(
-            GroupAddress(number, backend, store.host, store.port, store.prefix, 0, world_size, timeout_seconds), device
+        address = GroupAddress(
+            number, 0, lanes.count, backend, host, store.port, store.prefix, 0, world_size, timeout_seconds
         )
+        lanes.open(address)
+        self._lanes = lanes
+        self.worker = GroupWorker(replace(address, store_host=store.host), device)
         self.work: Future[None] = self.worker.opened
         """Rank 0's own part of what is going on."""
         self._given_up = False
 
-    def broadcast(self, snapshot: Snapshot, manifest: Manifest) -> None:
-        """Ask every seat to receive, and send."""
-        publish = weights_pb2.Publish(epoch=self.number, manifest=manifest_to_proto(manifest))
+    def broadcast(self, slots: StagingSlots, slot: int, manifest: Manifest, base: PolicyVersion | None) -> None:
+        """Ask every seat to receive, and send: what changed since `base`, which every seat holds; None = all of it."""
+        publish = weights_pb2.Publish(
+            epoch=self.number,
+            manifest=manifest_to_proto(manifest),
+            base=None if base is None else base.to_proto(),
+        )
         for seat in self.seats:
             seat.answer = None
             seat.send(weights_pb2.FromTrainer(publish=publish))
-        self.work = self.worker.submit(lambda group: group.broadcast(snapshot.buffers))
+        self._lanes.send(self.number, slot, manifest.version, base)
+        self.work = self.worker.submit(partial(send_slot, slots, slot, manifest.version, base))
+
+    def drop(self, slots: StagingSlots) -> None:
+        """Close every lane; `slots` are rank 0's."""
+        slots.let_go(self.worker)
+        self._lanes.drop(self.number)
 
     def give_up(self) -> None:
         """Rank 0's part does not end: leave its thread behind."""

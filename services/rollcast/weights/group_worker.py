@@ -95,7 +95,7 @@ class GroupWorker:
         """The same without its traceback, whose frames would keep the group and its connections open."""
         if not isinstance(error, GroupError):
             log.exception("a weight group failed in an unexpected way", epoch=self.address.epoch)
-        return GroupError(str(error))
+        return type(error)(str(error)) if isinstance(error, GroupError) else GroupError(str(error))
 
 
 _running: WeakSet[GroupWorker] = WeakSet()

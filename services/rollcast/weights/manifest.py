@@ -1,7 +1,7 @@
 """What a version consists of: tensors in order, packed into buckets of one dtype; and its protobuf form.
 
-Both sides derive every offset from the bucket plan, so nothing but raw bytes travels. The checksum over these bytes is
-defined in `rollcast.weights.checksum`.
+Both sides derive every offset from the bucket plan, so nothing but raw bytes travels, and behind them what
+`rollcast.weights.lane_transfer` says of them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,6 @@ class Manifest:
 
     version: PolicyVersion
     buckets: tuple[BucketSpec, ...]
-    checksum: int
     lm_head: str
 
 
@@ -93,7 +92,6 @@ def manifest_to_proto(manifest: Manifest) -> weights_pb2.Manifest:
     return weights_pb2.Manifest(
         version=manifest.version.to_proto(),
         buckets=[_bucket_to_proto(bucket) for bucket in manifest.buckets],
-        checksum=manifest.checksum,
         lm_head=manifest.lm_head,
     )
 
@@ -108,7 +106,7 @@ def manifest_from_proto(message: weights_pb2.Manifest) -> Manifest:
         raise ManifestError("manifest: a tensor's name occurs twice")
     if sum(bucket.num_bytes for bucket in buckets) > MAX_BYTES:
         raise ManifestError(f"manifest: more than {MAX_BYTES} bytes")
-    return Manifest(PolicyVersion.from_proto(message.version), buckets, message.checksum, message.lm_head)
+    return Manifest(PolicyVersion.from_proto(message.version), buckets, message.lm_head)
 
 
 def _bucket_to_proto(bucket: BucketSpec) -> weights_pb2.Bucket:

@@ -4,7 +4,8 @@
                                                     |  stream breaks, trainer restarts ------------^
                                                     |  Leave unasked: fenced -> a new name --------^
                                                     |  Leave asked for: the end
-    one session = three tasks:  listen (reads the stream)   obey (Join and Publish, one at a time)   beat (heartbeats)
+    one session = four tasks:  listen (reads the stream)   obey (Join and Publish, one at a time)   beat (heartbeats)
+                               beat while applying: the engine's workers answer nobody then
     HandOver is passed to the engine by listen: it must not wait until weights have arrived
 
     Publish -> begin_receive -> poll ... staged -> apply (or skip, if the version is held) -> Acknowledge
@@ -33,6 +34,7 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.process_age import process_age_seconds
+from rollcast.weights.deadlines import first_of, within
 from rollcast.weights.manifest import num_pieces
 from rollcast.weights.receive_state import FAILED, JOINED, STAGED, ReceiveState
 from rollcast.weights.weight_engine import EngineHeartbeat, Surviving, WeightEngine
@@ -85,6 +87,7 @@ class WeightMember:
         rpc: Rpc,
         weights: Weights,
         exporter: Exporter,
+        router_replay: bool = False,
     ) -> None:
         self.name = name
         """The owner name in use; changes when the generator was fenced."""
@@ -97,6 +100,7 @@ class WeightMember:
         self._num_workers = num_workers
         self._slots = slots
         self._lm_head = lm_head
+        self._router_replay = router_replay
         self._rpc = rpc
         self._settings = weights
         self._exporter = exporter
@@ -104,6 +108,7 @@ class WeightMember:
         self._announced: PolicyVersion | None = None  # the newest that this incarnation told us to take
         self._newest_epoch = 0  # that this session was asked to join
         self._applying: asyncio.Future[float] | None = None
+        self._heartbeat = weights_pb2.Heartbeat()  # the last one
         self._leaving: str | None = None
         self._send: Send | None = None  # of the session in force
         self._over = asyncio.Event()
@@ -203,7 +208,8 @@ class WeightMember:
             if self._leaving is not None:
                 await send(self._leaving_message())
             commands: asyncio.Queue[weights_pb2.FromTrainer] = asyncio.Queue()
-            await first_of(self._listen(call, commands), self._obey(commands, send), self._beat(send))
+            beats = self._beat(send), self._beat_while_applying(send)
+            await first_of(self._listen(call, commands), self._obey(commands, send), *beats)
 
     async def _greet(self, message: Any) -> None:
         welcome = self._checked(message).welcome
@@ -241,16 +247,26 @@ class WeightMember:
             try:
                 values = await within(self._settings.heartbeat_timeout_seconds, self._engine.heartbeat())
             except TimeoutError:
-                log.warning("the engine's workers do not answer; no heartbeat is sent", generator=self.name)
+                if self._applying is None:
+                    log.warning("the engine's workers do not answer; no heartbeat is sent", generator=self.name)
                 continue
-            heartbeat = weights_pb2.Heartbeat(
+            self._heartbeat = weights_pb2.Heartbeat(
                 engine_steps=values.engine_steps,
                 running_rollouts=values.running_rollouts,
                 decode_tokens_per_second=values.decode_tokens_per_second,
                 draining=values.draining,
             )
-            await send(weights_pb2.FromGenerator(heartbeat=heartbeat))
+            await send(weights_pb2.FromGenerator(heartbeat=self._heartbeat))
             await asyncio.sleep(self._settings.heartbeat_seconds)
+
+    async def _beat_while_applying(self, send: Send) -> None:
+        """Say so in the workers' stead, for as long as `_finish_applying` is patient."""
+        while True:
+            await asyncio.sleep(self._settings.heartbeat_seconds)
+            if self._applying is not None:
+                busy = weights_pb2.Heartbeat(applying=True)
+                busy.MergeFrom(self._heartbeat)
+                await send(weights_pb2.FromGenerator(heartbeat=busy))
 
     async def _obey(self, commands: asyncio.Queue[weights_pb2.FromTrainer], send: Send) -> None:
         while True:
@@ -284,6 +300,8 @@ class WeightMember:
         )
         if state is None:
             return None
+        if state.no_room:
+            raise UserError(state.reason)
         if state.status == FAILED:
             return self._failed(state, publish.manifest.version)
         self._exporter.observe(names.WEIGHT_RECEIVE_SECONDS, state.seconds)
@@ -363,35 +381,12 @@ class WeightMember:
             slots=self._slots,
             uncounted_seconds=time.monotonic() - self._uncounted_since,
             wire=WIRE_VERSION,
+            router_replay=self._router_replay,
         )
         return weights_pb2.FromGenerator(announce=announce)
 
     def _leaving_message(self) -> weights_pb2.FromGenerator:
         return weights_pb2.FromGenerator(leaving=weights_pb2.Leaving(reason=self._leaving or ""))
-
-
-async def within(seconds: float, work: Awaitable[Result]) -> Result:
-    """The result of `work`. Raises TimeoutError.
-
-    Not asyncio.wait_for: before Python 3.12 that returns the result and forgets the cancellation where both come in one
-    turn of the loop, and a session that should end polls on.
-    """
-    async with asyncio.timeout(seconds):
-        return await work
-
-
-async def first_of(*work: Coroutine[Any, Any, object]) -> None:
-    """Run all until the first ends, cancel the others; raises what it raised."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        ended = [task for task in tasks if task.done()]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in ended:
-        task.result()
 
 
 def _describe(error: BaseException) -> str:

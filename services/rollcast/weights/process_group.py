@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -22,9 +21,10 @@ import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 
 from rollcast.connections.http import listen, local_host
-from rollcast.weights.manifest import PIECE_BYTES
 
 Backend = Literal["gloo", "nccl"]
+MOST_CHANNELS = 32
+"""Of NCCL, at one receiver over all lanes; one lane at least. A lane alone has as many as NCCL chooses."""
 _NCCL_OWN_TIMEOUT = timedelta(days=1)
 """NCCL's watchdog kills the process when it fires: ours must always be first."""
 
@@ -33,16 +33,22 @@ class GroupError(RuntimeError):
     """The group is broken: a member died, froze, or does not belong to it."""
 
 
+class NoRoomError(GroupError):
+    """A version does not fit where it should be staged."""
+
+
 @dataclass(frozen=True)
 class GroupAddress:
     """Where and as whom to enter a group. `timeout_seconds` bounds the rendezvous and every piece."""
 
     epoch: int
+    lane: int  # the trainer rank that sends
+    num_lanes: int
     backend: Backend
     store_host: str
     store_port: int
     store_prefix: str
-    rank: int  # 0 is the trainer
+    rank: int  # 0 is the trainer rank
     world_size: int
     timeout_seconds: float
 
@@ -77,13 +83,17 @@ class WeightGroup:
     def __init__(self, address: GroupAddress, device: torch.device) -> None:
         """Meet the others. Raises GroupError when they do not come in time."""
         self.address = address
+        self.device = device
+        self._aborted = False
         self._timeout = timedelta(seconds=address.timeout_seconds)
         try:
             # Own connection: a store serialises its callers, and a rendezvous may wait in it.
             store = TCPStore(
                 address.store_host, address.store_port, is_master=False, wait_for_workers=False, timeout=self._timeout
             )
-            self._group = _make(address, PrefixStore(f"{address.store_prefix}/{address.epoch}", store), self._timeout)
+            self._group = _make(
+                address, PrefixStore(f"{address.store_prefix}/{address.epoch}/{address.lane}", store), self._timeout
+            )
             greeting = torch.tensor([address.epoch], dtype=torch.int64, device=device)
             self._broadcast(greeting)  # NCCL connects at its first collective
         except (RuntimeError, ValueError) as error:
@@ -91,20 +101,24 @@ class WeightGroup:
         if greeting.item() != address.epoch:
             raise GroupError(f"epoch {address.epoch}: met the group of epoch {greeting.item()}")
 
-    def broadcast(self, buffers: Sequence[torch.Tensor]) -> None:
-        """Send (rank 0) or fill (others) uint8 buffers, in order. Raises GroupError.
+    def broadcast(self, piece: torch.Tensor) -> None:
+        """Send (rank 0) or fill (others) a uint8 buffer on the group's device. Raises GroupError.
 
         At rank 0 the return proves nothing about delivery: bytes may still be in socket buffers.
         """
+        if self._aborted:
+            raise GroupError(f"epoch {self.address.epoch}: abandoned")
         try:
-            for buffer in buffers:
-                for start in range(0, buffer.numel(), PIECE_BYTES):
-                    self._broadcast(buffer[start : start + PIECE_BYTES])
+            self._broadcast(piece)
         except RuntimeError as error:
             raise GroupError(f"epoch {self.address.epoch}: broadcast failed: {_first_line(error)}") from error
 
     def abort(self) -> None:
-        """Break the group at once where the backend can (NCCL); gloo's waits end at their own deadline."""
+        """Break the group at once where the backend can (NCCL); gloo's waits end at their own deadline.
+
+        No further piece is sent or received.
+        """
+        self._aborted = True
         if self.address.backend == "nccl":
             self._group.abort()
 
@@ -129,6 +143,8 @@ def _make(address: GroupAddress, store: Any, timeout: timedelta) -> Any:
 
     options = ProcessGroupNCCL.Options()
     options._timeout = _NCCL_OWN_TIMEOUT
+    if address.num_lanes > 1:  # each channel has buffers of its own at both ends, and a receiver is in every lane
+        options.config.max_ctas = max(1, MOST_CHANNELS // address.num_lanes)
     return ProcessGroupNCCL(store, address.rank, address.world_size, options)
 
 

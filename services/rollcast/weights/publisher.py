@@ -1,6 +1,6 @@
 """Publishing of weights at trainer rank 0: membership, epochs and broadcasts are decided here and nowhere else.
 
-    main thread      stage() -> fill -> publish(snapshot, version)           never waits for a generator
+    main thread      stage() -> all ranks fill -> publish(slot, version)     never waits for a generator
     control thread   the only one that changes members, epochs and `current`; each turn, in this order:
                        1. a published version waits      -> it becomes `current` (an older one that waited is skipped)
                        2. leavers                        -> confirm
@@ -22,6 +22,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 import grpc
 import torch
@@ -32,14 +33,14 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.epoch import Epoch
+from rollcast.weights.lanes import ONE_LANE, Lanes
 from rollcast.weights.manifest import Manifest, TensorSpec, num_pieces, plan_buckets, total_bytes
 from rollcast.weights.process_group import RendezvousStore
 from rollcast.weights.removals import Removals
 from rollcast.weights.roster import Member, Outgoing, Roster, Seat, SeatAnswer
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import Staging
+from rollcast.weights.sharing import Sharing
+from rollcast.weights.staging import Staging, StagingSlots
 from rollcast.weights.sync_server import WeightSyncService
-from rollcast.weights.weight_engine import Surviving
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 from rollcast.wire.weights_pb2_grpc import add_WeightSyncServicer_to_server
@@ -67,8 +68,12 @@ class Publisher:
         device: torch.device,
         exporter: Exporter,
         on_removed: Callable[[str, str], None],
+        slots: StagingSlots,
+        lanes: Lanes = ONE_LANE,
+        router_replay: bool = False,
     ) -> None:
-        """history: surviving (incarnation, last_step) of older incarnations. device: of the staging buffers.
+        """history: surviving (incarnation, last_step) of older incarnations. device: that the groups send from.
+        slots: of this rank, filled by the learner. lanes: of all ranks of the trainer.
 
         on_removed(generator, reason): called once, from a thread of its own, when a generator was fenced or has left.
         """
@@ -80,17 +85,18 @@ class Publisher:
             wire=WIRE_VERSION,
             history=[weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step) for i, last_step in history],
         )
-        self._lm_head = lm_head
-        self._device = device
+        self._lm_head, self._device = lm_head, device
         self._exporter = exporter
         self._buckets = plan_buckets(specs, weights.bucket_bytes)
+        self._lanes, self._slots = lanes, slots
         pieces = num_pieces(bucket.num_bytes for bucket in self._buckets)
         self._transfer_seconds = pieces * weights.bucket_timeout_seconds
         self._suspicion_seconds = min(weights.heartbeat_timeout_seconds, MISSED_HEARTBEATS * weights.heartbeat_seconds)
 
-        self._staging = Staging(self._buckets, device)
+        self._staging = Staging()
         self._changed = threading.Condition()  # guards everything below
-        self._roster = Roster(incarnation, lm_head, [Surviving(*entry) for entry in history])
+        self._sharing = Sharing(self._changed)
+        self._roster = Roster(incarnation, lm_head, history, router_replay=router_replay)
         self._current: Manifest | None = None
         self._epoch: Epoch | None = None
         self._epochs_made = 0
@@ -123,21 +129,19 @@ class Publisher:
         self._thread.join(deadline_seconds)
         self._removals.stop(deadline_seconds)
         self._drop_epoch()
-        self._staging.wait_for_readers(deadline_seconds)
+        self._slots.wait_for_readers(deadline_seconds)
 
-    def stage(self) -> Snapshot:
-        """A snapshot that is not being broadcast, to be filled by the learner (blocks at most one deadline).
+    def stage(self) -> int:
+        """The slot that is not being broadcast, to be filled by the learners of all ranks.
 
         If a version was published and its broadcast has not begun, it is withdrawn: the next one takes its place.
         """
-        return self._staging.stage(self._settings.bucket_timeout_seconds)
+        return self._staging.stage()
 
-    def publish(self, snapshot: Snapshot, version: PolicyVersion) -> None:
-        """Hand over a filled snapshot; returns at once. The first call makes joining possible."""
+    def publish(self, slot: int, version: PolicyVersion) -> None:
+        """Hand over a slot that every rank has filled; returns at once. The first call makes joining possible."""
         assert version.incarnation == self._incarnation, version
-        if self._device.type == "cuda":
-            torch.cuda.current_stream(self._device).synchronize()  # other streams read it from here on
-        self._staging.offer(snapshot, version)
+        self._staging.offer(slot, version)
         self._notify()
 
     def members(self) -> list[Member]:
@@ -154,16 +158,16 @@ class Publisher:
     def hand_over(self, generator: str, sequences: Sequence[int]) -> bool:
         """Ask for these tasks back, unfinished; False = that generator has no place, or no stream: nobody was asked."""
         with self._changed:
-            seat = self._roster.find(generator)
-            if seat is None or not seat.connected:
-                return False
-            seat.send(weights_pb2.FromTrainer(hand_over=weights_pb2.HandOver(sequences=sequences)))
-            return True
+            return self._roster.hand_over(generator, sequences)
 
     def wait_acknowledged(self, step: int, timeout_seconds: float) -> bool:
         """Wait until `lowest_step` is >= step; True at once where nobody holds weights."""
         with self._changed:
             return self._changed.wait_for(lambda: self._acknowledged(step), timeout_seconds)
+
+    def kept_away(self, step: int, timeout_seconds: float) -> AbstractContextManager[None]:
+        """Nothing is sent within, to members or to joiners, once `step` was acknowledged and nobody is due to join."""
+        return self._sharing.held(lambda: not self._acknowledged(step) or bool(self._due_joiners()), timeout_seconds)
 
     def _acknowledged(self, step: int) -> bool:
         lowest = self._roster.lowest_step()
@@ -231,7 +235,7 @@ class Publisher:
         """Do everything that is due; False = nothing was."""
         version = self._staging.take()
         if version is not None:
-            self._current = Manifest(version, self._buckets, self._staging.current.checksum(), self._lm_head)
+            self._current = Manifest(version, self._buckets, self._lm_head)
         with self._changed:
             self._look_for_faults()
             left = self._confirm_leavers()
@@ -240,14 +244,17 @@ class Publisher:
                 self._drop_epoch()
         if self._current is None:
             return left
-        behind = any(seat.version != self._current.version for seat in joined)
-        if joined and self._epoch is None:
-            self._epoch = self._open([joined])[0]
-        if behind and self._epoch is not None:
-            self._serve(self._epoch, self._current)
-        if joiners:
-            self._admit(joiners, self._current)
-        return left or behind or bool(joiners)
+        with self._sharing.broadcasting() as may_begin:
+            if not may_begin:
+                return left
+            behind = any(seat.version != self._current.version for seat in joined)
+            if joined and self._epoch is None:
+                self._epoch = self._open([joined])[0]
+            if behind and self._epoch is not None:
+                self._serve(self._epoch, self._current)
+            if joiners:
+                self._admit(joiners, self._current)
+            return left or behind or bool(joiners)
 
     def _confirm_leavers(self) -> bool:
         leavers = [seat for seat in self._roster if seat.leaving]
@@ -259,25 +266,23 @@ class Publisher:
 
     def _serve(self, epoch: Epoch, current: Manifest) -> None:
         """Send `current` to all members."""
-        self._send([epoch], current, "publish")
+        self._send([epoch], current, "publish", self._base(epoch))
         if epoch.failed:
+            self._staging.forget_previous()  # from now on: somebody may not hold the base
             self._drop_epoch()
         else:
             self._exporter.observe(names.WEIGHT_SYNC_SECONDS, time.monotonic() - self._staging.current_offered_at)
 
     def _due_joiners(self) -> list[Seat]:
-        """Those that wait, once the first of them has waited for others to join in."""
-        waiting = [seat for seat in self._roster if not seat.joined and not seat.leaving and seat.connected]
-        first = min((seat.arrived_at for seat in waiting), default=float("inf"))
-        return waiting if time.monotonic() - first >= self._settings.coalesce_seconds else []
+        return self._roster.due_joiners(time.monotonic() - self._settings.coalesce_seconds)
 
     def _admit(self, joiners: list[Seat], current: Manifest) -> None:
         """Bring joiners to `current`, each through a private group, side by side; then they are members."""
         behind = [seat for seat in joiners if seat.version != current.version]
         groups = [epoch for epoch in self._open([[seat] for seat in behind]) if epoch is not None]
-        self._send(groups, current, "catch_up")
+        self._send(groups, current, "catch_up", None)
         for epoch in groups:
-            self._staging.let_go(epoch.worker)
+            epoch.drop(self._slots)
         with self._changed:
             for seat in joiners:
                 seat.joined = seat in self._roster and seat.version == current.version
@@ -296,6 +301,7 @@ class Publisher:
                     host=self._rpc.host,
                     store=self._store,
                     timeout_seconds=self._settings.bucket_timeout_seconds,
+                    lanes=self._lanes,
                 )
                 epochs.append(epoch)
             self._exporter.set(names.WEIGHT_EPOCH, self._epochs_made)
@@ -304,26 +310,30 @@ class Publisher:
         for epoch in epochs:
             complete = not epoch.failed and all(seat in self._roster for seat in epoch.seats)
             if not complete:
-                self._staging.let_go(epoch.worker)
+                epoch.drop(self._slots)
             whole.append(epoch if complete else None)
         return whole
 
-    def _send(self, epochs: list[Epoch], manifest: Manifest, phase: str) -> None:
+    def _base(self, epoch: Epoch) -> PolicyVersion | None:
+        """The version since which the changes are enough; None = all of the current one is sent."""
+        base = self._staging.previous if self._settings.encoding == "changed" else None
+        return base if all(seat.version == base for seat in epoch.seats) else None
+
+    def _send(self, epochs: list[Epoch], manifest: Manifest, phase: str, base: PolicyVersion | None) -> None:
         """Broadcast `current` in each epoch, and wait for the acknowledgements."""
-        snapshot = self._staging.current
-        assert snapshot.version == manifest.version
+        assert self._staging.current_version == manifest.version
         with self._changed:
             for epoch in epochs:
-                epoch.broadcast(snapshot, manifest)
+                epoch.broadcast(self._slots, self._staging.current, manifest, base)
         self._wait_for_answers(epochs, self._transfer_seconds, phase)
 
     def _wait_for_answers(self, epochs: list[Epoch], own_seconds: float, phase: str) -> None:
         """Wait until rank 0's part is over and every seat has answered or was removed.
 
-        own_seconds bounds rank 0's part; acknowledge_timeout_seconds runs from its end, and whoever has not answered by
-        then is fenced: others that take part have reported failure or success long before.
+        own_seconds bounds rank 0's part, and once more the parts of other ranks, which may be slower. Whoever has not
+        answered acknowledge_timeout_seconds after that is fenced.
         """
-        started = time.monotonic()
+        started, others = time.monotonic(), own_seconds if self._lanes.count > 1 else 0.0
         for epoch in epochs:
             epoch.work.add_done_callback(lambda _: self._notify())
         with self._changed:
@@ -335,7 +345,7 @@ class Publisher:
                 owing = [seat for epoch in epochs for seat in epoch.unanswered() if seat in self._roster]
                 now = time.monotonic()
                 if not working and answers_deadline is None:
-                    answers_deadline = now + self._settings.acknowledge_timeout_seconds
+                    answers_deadline = now + others + self._settings.acknowledge_timeout_seconds
                 if not working and not owing:
                     break
                 if working and now > own_deadline:
@@ -367,8 +377,7 @@ class Publisher:
             fault = seat.fault(now, self._settings.heartbeat_timeout_seconds, self._suspicion_seconds, seat in suspects)
             if fault is not None:
                 self._fence(seat, fault)
-        newest = self._staging.newest()
-        members = [seat.member(newest) for seat in self._roster]
+        members = self.members()
         self._exporter.set(names.GENERATORS, sum(member.joined for member in members), state="joined")
         self._exporter.set(names.GENERATORS, sum(member.ready for member in members), state="ready")
 
@@ -382,7 +391,7 @@ class Publisher:
     def _drop_epoch(self) -> None:
         if self._epoch is not None:
             epoch, self._epoch = self._epoch, None
-            self._staging.let_go(epoch.worker)
+            epoch.drop(self._slots)
 
     def _notify(self) -> None:
         """Wake the control thread, and whoever waits for acknowledgements."""

@@ -12,13 +12,15 @@ class ReceiveState(NamedTuple):
     """`idle -> joining -> joined -> receiving -> staged -> joined` (after apply); `failed` from any of the busy ones.
 
     `epoch`: the group's; 0 = none. `seconds`: how long the reception took, checksum included (staged only).
-    `reason`: why it failed. A list of the same values makes it again: `ReceiveState(*values)`.
+    `reason`: why it failed; `no_room`: for want of memory, so that coming back changes nothing.
+    A list of the same values makes it again: `ReceiveState(*values)`.
     """
 
     status: str = IDLE
     epoch: int = 0
     seconds: float = 0.0
     reason: str = ""
+    no_room: bool = False
 
 
 _PROGRESS = (FAILED, IDLE, JOINING, JOINED, RECEIVING, STAGED)

@@ -4,9 +4,13 @@
                       \\__________________failed (until the next join)_____/
     abandon: from anywhere back to idle; what was half received, or staged and not applied, is discarded
 
-Threads: the engine's own thread calls the methods, which return at once; one GroupWorker per epoch opens the group,
-fills the staged buffers and verifies the checksum. A worker that was abandoned may still be inside a broadcast: the
-staged buffers are used again only when it is over, else new ones are made: a dead epoch never writes into a live one.
+Threads: the engine's own thread calls the methods, which return at once; each lane of an epoch a GroupWorker which
+opens its group, fills its rows of the staged version and verifies their checksum. A worker that was abandoned may
+still be inside a broadcast: the staged memory is used again only when it is over, else new one is made: a dead epoch
+never writes into a live one.
+
+The staged version lies on the device, where every worker has a receiver of its own and applying is quick; or once in
+host memory that all workers of the generator share (`HostMemory`), where one receiver serves them all.
 """
 
 from __future__ import annotations
@@ -16,17 +20,46 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from google.protobuf.message import DecodeError
 
 from rollcast.weights.group_worker import GroupWorker
+from rollcast.weights.lane_transfer import receive, turns_of
 from rollcast.weights.manifest import BucketSpec, Manifest, ManifestError, manifest_from_proto
-from rollcast.weights.process_group import Backend, GroupAddress, GroupError, WeightGroup
+from rollcast.weights.process_group import Backend, GroupAddress, GroupError, NoRoomError, WeightGroup
 from rollcast.weights.receive_state import FAILED, JOINED, JOINING, RECEIVING, STAGED, ReceiveState
-from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.snapshot import Snapshot, memory_bytes
+from rollcast.weights.turns import LaneTurns
 from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion
+
+MAX_LANES = 4096
+
+
+class StageMemory(Protocol):
+    """Where versions are staged."""
+
+    def snapshot(self, specs: tuple[BucketSpec, ...]) -> Snapshot:
+        """New memory for a version; that of an earlier call is given up. Raises NoRoomError."""
+        ...
+
+
+class DeviceMemory:
+    """Memory of one worker's own device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def snapshot(self, specs: tuple[BucketSpec, ...]) -> Snapshot:
+        try:
+            return Snapshot.on(self._device, specs)
+        except RuntimeError as error:  # torch.OutOfMemoryError is one, and what the host's allocator says
+            raise NoRoomError(
+                f"weights.stage = device: a version of {memory_bytes(specs) / 1e9:.1f} GB does not fit beside the "
+                f"engine on {self._device}; set it to host, or lower generator.gpu_memory_utilization"
+            ) from error
 
 
 class Receiver:
@@ -34,59 +67,84 @@ class Receiver:
 
     All arguments and results survive any RPC: messages are the serialised protobuf (`join.SerializeToString()`).
 
-        receiver = Receiver(device=worker.device)                # once per worker
-        receiver.join(join_bytes, worker=tensor_parallel_rank)   # opens the group in the background
+        receiver = Receiver(device=worker.device)                # once per worker, or per generator
+        receiver.join(join_bytes, worker=tensor_parallel_rank)   # opens the lanes in the background
         receiver.poll()                                          # ("joining" | "joined" | "failed", ...)
-        receiver.receive(publish_bytes)                          # receives in the background into staged buffers
+        receiver.receive(publish_bytes)                          # receives in the background into staged memory
         receiver.poll()                                          # ("receiving" | "staged" | "failed", ...)
         receiver.apply(model.load_weights)                       # under the engine's pause; only when staged
-        receiver.abandon()                                       # forget the group and what was half received
+        receiver.abandon()                                       # forget the lanes and what was half received
     """
 
-    def __init__(self, *, device: torch.device) -> None:
+    def __init__(self, *, device: torch.device, memory: StageMemory | None = None) -> None:
+        """device: that the groups receive on. memory: None = of that device."""
         self._device = device
+        self._memory = memory or DeviceMemory(device)
         self._lock = threading.Lock()
         self._state = ReceiveState()
-        self._worker: GroupWorker | None = None
+        self._lanes: list[GroupWorker] = []
+        self._owing = 0
         self._retired: list[GroupWorker] = []
         self._staged: Snapshot | None = None
 
     def join(self, join: bytes, worker: int) -> None:
-        """Start to enter the group of a `Join` message; `worker` is this worker's index within its generator."""
+        """Start to enter the lanes of a `Join` message; `worker` is this receiver's index within its generator."""
         self.abandon()
         message = weights_pb2.Join.FromString(join)
-        if message.backend not in ("gloo", "nccl") or message.rank + worker >= message.world_size:
+        fits = message.rank + worker < message.world_size and 0 < message.lanes <= MAX_LANES
+        if message.backend not in ("gloo", "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
-        address = GroupAddress(
-            epoch=message.epoch,
-            backend=cast(Backend, message.backend),
-            store_host=message.store_host,
-            store_port=message.store_port,
-            store_prefix=message.store_prefix,
-            rank=message.rank + worker,
-            world_size=message.world_size,
-            timeout_seconds=message.timeout_seconds,
-        )
+        addresses = [
+            GroupAddress(
+                epoch=message.epoch,
+                lane=lane,
+                num_lanes=message.lanes,
+                backend=cast(Backend, message.backend),
+                store_host=message.store_host,
+                store_port=message.store_port,
+                store_prefix=message.store_prefix,
+                rank=message.rank + worker,
+                world_size=message.world_size,
+                timeout_seconds=message.timeout_seconds,
+            )
+            for lane in range(message.lanes)
+        ]
         with self._lock:
             self._state = ReceiveState(JOINING, message.epoch)
-            group_worker = self._worker = GroupWorker(address, self._device)
-        group_worker.opened.add_done_callback(partial(self._opened, group_worker))
+            lanes = self._lanes = [GroupWorker(address, self._device) for address in addresses]
+            self._owing = len(lanes)
+        success = ReceiveState(JOINED, message.epoch)
+        for lane in lanes:
+            lane.opened.add_done_callback(partial(self._lane_ended, lanes, success, None, time.perf_counter()))
 
     def receive(self, publish: bytes) -> None:
         """Start to receive the version of a `Publish` message. Errors show up in `poll`."""
         with self._lock:
-            worker, epoch = self._worker, self._state.epoch
+            lanes, epoch = self._lanes, self._state.epoch
             try:
                 message = weights_pb2.Publish.FromString(publish)
-                if worker is None or self._state.status != JOINED or message.epoch != epoch:
+                if self._state.status != JOINED or message.epoch != epoch:
                     raise GroupError(f"asked to receive in epoch {message.epoch} while {self._state.status} in {epoch}")
                 manifest = manifest_from_proto(message.manifest)
             except (DecodeError, ManifestError, GroupError) as error:
                 self._state = ReceiveState(FAILED, epoch, reason=str(error))
                 return
             self._state = ReceiveState(RECEIVING, epoch)
-        worker.submit(partial(self._take, manifest)).add_done_callback(partial(self._received, worker))
+            self._owing = len(lanes)
+        base = PolicyVersion.from_proto(message.base) if message.HasField("base") else None
+        success, started = ReceiveState(STAGED, epoch), time.perf_counter()
+        # The first lane makes the memory, on its own thread, since that may take long; the others follow it.
+        whole: Future[tuple[Snapshot, LaneTurns]] = Future()
+        for lane in lanes:
+            taken = lane.submit(partial(self._take, lanes, manifest, base, whole))
+            taken.add_done_callback(partial(self._lane_ended, lanes, success, manifest.version, started))
+
+    @property
+    def path(self) -> str:
+        """Where other processes find what is staged; empty = nowhere."""
+        staged = self._staged
+        return "" if staged is None else staged.path
 
     def poll(self) -> ReceiveState:
         with self._lock:
@@ -95,7 +153,7 @@ class Receiver:
     def apply(self, load_weights: Callable[[Iterable[tuple[str, torch.Tensor]]], object]) -> None:
         """Hand every (name, tensor) to `load_weights`, in order. The engine must be paused.
 
-        Asserts that a version is staged: complete and its checksum verified. The tensors are views of buffers that the
+        Asserts that a version is staged: complete and its checksums verified. The tensors are views of memory that the
         next reception overwrites: copy, do not keep.
         """
         assert self._state.status == STAGED, self._state
@@ -113,43 +171,90 @@ class Receiver:
             self._state = ReceiveState(JOINED, self._state.epoch)
 
     def abandon(self) -> None:
-        """Leave the group and forget what was half received. Safe in any state."""
+        """Leave the lanes and forget what was half received. Safe in any state."""
         with self._lock:
-            worker, self._worker, self._state = self._worker, None, ReceiveState()
-        if worker is not None:
-            worker.abandon()
-            self._retired = [old for old in (*self._retired, worker) if not old.ended()]
+            lanes, self._lanes, self._state = self._lanes, [], ReceiveState()
+        for lane in lanes:
+            lane.abandon()
+        self._retired = [old for old in (*self._retired, *lanes) if not old.ended()]
 
-    def _opened(self, worker: GroupWorker, opened: Future[None]) -> None:
-        self._note_outcome(worker, opened, ReceiveState(JOINED, worker.address.epoch))
-
-    def _received(self, worker: GroupWorker, received: Future[float]) -> None:
-        seconds = received.result() if received.exception() is None else 0.0
-        self._note_outcome(worker, received, ReceiveState(STAGED, worker.address.epoch, seconds))
-
-    def _note_outcome(self, worker: GroupWorker, future: Future[float] | Future[None], success: ReceiveState) -> None:
+    def _lane_ended(
+        self,
+        lanes: list[GroupWorker],
+        success: ReceiveState,
+        version: PolicyVersion | None,
+        started: float,
+        future: Future[None],
+    ) -> None:
+        """One lane is open, or has brought its rows; the last one is success, the first that failed is failure."""
         error = future.exception()
         with self._lock:
-            if worker is self._worker:  # else it was abandoned: its outcome concerns nobody
-                self._state = success if error is None else ReceiveState(FAILED, success.epoch, reason=str(error))
+            if lanes is not self._lanes or self._state.status == FAILED:
+                return  # abandoned: its outcome concerns nobody
+            self._owing -= 1
+            if error is not None:
+                self._state = ReceiveState(
+                    FAILED, success.epoch, reason=str(error), no_room=isinstance(error, NoRoomError)
+                )
+            elif self._owing == 0:
+                seconds = time.perf_counter() - started if success.status == STAGED else 0.0
+                self._state = success._replace(seconds=seconds)
+                if version is not None and self._staged is not None:
+                    self._staged.version = version
 
-    def _take(self, manifest: Manifest, group: WeightGroup) -> float:
-        """On the group's thread: fill the staged buffers, verify; returns the seconds it took."""
-        started = time.perf_counter()
-        snapshot = self._buffers(manifest.buckets, group.address.timeout_seconds / 2)
-        snapshot.version = None
-        group.broadcast(snapshot.buffers)
-        found = snapshot.checksum()
-        if found != manifest.checksum:
-            raise GroupError(f"version {manifest.version}: checksum {found:016x}, expected {manifest.checksum:016x}")
-        snapshot.version = manifest.version
-        return time.perf_counter() - started
+    def _take(
+        self,
+        lanes: list[GroupWorker],
+        manifest: Manifest,
+        base: PolicyVersion | None,
+        whole: Future[tuple[Snapshot, LaneTurns]],
+        group: WeightGroup,
+    ) -> None:
+        """On the lane's thread: fill its rows and verify them."""
+        patience_seconds = group.address.timeout_seconds
+        if group.address.lane == 0:
+            try:
+                turns = turns_of(manifest.buckets, group.address.num_lanes)
+                whole.set_result((self._stage(lanes, manifest.buckets, base, patience_seconds / 2), turns))
+            except BaseException as error:
+                whole.set_exception(error)
+        try:
+            staged, turns = whole.result(patience_seconds)
+        except TimeoutError:
+            raise GroupError(f"no memory for version {manifest.version} within {patience_seconds:g} s") from None
+        turn = partial(turns.turn, group.address.lane, patience_seconds)
+        receive(group, staged, manifest.version, is_base=base is not None, turn=turn)
 
-    def _buffers(self, specs: tuple[BucketSpec, ...], patience_seconds: float) -> Snapshot:
+    def _stage(
+        self,
+        lanes: list[GroupWorker],
+        specs: tuple[BucketSpec, ...],
+        base: PolicyVersion | None,
+        patience_seconds: float,
+    ) -> Snapshot:
+        """Memory to receive into, which holds `base` where one is given."""
         deadline = time.monotonic() + patience_seconds
         retired = list(self._retired)
         free = all(old.ended(max(0.0, deadline - time.monotonic())) for old in retired)
-        if self._staged is None or self._staged.specs != specs or not free:
-            self._staged = None  # released before its successor is made
-            self._staged = Snapshot(specs, self._device)
-        return self._staged
+        staged = self._staged
+        if staged is None or staged.specs != specs or not free:
+            staged = None
+            self._keep(lanes, None)  # released before its successor is made
+            try:
+                staged = self._memory.snapshot(specs)
+            except NoRoomError as error:
+                if free:
+                    raise
+                raise GroupError(f"a broken epoch still holds its memory: {error}") from error
+            self._keep(lanes, staged)
+        if base is not None and staged.version != base:
+            raise GroupError(f"changes since {base} were announced, {staged.version} is held")
+        staged.version = None
+        return staged
+
+    def _keep(self, lanes: list[GroupWorker], staged: Snapshot | None) -> None:
+        """An abandoned epoch that is slow to make its memory takes nothing from its successor."""
+        with self._lock:
+            if lanes is not self._lanes:
+                raise GroupError("abandoned")
+            self._staged = staged

@@ -84,8 +84,9 @@ class Seat:
         self.outgoing.put(message)
 
     def beat(self, heartbeat: weights_pb2.Heartbeat, now: float) -> None:
-        """Take note of a heartbeat; an engine with work must have stepped."""
-        if heartbeat.engine_steps != self.heartbeat.engine_steps or not heartbeat.running_rollouts:
+        """Take note of a heartbeat; an engine with work must have stepped, but under the pause of an update."""
+        excused = heartbeat.applying or not heartbeat.running_rollouts
+        if excused or heartbeat.engine_steps != self.heartbeat.engine_steps:
             self.stepped_at = now
         self.heartbeat = heartbeat
 
@@ -143,10 +144,13 @@ class Seat:
 class Roster:
     """All seats, and the names that were fenced."""
 
-    def __init__(self, incarnation: int, lm_head: str, history: Sequence[Surviving] = ()) -> None:
+    def __init__(
+        self, incarnation: int, lm_head: str, history: Sequence[tuple[int, int]] = (), *, router_replay: bool = False
+    ) -> None:
         self._incarnation = incarnation
-        self._history = tuple(history)
+        self._history = [Surviving(*entry) for entry in history]
         self._lm_head = lm_head
+        self._router_replay = router_replay
         self._seats: dict[str, Seat] = {}
         self._fenced: dict[str, str] = {}
 
@@ -161,6 +165,19 @@ class Roster:
 
     def joined(self) -> list[Seat]:
         return [seat for seat in self if seat.joined]
+
+    def due_joiners(self, before: float) -> list[Seat]:
+        """Those that wait to join, once the first of them came `before`: till then others may join in."""
+        waiting = [seat for seat in self if not seat.joined and not seat.leaving and seat.connected]
+        return waiting if any(seat.arrived_at <= before for seat in waiting) else []
+
+    def hand_over(self, name: str, sequences: Sequence[int]) -> bool:
+        """Ask for these tasks back; False = nobody of that name has a place and a stream."""
+        seat = self.find(name)
+        if seat is None or not seat.connected:
+            return False
+        seat.send(weights_pb2.FromTrainer(hand_over=weights_pb2.HandOver(sequences=sequences)))
+        return True
 
     def lowest_step(self) -> int | None:
         """Oldest step that any engine may sample with; None where none holds weights.
@@ -183,6 +200,11 @@ class Roster:
             return SeatRefusal(
                 f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
                 "give both the same run file"
+            )
+        if announce.router_replay != self._router_replay:
+            return SeatRefusal(
+                f"recipe.router_replay = {_said(announce.router_replay)} at the generator, "
+                f"{_said(self._router_replay)} at the trainer; give both the same run file"
             )
         name = announce.generator
         if name in self._fenced:
@@ -228,3 +250,7 @@ class Roster:
 
 def leave_message(reason: str) -> weights_pb2.FromTrainer:
     return weights_pb2.FromTrainer(leave=weights_pb2.Leave(reason=reason))
+
+
+def _said(value: bool) -> str:
+    return "true" if value else "false"

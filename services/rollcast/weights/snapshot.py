@@ -1,4 +1,4 @@
-"""One complete version in preallocated, reused buffers; views into them are the tensors."""
+"""One version, or one rank's rows of it, in preallocated, reused buffers; views into them are the tensors."""
 
 from __future__ import annotations
 
@@ -6,23 +6,36 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from rollcast.weights.checksum import checksum
 from rollcast.weights.manifest import BucketSpec, TensorSpec
 from rollcast.wire.version import PolicyVersion
 
+ALIGNMENT = 64
+"""Bytes to which buckets are aligned in one memory."""
+
 
 class Snapshot:
-    """Bytes of one version on one device.
+    """Bytes in one memory.
 
     `buffers[i]`: uint8, [specs[i].num_bytes]. `version`: what the bytes are, set by whoever completed them; None while
     they are being written or after a broken transfer.
     """
 
-    def __init__(self, specs: Sequence[BucketSpec], device: torch.device) -> None:
+    def __init__(self, specs: Sequence[BucketSpec], memory: torch.Tensor, path: str = "") -> None:
+        """memory: uint8 [memory_bytes(specs)]. path: where other processes find it; empty = nowhere."""
         self.specs = tuple(specs)
-        self.device = device
-        self.buffers = [torch.zeros(spec.num_bytes, dtype=torch.uint8, device=device) for spec in self.specs]
+        self.memory = memory
+        self.path = path
+        self.buffers: list[torch.Tensor] = []
+        offset = 0
+        for spec in self.specs:
+            self.buffers.append(memory[offset : offset + spec.num_bytes])
+            offset += _aligned(spec.num_bytes)
         self.version: PolicyVersion | None = None
+
+    @classmethod
+    def on(cls, device: torch.device, specs: Sequence[BucketSpec]) -> Snapshot:
+        """In memory of `device`, for one process."""
+        return cls(specs, torch.zeros(memory_bytes(specs), dtype=torch.uint8, device=device))
 
     def bucket_views(self, index: int) -> Iterator[tuple[TensorSpec, torch.Tensor]]:
         """Tensors of one bucket, in order, each a view of the buffer: write into it to fill the bucket."""
@@ -38,6 +51,11 @@ class Snapshot:
             for spec, tensor in self.bucket_views(index):
                 yield spec.name, tensor
 
-    def checksum(self) -> int:
-        """Of all bytes in order, see `rollcast.weights.checksum`."""
-        return checksum(self.buffers)
+
+def memory_bytes(specs: Sequence[BucketSpec]) -> int:
+    """What a snapshot of these buckets takes."""
+    return sum(_aligned(spec.num_bytes) for spec in specs)
+
+
+def _aligned(num_bytes: int) -> int:
+    return -(-num_bytes // ALIGNMENT) * ALIGNMENT

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1brollcast/wire/grading.proto\x12\rrollcast.wire\"W\n\rGradingLimits\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\x01 \x01(\x01\x12\x18\n\x10seconds_per_test\x18\x02 \x01(\x01\x12\x12\n\nmemory_mib\x18\x03 \x01(\r\"O\n\x0c\x43heckRequest\x12\x11\n\tverifiers\x18\x01 \x03(\t\x12,\n\x06limits\x18\x02 \x01(\x0b\x32\x1c.rollcast.wire.GradingLimits\"\x0c\n\nCheckReply\"u\n\x0cGradeRequest\x12\x10\n\x08verifier\x18\x01 \x01(\t\x12\x12\n\ncompletion\x18\x02 \x01(\x0c\x12\x11\n\treference\x18\x03 \x01(\x0c\x12,\n\x06limits\x18\x04 \x01(\x0b\x32\x1c.rollcast.wire.GradingLimits\"<\n\nGradeReply\x12\x0e\n\x06reward\x18\x01 \x01(\x01\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t2\x8b\x01\n\x07Grading\x12?\n\x05\x43heck\x12\x1b.rollcast.wire.CheckRequest\x1a\x19.rollcast.wire.CheckReply\x12?\n\x05Grade\x12\x1b.rollcast.wire.GradeRequest\x1a\x19.rollcast.wire.GradeReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1brollcast/wire/grading.proto\x12\rrollcast.wire\"W\n\rGradingLimits\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\x01 \x01(\x01\x12\x18\n\x10seconds_per_test\x18\x02 \x01(\x01\x12\x12\n\nmemory_mib\x18\x03 \x01(\r\"O\n\x0c\x43heckRequest\x12\x11\n\tverifiers\x18\x01 \x03(\t\x12,\n\x06limits\x18\x02 \x01(\x0b\x32\x1c.rollcast.wire.GradingLimits\"\x0c\n\nCheckReply\"u\n\x0cGradeRequest\x12\x10\n\x08verifier\x18\x01 \x01(\t\x12\x12\n\ncompletion\x18\x02 \x01(\x0c\x12\x11\n\treference\x18\x03 \x01(\x0c\x12,\n\x06limits\x18\x04 \x01(\x0b\x32\x1c.rollcast.wire.GradingLimits\"M\n\nGradeReply\x12\x0e\n\x06reward\x18\x01 \x01(\x01\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x04 \x01(\t2\x8b\x01\n\x07Grading\x12?\n\x05\x43heck\x12\x1b.rollcast.wire.CheckRequest\x1a\x19.rollcast.wire.CheckReply\x12?\n\x05Grade\x12\x1b.rollcast.wire.GradeRequest\x1a\x19.rollcast.wire.GradeReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,7 +40,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GRADEREQUEST']._serialized_start=230
   _globals['_GRADEREQUEST']._serialized_end=347
   _globals['_GRADEREPLY']._serialized_start=349
-  _globals['_GRADEREPLY']._serialized_end=409
-  _globals['_GRADING']._serialized_start=412
-  _globals['_GRADING']._serialized_end=551
+  _globals['_GRADEREPLY']._serialized_end=426
+  _globals['_GRADING']._serialized_start=429
+  _globals['_GRADING']._serialized_end=568
 # @@protoc_insertion_point(module_scope)

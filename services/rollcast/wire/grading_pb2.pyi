@@ -41,11 +41,13 @@ class GradeRequest(_message.Message):
     def __init__(self, verifier: _Optional[str] = ..., completion: _Optional[bytes] = ..., reference: _Optional[bytes] = ..., limits: _Optional[_Union[GradingLimits, _Mapping]] = ...) -> None: ...
 
 class GradeReply(_message.Message):
-    __slots__ = ("reward", "status", "reason")
+    __slots__ = ("reward", "status", "reason", "failure")
     REWARD_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     reward: float
     status: str
     reason: str
-    def __init__(self, reward: _Optional[float] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    failure: str
+    def __init__(self, reward: _Optional[float] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., failure: _Optional[str] = ...) -> None: ...

@@ -125,8 +125,18 @@ class KvMark(_message.Message):
     version: PolicyVersion
     def __init__(self, position: _Optional[int] = ..., kept: _Optional[int] = ..., version: _Optional[_Union[PolicyVersion, _Mapping]] = ...) -> None: ...
 
+class RoutedExperts(_message.Message):
+    __slots__ = ("experts", "layers", "choices")
+    EXPERTS_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    CHOICES_FIELD_NUMBER: _ClassVar[int]
+    experts: bytes
+    layers: int
+    choices: int
+    def __init__(self, experts: _Optional[bytes] = ..., layers: _Optional[int] = ..., choices: _Optional[int] = ...) -> None: ...
+
 class Rollout(_message.Message):
-    __slots__ = ("index", "token_ids", "logprobs", "version_spans", "loss_mask_spans", "legs", "kv_marks", "partial", "stop_reason", "reward", "grading_status", "grading_seconds", "interrupted", "preemptions")
+    __slots__ = ("index", "token_ids", "logprobs", "version_spans", "loss_mask_spans", "legs", "kv_marks", "partial", "stop_reason", "reward", "grading_status", "grading_seconds", "interrupted", "preemptions", "routed_experts")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +151,7 @@ class Rollout(_message.Message):
     GRADING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     INTERRUPTED_FIELD_NUMBER: _ClassVar[int]
     PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
+    ROUTED_EXPERTS_FIELD_NUMBER: _ClassVar[int]
     index: int
     token_ids: bytes
     logprobs: bytes
@@ -155,7 +166,8 @@ class Rollout(_message.Message):
     grading_seconds: float
     interrupted: bool
     preemptions: int
-    def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., logprobs: _Optional[bytes] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., loss_mask_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., legs: _Optional[_Iterable[_Union[Leg, _Mapping]]] = ..., kv_marks: _Optional[_Iterable[_Union[KvMark, _Mapping]]] = ..., partial: _Optional[bool] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., reward: _Optional[float] = ..., grading_status: _Optional[_Union[GradingStatus, str]] = ..., grading_seconds: _Optional[float] = ..., interrupted: _Optional[bool] = ..., preemptions: _Optional[int] = ...) -> None: ...
+    routed_experts: RoutedExperts
+    def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., logprobs: _Optional[bytes] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., loss_mask_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., legs: _Optional[_Iterable[_Union[Leg, _Mapping]]] = ..., kv_marks: _Optional[_Iterable[_Union[KvMark, _Mapping]]] = ..., partial: _Optional[bool] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., reward: _Optional[float] = ..., grading_status: _Optional[_Union[GradingStatus, str]] = ..., grading_seconds: _Optional[float] = ..., interrupted: _Optional[bool] = ..., preemptions: _Optional[int] = ..., routed_experts: _Optional[_Union[RoutedExperts, _Mapping]] = ...) -> None: ...
 
 class PromptTask(_message.Message):
     __slots__ = ("sequence", "attempt", "incarnation", "purpose", "dataset", "prompt_id", "prompt_token_ids", "num_rollouts", "sampling", "length_control", "verifier", "reference", "eval_step", "rollouts", "first_version", "hand_backs")

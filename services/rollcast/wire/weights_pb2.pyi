@@ -26,19 +26,17 @@ class Bucket(_message.Message):
     def __init__(self, tensors: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., num_bytes: _Optional[int] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("version", "buckets", "checksum", "lm_head")
+    __slots__ = ("version", "buckets", "lm_head")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BUCKETS_FIELD_NUMBER: _ClassVar[int]
-    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     LM_HEAD_FIELD_NUMBER: _ClassVar[int]
     version: _rollout_pb2.PolicyVersion
     buckets: _containers.RepeatedCompositeFieldContainer[Bucket]
-    checksum: int
     lm_head: str
-    def __init__(self, version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., buckets: _Optional[_Iterable[_Union[Bucket, _Mapping]]] = ..., checksum: _Optional[int] = ..., lm_head: _Optional[str] = ...) -> None: ...
+    def __init__(self, version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., buckets: _Optional[_Iterable[_Union[Bucket, _Mapping]]] = ..., lm_head: _Optional[str] = ...) -> None: ...
 
 class Announce(_message.Message):
-    __slots__ = ("generator", "version", "num_workers", "lm_head", "slots", "uncounted_seconds", "wire")
+    __slots__ = ("generator", "version", "num_workers", "lm_head", "slots", "uncounted_seconds", "wire", "router_replay")
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUM_WORKERS_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +44,7 @@ class Announce(_message.Message):
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     UNCOUNTED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     WIRE_FIELD_NUMBER: _ClassVar[int]
+    ROUTER_REPLAY_FIELD_NUMBER: _ClassVar[int]
     generator: str
     version: _rollout_pb2.PolicyVersion
     num_workers: int
@@ -53,19 +52,22 @@ class Announce(_message.Message):
     slots: int
     uncounted_seconds: float
     wire: int
-    def __init__(self, generator: _Optional[str] = ..., version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., num_workers: _Optional[int] = ..., lm_head: _Optional[str] = ..., slots: _Optional[int] = ..., uncounted_seconds: _Optional[float] = ..., wire: _Optional[int] = ...) -> None: ...
+    router_replay: bool
+    def __init__(self, generator: _Optional[str] = ..., version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., num_workers: _Optional[int] = ..., lm_head: _Optional[str] = ..., slots: _Optional[int] = ..., uncounted_seconds: _Optional[float] = ..., wire: _Optional[int] = ..., router_replay: _Optional[bool] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("engine_steps", "running_rollouts", "decode_tokens_per_second", "draining")
+    __slots__ = ("engine_steps", "running_rollouts", "decode_tokens_per_second", "draining", "applying")
     ENGINE_STEPS_FIELD_NUMBER: _ClassVar[int]
     RUNNING_ROLLOUTS_FIELD_NUMBER: _ClassVar[int]
     DECODE_TOKENS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
+    APPLYING_FIELD_NUMBER: _ClassVar[int]
     engine_steps: int
     running_rollouts: int
     decode_tokens_per_second: float
     draining: bool
-    def __init__(self, engine_steps: _Optional[int] = ..., running_rollouts: _Optional[int] = ..., decode_tokens_per_second: _Optional[float] = ..., draining: _Optional[bool] = ...) -> None: ...
+    applying: bool
+    def __init__(self, engine_steps: _Optional[int] = ..., running_rollouts: _Optional[int] = ..., decode_tokens_per_second: _Optional[float] = ..., draining: _Optional[bool] = ..., applying: _Optional[bool] = ...) -> None: ...
 
 class Acknowledge(_message.Message):
     __slots__ = ("version", "epoch", "receive_seconds", "pause_seconds")
@@ -118,7 +120,7 @@ class Leaving(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("epoch", "backend", "store_host", "store_port", "rank", "world_size", "timeout_seconds", "store_prefix")
+    __slots__ = ("epoch", "backend", "store_host", "store_port", "rank", "world_size", "timeout_seconds", "store_prefix", "lanes")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     BACKEND_FIELD_NUMBER: _ClassVar[int]
     STORE_HOST_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +129,7 @@ class Join(_message.Message):
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     STORE_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    LANES_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     backend: str
     store_host: str
@@ -135,15 +138,18 @@ class Join(_message.Message):
     world_size: int
     timeout_seconds: float
     store_prefix: str
-    def __init__(self, epoch: _Optional[int] = ..., backend: _Optional[str] = ..., store_host: _Optional[str] = ..., store_port: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., store_prefix: _Optional[str] = ...) -> None: ...
+    lanes: int
+    def __init__(self, epoch: _Optional[int] = ..., backend: _Optional[str] = ..., store_host: _Optional[str] = ..., store_port: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., store_prefix: _Optional[str] = ..., lanes: _Optional[int] = ...) -> None: ...
 
 class Publish(_message.Message):
-    __slots__ = ("epoch", "manifest")
+    __slots__ = ("epoch", "manifest", "base")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     manifest: Manifest
-    def __init__(self, epoch: _Optional[int] = ..., manifest: _Optional[_Union[Manifest, _Mapping]] = ...) -> None: ...
+    base: _rollout_pb2.PolicyVersion
+    def __init__(self, epoch: _Optional[int] = ..., manifest: _Optional[_Union[Manifest, _Mapping]] = ..., base: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("reason",)

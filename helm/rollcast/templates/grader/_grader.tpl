@@ -10,7 +10,7 @@
 - name: ROLLCAST_GRADER_TOKEN
   valueFrom:
     secretKeyRef:
-      name: {{ . }}
+      name: {{ . | quote }}
       key: grader-token
 {{- end -}}
 {{- end -}}

@@ -1,9 +1,9 @@
-{{/* Spec of a pod that runs a few lines of Python; (list . imageValues script environment). */}}
+{{/* Spec of a pod that runs a few lines of Python; (list . imageValues script restartPolicy rank). */}}
 {{- define "rollcast.testSpec" -}}
 {{- $root := index . 0 -}}
 {{- $image := index . 1 -}}
-restartPolicy: Never
-serviceAccountName: {{ include "rollcast.fullname" $root }}
+restartPolicy: {{ index . 3 }}
+serviceAccountName: {{ include "rollcast.serviceAccount" $root | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext: {{- include "rollcast.podSecurityContext" $root | nindent 2 }}
@@ -19,6 +19,7 @@ containers:
       - |
         {{- index . 2 | trim | nindent 8 }}
     env:
+      - {name: TEST_RANK, value: {{ index . 4 | quote }}}
       {{- include "rollcast.folders" $root | nindent 6 }}
       {{- include "rollcast.credentials" $root | nindent 6 }}
     securityContext: {{- include "rollcast.securityContext" (list $root false) | nindent 6 }}
@@ -38,11 +39,11 @@ apiVersion: v1
 kind: Pod
 metadata:
   name: {{ include "rollcast.fullname" $root }}-test-{{ index . 1 }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels: {{- include "rollcast.labels" (list $root "test") | nindent 4 }}
   annotations:
     helm.sh/hook: test
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 spec:
-  {{- include "rollcast.testSpec" (list $root $root.Values.forecaster.image (index . 2)) | nindent 2 }}
+  {{- include "rollcast.testSpec" (list $root $root.Values.forecaster.image (index . 2) "Never" "0") | nindent 2 }}
 {{- end -}}

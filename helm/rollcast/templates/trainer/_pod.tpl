@@ -10,7 +10,7 @@ metadata:
     {{- end }}
   annotations: {{- include "rollcast.podAnnotations" (list . $role "trainer" 8080) | nindent 4 }}
 spec:
-  serviceAccountName: {{ include "rollcast.fullname" . }}
+  serviceAccountName: {{ include "rollcast.serviceAccount" . | quote }}
   automountServiceAccountToken: false
   enableServiceLinks: false
   restartPolicy: Never
@@ -19,7 +19,7 @@ spec:
   terminationGracePeriodSeconds: {{ $role.terminationGracePeriodSeconds }}
   {{- include "rollcast.placement" (list . $role "trainer") | nindent 2 }}
   {{- include "rollcast.deviceAffinity" (list . $role.affinity) | nindent 2 }}
-  {{- with include "rollcast.modelInit" (list . $role) }}
+  {{- with printf "%s%s" (include "rollcast.sidecars" (list . $role)) (include "rollcast.modelInit" (list . $role)) }}
   initContainers: {{- . | nindent 4 }}
   {{- end }}
   containers:
@@ -34,12 +34,20 @@ spec:
         - --main-host={{ include "rollcast.trainerHost" . }}
         - --main-port=29500
         - --config=/etc/rollcast/run.yaml
+        - --job=$(JOB_NAME)
+        - --named-in=/etc/rollcast/trainer
         # Without a checkpoint this starts anew; with one, a restarted pod continues its run.
         - --resume
         {{- range $role.extraArgs }}
         - {{ . | quote }}
         {{- end }}
+      {{- with $role.envFrom }}
+      envFrom: {{- toYaml . | nindent 8 }}
+      {{- end }}
       env:
+        - name: JOB_NAME
+          valueFrom:
+            fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}
         {{- include "rollcast.folders" . | nindent 8 }}
         {{- include "rollcast.deviceEnvironment" . | nindent 8 }}
         {{- include "rollcast.credentials" . | nindent 8 }}
@@ -76,12 +84,15 @@ spec:
         {{- with $role.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+    {{- with include "rollcast.neighbours" (list . $role) }}
+    {{- . | nindent 4 }}
+    {{- end }}
   volumes:
     {{- include "rollcast.commonVolumes" . | nindent 4 }}
     {{- include "rollcast.modelVolume" . | nindent 4 }}
     - name: runs
       persistentVolumeClaim:
-        claimName: {{ .Values.storage.existingClaim | default (printf "%s-runs" (include "rollcast.fullname" .)) }}
+        claimName: {{ .Values.storage.existingClaim | default (printf "%s-runs" (include "rollcast.fullname" .)) | quote }}
     - name: shm
       emptyDir: {medium: Memory, sizeLimit: {{ $role.sharedMemory }}}
     {{- with $role.extraVolumes }}

@@ -19,9 +19,13 @@ LARGEST_BUDGET = 1e12
 
 def budget(
     source: Annotated[str, typer.Argument(metavar="CURVE", help=options.CURVE_HELP)],
-    budget: Annotated[float | None, typer.Option(help="device-hours of the whole run, those spent included")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="compute of the whole run in the unit of the curve, what is spent included")
+    ] = None,
     target: Annotated[float | None, typer.Option(help="pass rate to reach")] = None,
     compute: options.Compute = None,
+    seconds: options.Seconds = None,
+    devices: options.Devices = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
     truncation_ratio: options.TruncationRatio = None,
@@ -45,17 +49,15 @@ def budget(
 
     report.check_plot(plot)
     if budget is None and target is None:
-        raise UserError(
-            "--budget, --target: neither is given; give the device-hours to spend or the pass rate to reach"
-        )
+        raise UserError("--budget, --target: neither is given; give the compute to spend or the pass rate to reach")
     if target is not None and not 0 <= target <= 1:
         raise UserError(f"--target {target:g}: is no pass rate; give a value in [0, 1]")
-    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale)
+    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
     forecast = forecast_source(source, columns, run, initial, exclude_before)
     now = forecast.newest.compute
     if budget is not None and not now <= budget <= LARGEST_BUDGET:
         raise UserError(
-            f"--budget {budget:g}: the curve is at {now:g} device-hours; give those of the whole run, up to 1e12"
+            f"--budget {budget:g}: the curve is at {now:g} {forecast.unit}; give those of the whole run, up to 1e12"
         )
     answer = expectations(forecast, budget, target)
     if as_json:
@@ -71,7 +73,7 @@ def budget(
 
 
 def expectations(run: RunForecast, budget: float | None, target: float | None) -> dict[str, Any]:
-    """Everything that is said, as JSON. `budget` in device-hours of the whole run, `target` a pass rate."""
+    """Everything that is said, as JSON. `budget`: compute of the whole run, `target` a pass rate."""
     forecast, curve, draws = run.forecast, run.forecast.curve, run.forecast.draws
     answer: dict[str, Any] = {
         "curve": curve.name,
@@ -82,11 +84,13 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
         "reason": forecast.verdict.reason,
         "for_decisions": str(forecast.verdict.kind) in report.FOR_DECISIONS,
         "compute": run.newest.compute,
-        "fitted_on": run.axis.quantity,
+        "unit": run.unit,
+        "source": vars(run.origin),
+        "fitted_on": run.fitted_on,
         "start_up": run.axis.start_up,
         "pass_rate": float(curve.pass_rate[-1]),
-        "asymptote": report.interval(forecast.asymptote(report.QUANTILES)),
-        "headroom": report.interval(forecast.headroom(report.QUANTILES)),
+        "asymptote": report.interval_of_law(forecast.verdict.kind, forecast.asymptote(report.QUANTILES)),
+        "headroom": report.interval_of_law(forecast.verdict.kind, forecast.headroom(report.QUANTILES)),
     }
     if budget is not None:
         mean, low, high = run.expected_gain(budget)
@@ -97,14 +101,14 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
             "gain": {"mean": mean, "q05": low, "q95": high},
         }
     if target is not None:
+        first = draws.compute_to(target)
         answer["target"] = {
             "pass_rate": target,
             "compute": report.interval(run.compute_to_target(target, report.QUANTILES)),
-            "probability_ever": float((draws.asymptote > target).mean()),
+            "probability_ever": float((first < float("inf")).mean()),
         }
         if budget is not None:
-            at_budget = draws.law(run.to_fitted([budget]))[0]
-            answer["target"]["probability_within_budget"] = float((at_budget >= target).mean())
+            answer["target"]["probability_within_budget"] = float((first <= run.to_fitted([budget])[0]).mean())
     return answer
 
 
@@ -114,13 +118,13 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
     if (spent := answer.get("budget")) is not None:
         left, gain = spent["compute"] - answer["compute"], spent["gain"]
         sentences.append(
-            f"The remaining {report.amount(left)} device-hours gain {gain['mean']:.3f} on average "
+            f"The remaining {report.amount(left)} {answer['unit']} gain {gain['mean']:.3f} on average "
             f"(90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an evaluation at the end reads "
             f"{spent['reading']['q50']:.3f} ({report.span(spent['reading'], '.3f')})."
         )
     if (wanted := answer.get("target")) is not None:
         middle = wanted["compute"]["q50"]
-        cost = "is more likely never reached" if middle is None else f"takes {report.amount(middle)} device-hours"
+        cost = "is more likely never reached" if middle is None else f"takes {report.amount(middle)} {answer['unit']}"
         sentence = (
             f"{wanted['pass_rate']:g} {cost} (90 % {report.span(wanted['compute'])}); "
             f"it is reached at some time with probability {report.chance(wanted['probability_ever'])}"
@@ -140,10 +144,10 @@ def _show(answer: dict[str, Any]) -> None:
         at = report.amount(spent["compute"])
         rows += [(f"reading at {at}", spent["reading"], ".3f"), (f"law at {at}", spent["law"], ".3f")]
     if (wanted := answer.get("target")) is not None:
-        rows.append((f"device-hours to {wanted['pass_rate']:g}", wanted["compute"], ".4g"))
+        rows.append((f"{answer['unit']} to {wanted['pass_rate']:g}", wanted["compute"], ".4g"))
     report.show_table(
         ("", "5 %", "median", "95 %"),
-        [report.quantile_row(*row) for row in rows],
+        [report.quantile_row(*row) for row in rows if row[1]],
     )
     for sentence in conclusions(answer):
         typer.echo(sentence)

@@ -1,20 +1,26 @@
-"""`rollcast plan`: what a budget buys, which runs it goes to, which model size, which split of the devices."""
+"""`rollcast plan`: what a budget buys, which runs it goes to, which model size, how devices are split and filled."""
 
 from __future__ import annotations
 
 import typer
 
+from rollcast.cli.once import OnceCommand
 from rollcast.cli.plan.budget import budget
 from rollcast.cli.plan.devices import devices
+from rollcast.cli.plan.evaluation import evaluation
+from rollcast.cli.plan.memory import memory
 from rollcast.cli.plan.runs import runs
 from rollcast.cli.plan.sizes import sizes
 
 app = typer.Typer(
-    help="Plan a run: what a budget buys, which of several runs to stop, which model size, how to split the devices.",
+    help="Plan a run: what a budget buys, which of several runs to stop, which model size, how to split the devices, "
+    "what fits their memory, how well an evaluation measures.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.command()(budget)
-app.command()(runs)
-app.command()(sizes)
-app.command()(devices)
+app.command(cls=OnceCommand)(budget)
+app.command(cls=OnceCommand)(runs)
+app.command(cls=OnceCommand)(sizes)
+app.command(cls=OnceCommand)(devices)
+app.command(cls=OnceCommand)(memory)
+app.command(cls=OnceCommand)(evaluation)

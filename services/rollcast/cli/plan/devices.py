@@ -153,8 +153,8 @@ def report_of(
         },
         "measured": check,
         "splits": [_split(outcome) for outcome in found.outcomes],
-        "recommended": _split(found.best),
-        "limit": limit(found.best),
+        "recommended": _split(found.frugal),
+        "limit": limit(found.frugal),
         "as_good_trainer_devices": [outcome.split.trainer_devices for outcome in found.as_good],
         "beaten_by_bound": found.beaten,
         "passed_over": found.passed_over,
@@ -216,7 +216,7 @@ def _show(answer: dict[str, Any]) -> None:
     )
     good = answer["as_good_trainer_devices"]
     if len(good) > 1:
-        typer.echo(f"As good, within 3 %: {', '.join(map(str, good))} trainer devices.")
+        typer.echo(f"As good, within 3 %: {', '.join(map(str, good))} trainer devices; the fewest are recommended.")
     if (check := answer["measured"]) is not None:
         typer.echo(
             f"Measured on {check['generators']} generators and {check['trainer_devices']} trainer devices: "

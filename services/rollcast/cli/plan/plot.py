@@ -50,12 +50,14 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
             end = compute[-1] if high is None else min(high, compute[-1])
             axes.axvspan(max(low, first), end, color=GREY, alpha=0.1, lw=0)
             axes.axvline(middle, color=GREY, lw=1, ls="--")
+    at = f"{amount(answer['budget'])} {answer['unit']}"
     axes.set_title(
-        f"{answer['recommended']} at {amount(answer['budget'])} device-hours, "
-        f"the best with {chance(answer['probability'])}"
+        f"No size is recommended at {at}"
+        if answer["recommended"] is None
+        else f"{answer['recommended']} at {at}, the best with {chance(answer['probability'])}"
     )
     axes.set_xscale("log")
-    axes.set_xlabel("compute (device-hours)")
+    axes.set_xlabel(f"compute ({answer['unit']})")
     axes.set_ylabel("pass rate")
     axes.legend(frameon=False, title="model size")
     write_cautions(figure, answer["caveats"])
@@ -77,7 +79,7 @@ def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path)
         _draw_run(left, forecast, run, COLOURS[place % len(COLOURS)])
     left.set_title("the law and, of runs that continue, its 90 % band; cross: stopped", fontsize=10)
     left.set_xscale("log")
-    left.set_xlabel("compute (device-hours)")
+    left.set_xlabel(f"compute ({answer['unit']})")
     left.set_ylabel("pass rate")
     if len(forecasts) <= MOST_LABELLED:
         left.legend(frameon=False, fontsize=8, loc="best")
@@ -119,7 +121,7 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
 
 def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str) -> None:
     curve, last = forecast.curve, float(forecast.curve.compute[-1])
-    gets = f"{amount(run['hours'])} device-hours" if run["hours"] else "stopped" if run["has_forecast"] else "set aside"
+    gets = f"{amount(run['hours'])} {curve.unit}" if run["hours"] else "stopped" if run["has_forecast"] else "set aside"
     gets = f"{gets} ({run['verdict'].replace('_', ' ')})"
     axes.plot(curve.compute, curve.pass_rate, "o", ms=3, color=colour, label=f"{run['run']}: {gets}")
     if run["has_forecast"]:
@@ -151,11 +153,11 @@ def draw_splits(found: SplitSearch, cautions: Sequence[str], path: Path) -> None
         color=COLOURS[0],
         label="simulated (2 standard errors)",
     )
-    best = found.best
-    upper.plot([best.split.trainer_devices], [best.steps_per_hour], "o", ms=10, mfc="none", color=COLOURS[1])
+    chosen = found.frugal
+    upper.plot([chosen.split.trainer_devices], [chosen.steps_per_hour], "o", ms=10, mfc="none", color=COLOURS[1])
     upper.set_title(
-        f"{best.split.generators} generators and {best.split.trainer_devices} trainer devices: "
-        f"{best.steps_per_hour:.4g} steps an hour"
+        f"{chosen.split.generators} generators and {chosen.split.trainer_devices} trainer devices: "
+        f"{chosen.steps_per_hour:.4g} steps an hour"
     )
     upper.set_ylabel("steps per hour")
     upper.set_ylim(bottom=0)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from rollcast.config.errors import UserError
+from rollcast.config.services import MOST_DERIVED_SLOTS
 
 if TYPE_CHECKING:
     from rollcast.cli.plan.run_folder import MeasuredRun
@@ -74,7 +75,7 @@ def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
             "of the longest of each group, or mend --mean-tokens"
         )
     spread = ASSUMED_SPREAD if longest is None else spread_of(mean_tokens, longest, rollouts, budget)
-    slots = given.slots or (run.config.generator.slots if run else 256)
+    slots = given.slots or (run.config.generator.most_slots if run else MOST_DERIVED_SLOTS)
     rates = Rates(
         schedule=schedule,
         lengths=lognormal_with_mean(mean_tokens, spread, budget),

@@ -14,7 +14,7 @@ from rollcast.curves.left_out import left_out
 from rollcast.runfolder.files import COMPUTE, RUN_FILE, STEPS, TASKS
 from rollcast.runfolder.format_version import check_format
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import ComputeRecord, Record, StepRecord, TaskMark, parse
+from rollcast.runfolder.records import ComputeRecord, Record, StepRecord, TaskMark, read_record
 
 LEAST_STEPS = 12
 MOST_STEPS = 200
@@ -113,7 +113,7 @@ def _devices(folder: Path) -> tuple[int, int]:
     """Of generators and of the trainer, as last counted."""
     path = folder / COMPUTE
     try:
-        devices = parse(path.read_bytes(), ComputeRecord).devices
+        devices = read_record(path, ComputeRecord).devices
         generator, trainer = devices["generator"], devices["trainer"]
     except (OSError, ValueError, KeyError):
         raise UserError(f"{path}: does not say how many devices the run had; give the rates themselves") from None

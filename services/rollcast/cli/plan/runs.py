@@ -6,14 +6,13 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
-from rollcast.cli.compare import with_distinct_names
+from rollcast.cli.distinct_curves import refuse_twice, refuse_two_units, with_distinct_names
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,13 +31,15 @@ MOST_NAMED = 6
 
 def runs(
     sources: Annotated[list[str], typer.Argument(metavar="CURVE...", help=options.CURVE_HELP)],
-    budget: Annotated[float, typer.Option(help="further device-hours, of all runs together")],
+    budget: Annotated[float, typer.Option(help="further compute of all runs together, in the unit of the curves")],
     least_gain: Annotated[float, typer.Option(help="stop all where the budget gains less (95 %)")] = 0.01,
     unit: Annotated[
         list[str] | None,
         typer.Option(metavar="RUN=HOURS", help="device-hours in a unit of its compute, as a=8; repeatable"),
     ] = None,
     compute: options.Compute = None,
+    seconds: options.Seconds = None,
+    devices: options.Devices = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
     truncation_ratio: options.TruncationRatio = None,
@@ -66,13 +67,14 @@ def runs(
 
     report.check_plot(plot)
     if not 0 < budget <= LARGEST_BUDGET:
-        raise UserError(f"--budget {budget:g}: further device-hours to share must lie in (0, 1e12]")
+        raise UserError(f"--budget {budget:g}: further compute to share must lie in (0, 1e12]")
     if not 0 <= least_gain <= 1:
         raise UserError(f"--least-gain {least_gain:g}: is no pass rate; give a value in [0, 1]")
-    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale)
-    found = [(source, curve) for source in sources for curve in read_curves(source, columns)]
-    refuse_twice(found)
+    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
+    found = [(source, curve) for source in sources for _, curve in read_curves(source, columns, all_runs=True)]
+    refuse_twice(found, beginnings=True)
     curves = in_device_hours(with_distinct_names(found), unit or [])
+    refuse_two_units([(curve.name, curve) for curve in curves])
     try:
         forecasts = [fit(curve, fit_options(initial, exclude_before)) for curve in curves]
     except ValueError as error:
@@ -89,26 +91,10 @@ def runs(
         draw_runs(forecasts, answer, plot)
 
 
-def refuse_twice(found: Sequence[tuple[str, Curve]]) -> None:
-    """A run that is given twice would count as two that may turn out best. Raises UserError."""
-    for (one, curve), (source, other) in combinations(found, 2):
-        same = _begins(curve, other), _begins(other, curve)
-        if all(same):
-            raise UserError(f"{source}: {other.name} is the same run as in {one}; give each run once")
-        # A single evaluation may agree by chance.
-        if any(same) and min(len(curve), len(other)) > 1:
-            old, name, new = (one, curve.name, source) if same[0] else (source, other.name, one)
-            raise UserError(f"{old}: {name} is the beginning of the run in {new}; give the newer file only")
-
-
-def _begins(curve: Curve, other: Curve) -> bool:
-    """Whether the points of `other` begin with those of `curve`."""
-    pairs = (other.compute, curve.compute), (other.pass_rate, curve.pass_rate)
-    return all(longer.tobytes().startswith(shorter.tobytes()) for longer, shorter in pairs)
-
-
 def in_device_hours(curves: Sequence[Curve], units: Sequence[str]) -> list[Curve]:
     """`units`: RUN=HOURS, by name. Raises UserError."""
+    from rollcast.scaling.curve import DEVICE_HOURS
+
     factors: dict[str, float] = {}
     names = [curve.name for curve in curves]
     for text in units:
@@ -122,23 +108,30 @@ def in_device_hours(curves: Sequence[Curve], units: Sequence[str]) -> list[Curve
         if name in factors or not 1e-6 <= factor <= 1e6:
             raise UserError(f"--unit {text}: give each run's device-hours in one unit once, from 1e-6 to 1e6")
         factors[name] = factor
-    return [replace(curve, compute=curve.compute * factors.get(curve.name, 1.0)) for curve in curves]
+    return [
+        replace(curve, compute=curve.compute * factors[curve.name], unit=DEVICE_HOURS)
+        if curve.name in factors
+        else curve
+        for curve in curves
+    ]
 
 
 def answer_of(forecasts: Sequence[Forecast], allocation: Allocation) -> dict[str, Any]:
     """Everything that is said, as JSON."""
     names = [forecast.curve.name for forecast in forecasts]
+    unit = forecasts[0].curve.unit
     rows = [_run(*pair) for pair in zip(forecasts, allocation.runs, strict=True)]
     choices = [_choice(choice, names) for choice in allocation.choices]
     recommended = choices[allocation.choices.index(allocation.recommended)]
     return {
+        "unit": unit,
         "budget": allocation.budget,
         "least_gain": allocation.least_gain,
-        "recommendation": recommendation(rows, choices, recommended, allocation.least_gain),
+        "recommendation": recommendation(rows, choices, recommended, allocation.least_gain, unit),
         "recommended": recommended,
         "runs": rows,
         "choices": choices,
-        "cautions": cautions(rows),
+        "cautions": cautions(rows, unit),
     }
 
 
@@ -156,7 +149,7 @@ def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
         "compute": float(curve.compute[-1]),
         "pass_rate": float(curve.pass_rate[-1]),
         "now": _spread(outlook.now),
-        "asymptote": report.interval(forecast.asymptote()),
+        "asymptote": report.interval_of_law(forecast.verdict.kind, forecast.asymptote()),
         "hours": outlook.hours,
         "gain": _spread(outlook.gain),
         "gain_alone": _spread(outlook.gain_alone),
@@ -202,7 +195,11 @@ def listed(names: Sequence[str]) -> str:
 
 
 def recommendation(
-    rows: Sequence[dict[str, Any]], choices: Sequence[dict[str, Any]], taken: dict[str, Any], least_gain: float
+    rows: Sequence[dict[str, Any]],
+    choices: Sequence[dict[str, Any]],
+    taken: dict[str, Any],
+    least_gain: float,
+    unit: str,
 ) -> str:
     """In one sentence, what to do and what it brings."""
     nothing, best = choices[-1], taken["best"]
@@ -215,11 +212,11 @@ def recommendation(
     aside = f", set {listed(broken)} aside" if broken else ""
     if taken is nothing:
         return (
-            f"Stop {listed(able)}{aside}: with 95 % the {hours} device-hours gain at most {nothing['loss_upper']:.3f}, "
+            f"Stop {listed(able)}{aside}: with 95 % the {hours} {unit} gain at most {nothing['loss_upper']:.3f}, "
             f"less than {least_gain:g}; the best run has {now:.3f} now."
         )
     count = len(taken["continued"])
-    each = f"{report.amount(taken['hours'])} device-hours each" if count > 1 else f"all {hours} device-hours"
+    each = f"{report.amount(taken['hours'])} {unit} each" if count > 1 else f"all {hours} {unit}"
     left = [name for name in able if name not in taken["continued"]]
     sentence = f"Continue {listed(taken['continued'])} with {each}{f', stop {listed(left)}' if left else ''}{aside}"
     sentence += (
@@ -235,7 +232,7 @@ def recommendation(
     return f"{sentence}."
 
 
-def cautions(rows: Sequence[dict[str, Any]]) -> list[str]:
+def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
     """What the figures do not hold."""
     found = []
     early = [row for row in rows if row["verdict"] == "too_early"]
@@ -262,7 +259,7 @@ def cautions(rows: Sequence[dict[str, Any]]) -> list[str]:
     least, most = (of(rows, key=lambda row: float(row["compute"])) for of in (min, max))
     if most["compute"] > OTHER_UNITS * least["compute"]:
         found.append(
-            f"{most['run']} is at {report.amount(most['compute'])} device-hours and {least['run']} at "
+            f"{most['run']} is at {report.amount(most['compute'])} {unit} and {least['run']} at "
             f"{report.amount(least['compute'])}; if one counts in another unit, say so with --unit RUN=HOURS."
         )
     if len(rows) == 1:

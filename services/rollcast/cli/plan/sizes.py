@@ -10,6 +10,7 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
+from rollcast.cli.distinct_curves import refuse_two_units
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,13 +25,17 @@ FAR = 3.0
 MUCH_SCATTER = 0.1
 """Scatter of ln L about the law beyond which it does not describe the runs."""
 SURE = 0.9
+MISLEADING = ("not_sigmoid", "regime_change")
+"""Verdicts on runs whose points are no part of a law across sizes."""
 
 
 def sizes(
     sources: Annotated[list[str], typer.Argument(metavar="SIZE=CURVE...", help="as 1.7B=curve.csv; a size may recur")],
-    budget: Annotated[float, typer.Option(help="device-hours of one run")],
+    budget: Annotated[float, typer.Option(help="compute of one run, in the unit of the curves")],
     candidate: Annotated[list[str] | None, typer.Option(help="further size to choose from; repeatable")] = None,
     compute: options.Compute = None,
+    seconds: options.Seconds = None,
+    devices: options.Devices = None,
     pass_rate: options.PassRate = None,
     standard_error: options.StandardError = None,
     truncation_ratio: options.TruncationRatio = None,
@@ -53,21 +58,22 @@ def sizes(
 
     report.check_plot(plot)
     if not 0 < budget <= 1e12:
-        raise UserError(f"--budget {budget:g}: device-hours must lie in (0, 1e12]")
+        raise UserError(f"--budget {budget:g}: compute must lie in (0, 1e12]")
     parts = [_pair(source) for source in sources]
     wanted = {parse_size(text, f"--candidate {text}") for text in candidate or []}
     if len({size for size, _ in parts}) < 2:
         raise UserError("SIZE=CURVE: one size is given; give the curves of two sizes or more")
-    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale)
+    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
     runs: list[tuple[float, Forecast]] = []
-    for size, path in parts:
-        curve = read_curve(path, columns, None)
+    found = [(path, read_curve(path, columns, None)) for _, path in parts]
+    refuse_two_units(found)
+    for (size, path), (_, curve) in zip(parts, found, strict=True):
         try:
-            runs.append((size, fit(curve, fit_options(None, exclude_before))))
+            runs.append((size, fit(curve, fit_options(None, exclude_before, law_alone=True))))
         except ValueError as error:
             raise UserError(f"{path}: {error}") from None
     runs.sort(key=lambda pair: pair[0])
-    law = fit_law(runs)
+    law = fit_law(described(runs))
     answer = choice(runs, law, sorted(wanted | {size for size, _ in runs}), budget)
     if as_json:
         typer.echo(json.dumps(answer, indent=1))
@@ -99,6 +105,21 @@ def _pair(source: str) -> tuple[float, str]:
     if not found or not path:
         raise UserError(f"SIZE=CURVE {source!r}: needs a model size and its curve, as 1.7B=curve.csv")
     return parse_size(size, f"SIZE=CURVE {source!r}"), path
+
+
+def described(runs: list[tuple[float, Forecast]]) -> list[tuple[float, Forecast]]:
+    """The runs without those that broke or fell, whose points would mislead the law; all, where too few were left."""
+    kept = [pair for pair in runs if pair[1].verdict.kind not in MISLEADING]
+    return kept if len({size for size, _ in kept}) > 1 else runs
+
+
+def unfit(runs: list[tuple[float, Forecast]], law: ModelSizeLaw) -> str | None:
+    """Why no size can be recommended by the law, or None."""
+    if len({size for size, one in runs if one.verdict.kind not in MISLEADING}) < 2:
+        return "fewer than two sizes have a run that neither broke nor fell"
+    if (scatter := float(_quantiles(law.noise)[1])) > MUCH_SCATTER:
+        return f"the points scatter by {scatter:.0%} of the loss about the law, which does not describe these runs"
+    return None
 
 
 def fit_law(runs: list[tuple[float, Forecast]]) -> ModelSizeLaw:
@@ -156,10 +177,13 @@ def choice(
         }
         for change in size_changes(law, candidates, low, high)
     ]
+    why_not = unfit(runs, law)
     return {
+        "unit": runs[0][1].curve.unit,
         "budget": budget,
-        "recommended": size_name(candidates[best]),
-        "probability": float(wins[best]),
+        "recommended": size_name(candidates[best]) if why_not is None else None,
+        "probability": float(wins[best]) if why_not is None else None,
+        "unfit": why_not,
         "sizes": rows,
         "changes": changes,
         "searched": [low, high],
@@ -195,15 +219,13 @@ def caveats(
             "near its asymptote."
         )
     if (scatter := float(_quantiles(law.noise)[1])) > MUCH_SCATTER:
-        found.append(
-            f"The points scatter by {scatter:.0%} of the loss about the law: it does not describe these runs well."
-        )
+        found.append(f"The points scatter by {scatter:.0%} of the loss about the law: it does not describe these runs.")
     for row in rows:
         for own in row["own_curves"]:
-            if own["verdict"] in ("not_sigmoid", "regime_change"):
+            if own["verdict"] in MISLEADING:
                 found.append(
                     f"{own['curve']} ({row['name']}): verdict {own['verdict'].replace('_', ' ')}; "
-                    "its points mislead the law, leave it out."
+                    "its points would mislead the law and are left out of it."
                 )
             elif own["q95"] < row["pass_rate"]["q05"] or own["q05"] > row["pass_rate"]["q95"]:
                 found.append(
@@ -230,19 +252,25 @@ def _show(answer: dict[str, Any]) -> None:
         best_with = report.chance(row["best_with"])
         rows.append((row["name"], str(row["num_points"]), f"{law['q50']:.3f}", report.span(law, ".3f"), own, best_with))
     report.show_table(("size", "points", f"law at {at}", "90 %", "own curve, 90 %", "best with"), rows)
-    typer.echo(
-        f"At {at} device-hours: {answer['recommended']}, the best with probability "
-        + report.chance(answer["probability"])
-        + ("." if answer["probability"] >= SURE else "; the sizes cannot be told apart there.")
-    )
+    _show_choice(answer)
+    for caveat in answer["caveats"]:
+        typer.echo(f"caution: {caveat}")
+
+
+def _show_choice(answer: dict[str, Any]) -> None:
+    unit, at = answer["unit"], report.amount(answer["budget"])
+    if answer["recommended"] is None:
+        typer.echo(f"At {at} {unit}: no size is recommended, since {answer['unfit']}.")
+        return
+    name, chance = answer["recommended"], answer["probability"]
+    sure = "." if chance >= SURE else "; the sizes cannot be told apart there."
+    typer.echo(f"At {at} {unit}: {name}, the best with probability {report.chance(chance)}{sure}")
     for change in answer["changes"]:
         beyond = ", beyond what was seen" if change["beyond_what_was_seen"] else ""
         typer.echo(
-            f"From {report.amount(change['compute']['q50'])} device-hours on (90 % {report.span(change['compute'])}"
+            f"From {report.amount(change['compute']['q50'])} {unit} on (90 % {report.span(change['compute'])}"
             f"{beyond}): {change['to']} instead of {change['from']}."
         )
     if not answer["changes"]:
         low, high = (report.amount(value) for value in answer["searched"])
-        typer.echo(f"The choice does not change from {low} to {high} device-hours.")
-    for caveat in answer["caveats"]:
-        typer.echo(f"caution: {caveat}")
+        typer.echo(f"The choice does not change from {low} to {high} {unit}.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rollcast.cli.plots.figure import COLOURS, new_figure, save
+from rollcast.cli.report import law_describes
 
 if TYPE_CHECKING:
     from rollcast.scaling.forecast import Forecast
@@ -31,17 +32,18 @@ def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path:
         look = {"color": COLOURS[number % len(COLOURS)]}
         marker = MARKERS[number // len(COLOURS) % len(MARKERS)]
         _draw_curve(curves, forecast, first, end, marker, look)
-        _draw_replot(replot, run, marker, look)
+        if law_describes(run["verdict"]):
+            _draw_replot(replot, run, marker, look)
     table = answer.get("leave_one_out")
     held = "each run's own A" if table is None else f"A = {table['common_asymptote']:.3f}, held"
     curves.set_title("fits with the law's 90 % band", fontsize=10)
     curves.set_xscale("log")
     curves.set_ylabel("pass rate")
-    replot.set_title(f"log re-plot of the best fits with {held}: the slope is B", fontsize=10)
+    replot.set_title(f"log re-plot of the median laws, {held}: the slope is B", fontsize=10)
     replot.set_xscale("log")
     replot.set_ylabel(r"$\log_{10} F$,   $F = C_{mid}^B\,/\,((A - R_0)/(R - R_0) - 1)$")
     for axes, place in ((curves, "lower right"), (replot, "best")):
-        axes.set_xlabel("compute (device-hours)")
+        axes.set_xlabel(f"compute ({forecasts[0].curve.unit})")
         if len(forecasts) <= MOST_LABELLED:
             axes.legend(frameon=False, fontsize=8, loc=place)
     save(figure, path)
@@ -52,7 +54,8 @@ def _draw_curve(axes: Any, forecast: Forecast, first: float, end: float, marker:
     seen, beyond = np.geomspace(first, last, 150), np.geomspace(last, end, 50)
     low, _, high = forecast.pass_rate(np.concatenate([seen, beyond]))
     axes.fill_between(np.concatenate([seen, beyond]), low, high, alpha=0.12, lw=0, **look)
-    label = f"{curve.name}: A = {float(forecast.asymptote((0.5,))[0]):.3f}"
+    no_law = not law_describes(forecast.verdict.kind)
+    label = f"{curve.name}: " + ("no sigmoid" if no_law else f"A = {float(forecast.asymptote((0.5,))[0]):.3f}")
     axes.plot(seen, forecast.pass_rate(seen, (0.5,))[0], lw=1.4, marker=marker, ms=3, markevery=[], label=label, **look)
     axes.plot(beyond, forecast.pass_rate(beyond, (0.5,))[0], lw=1.4, ls="--", **look)
     fitted = slice(forecast.excluded, None)

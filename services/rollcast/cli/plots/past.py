@@ -41,7 +41,7 @@ def draw_past(curve: Curve, answer: dict[str, Any], path: Path) -> None:
         f"{answer['curve']}: {answer['covered']} of {len(cuts)} forecasts of the end hold what came", fontsize=10
     )
     axes.set_xlim(left=0)
-    axes.set_xlabel("compute seen (device-hours)")
+    axes.set_xlabel(f"compute seen ({curve.unit})")
     axes.set_ylabel("pass rate")
     axes.legend(frameon=False, fontsize=8, loc="lower right")
     save(figure, path)

@@ -1,27 +1,35 @@
 // The page's four charts, from what the service answered.
 
 import { clearChart, drawChart } from "./plot.js";
-import { compute, hours, rate } from "./words.js";
+import { atStep, compute, hasCeiling, hours, isDescribed, rate } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 const asRate = (value, distance) => value.toFixed([1, 2, 3].find((digits) => Math.abs(distance * 10 ** digits % 1) < 1e-6) ?? 4);
 const asShare = (value) => `${Math.round(100 * value)} %`;
+const FUTURE = 2; // times the compute so far, that the picture shows unless it is logarithmic
 const column = (rows, name) => rows.map((row) => row[name]);
 
 /* Pass rate against compute. others: [[name, {curve, points}]]; earlier: a past forecast's bands, or null. */
 export function drawCurve({ forecast: f, curve, points, earlier }, others, { log, power }) {
+  const isLaw = isDescribed(f.verdict); // else the readings have no line through them
   const usable = (rows) => rows.filter((p) => !log || p.compute > 0);
-  const values = [f.asymptote.q50, ...curve.q05, ...curve.q95, ...column(points, "pass_rate")];
+  const all = Math.max(curve.compute.at(-1), ...others.map(([, other]) => other.curve.compute.at(-1)));
+  const now = Math.max(f.compute, ...others.flatMap(([, other]) => column(other.points, "compute")));
+  const stop = log ? all : Math.min(all, FUTURE * now); // what lies far ahead leaves no room for what was read
+  const seen = (values) => values.filter((_, place) => curve.compute[place] <= stop);
+  const values = [...seen(curve.q05), ...seen(curve.q95), ...column(points, "pass_rate")];
   for (const [, other] of others) values.push(...other.curve.q50, ...column(other.points, "pass_rate"));
-  const stop = Math.max(curve.compute.at(-1), ...others.map(([, other]) => other.curve.compute.at(-1)));
+  const showsCeiling = hasCeiling(f) && f.asymptote.q50 < Math.max(...values) + 0.1;
+  if (showsCeiling) values.push(f.asymptote.q50);
   if (earlier) for (const q of ["q05", "q95"]) values.push(...earlier[q].filter((_, place) => earlier.compute[place] <= stop));
   const low = Math.max(0, Math.floor(Math.min(...values) * 10 - 0.2) / 10), high = Math.min(1, Math.ceil(Math.max(...values) * 10 + 0.2) / 10);
   const bands = [
     { xs: curve.compute, low: curve.q05, high: curve.q95, colour: "fit", opacity: 0.13 },
     { xs: curve.compute, low: curve.q25, high: curve.q75, colour: "fit", opacity: 0.22 },
   ];
-  const lines = [], marks = [], legend = [["point", "point", "evaluation ± standard error"], ["line", "fit", "the law"],
+  const lines = [], marks = [], legend = [["point", "point", "evaluation ± standard error"],
+    ...(isLaw ? [["line", "fit", "the law"]] : []),
     ["band inner", "fit", "50 % of readings"], ["band", "fit", "90 % of readings"]];
   if (earlier) {
     bands.push({ xs: earlier.compute, low: earlier.q05, high: earlier.q95, colour: "earlier", opacity: 0.14 });
@@ -34,25 +42,25 @@ export function drawCurve({ forecast: f, curve, points, earlier }, others, { log
   if (earlier) legend.push(["line dashed", "earlier", "said earlier"]);
   others.forEach(([name, other], place) => {
     const mine = usable(other.points), colour = `run-${place + 1}`;
-    lines.push({ xs: other.curve.compute, ys: other.curve.law, colour });
+    if (isDescribed(other.verdict)) lines.push({ xs: other.curve.compute, ys: other.curve.law, colour });
     marks.push({ xs: column(mine, "compute"), ys: column(mine, "pass_rate"), colour });
-    legend.push(["line", colour, name]);
+    legend.push([isDescribed(other.verdict) ? "line" : "point", colour, name]);
   });
-  lines.push({ xs: curve.compute, ys: curve.law, colour: "fit" });
+  if (isLaw) lines.push({ xs: curve.compute, ys: curve.law, colour: "fit" });
   const mine = usable(points);
   marks.push({ xs: column(mine, "compute"), ys: column(mine, "pass_rate"), errors: column(mine, "standard_error"), colour: "point" });
   $("readout").textContent = "";
-  const rules = [{ y: f.asymptote.q50, text: `ceiling A ${rate(f.asymptote.q50)}` }];
-  if (f.end) rules.push({ x: f.end.compute, text: "end of budget" });
+  const rules = showsCeiling ? [{ y: f.asymptote.q50, text: `ceiling A ${rate(f.asymptote.q50)}` }] : [];
+  if (f.end && f.end.compute <= stop) rules.push({ x: f.end.compute, text: "end of budget" });
   drawChart($("curve"), {
-    x: { range: [log ? curve.compute[0] : 0, stop], log, label: "compute (device-hours)", format: compute },
+    x: { range: [log ? curve.compute[0] : 0, stop], log, label: `compute (${f.unit})`, format: compute },
     y: { range: [low, high], format: asRate },
-    bands, lines, points: marks, rules, onHover: (at) => showReadout(at, curve, points, stop),
+    bands, lines, points: marks, rules, onHover: (at) => showReadout(at, curve, points, stop, f.unit),
   });
   $("legend").replaceChildren(...legend.map(legendItem));
 }
 
-function showReadout(at, curve, points, stop) {
+function showReadout(at, curve, points, stop, unit) {
   const nearest = (values) => values.reduce((best, value, place) => (Math.abs(value - at) < Math.abs(values[best] - at) ? place : best), 0);
   if (at === null) {
     $("readout").textContent = "";
@@ -60,9 +68,9 @@ function showReadout(at, curve, points, stop) {
   }
   const place = nearest(curve.compute), point = points[nearest(column(points, "compute"))];
   const near = point && Math.abs(point.compute - at) < 0.01 * stop
-    ? `; read at step ${point.step}: ${rate(point.pass_rate)} ± ${rate(point.standard_error)}` : "";
+    ? `; read ${atStep(point.step)}${rate(point.pass_rate)} ± ${rate(point.standard_error)}` : "";
   $("readout").textContent =
-    `at ${hours(curve.compute[place])} device-hours: ${rate(curve.q50[place])}, 90 % ${rate(curve.q05[place])} to ${rate(curve.q95[place])}${near}`;
+    `at ${hours(curve.compute[place])} ${unit}: ${rate(curve.q50[place])}, 90 % ${rate(curve.q05[place])} to ${rate(curve.q95[place])}${near}`;
 }
 
 function legendItem([kind, colour, text]) {
@@ -72,8 +80,9 @@ function legendItem([kind, colour, text]) {
   return item;
 }
 
-/* The asymptote as it was said at each evaluation. */
-export function drawPast(history, earlier) {
+/* The asymptote as it was said at each evaluation; where no law described the curve none was. */
+export function drawPast(all, earlier) {
+  const history = all.filter((past) => isDescribed(past.verdict));
   if (history.length === 0) {
     clearChart($("past"));
     return;

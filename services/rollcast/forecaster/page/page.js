@@ -2,11 +2,12 @@
 
 import { drawCurve, drawPast, drawStaleness, drawTruncation } from "./charts.js";
 import { showStalenessTable, showTables } from "./tables.js";
-import { VERDICTS, chance, hours, rate, share } from "./words.js";
+import { ADVICE, VERDICTS, atStep, chance, gain, hasCeiling, hours, isDescribed, rate, share } from "./words.js";
 
 const WAIT_SECONDS = 5;
 const PAUSE_MILLISECONDS = 250, RETRY_MILLISECONDS = 2000, TIMEOUT_MILLISECONDS = 30000;
 const MAX_COMPARED = 3;
+const SELDOM = 0.01; // so few trajectories have a ceiling that theirs says nothing
 const $ = (id) => document.getElementById(id);
 const state = {
   version: "", runs: [], run: null, drawn: "", forecast: null, curve: null, points: [], history: [], status: null,
@@ -57,11 +58,12 @@ async function follow(mine) {
   if (stale.length) redrawCurve();
 }
 
-const sequenceOf = (name) => state.runs.find((item) => item.run === name)?.sequence;
+const itemOf = (name) => state.runs.find((item) => item.run === name);
+const sequenceOf = (name) => itemOf(name)?.sequence;
 async function other(name) {
-  const sequence = sequenceOf(name);
+  const { sequence, verdict } = itemOf(name) ?? {};
   const [curve, points] = await Promise.all([ask(runPath(name, "curve")), ask(runPath(name, "points"))]);
-  return { sequence, curve, points: points.points };
+  return { sequence, verdict, curve, points: points.points };
 }
 
 function showSource({ source, now }) {
@@ -78,13 +80,16 @@ function showRunChoice() {
   if (!names.includes(state.run)) state.run = names[0] ?? null;
   if ([...select.options].map((option) => option.value).join("\n") !== names.join("\n")) {
     select.replaceChildren(...names.map((name) => new Option(name, name)));
-    showCompareChoice(names);
+    showCompareChoice();
   }
   if (state.run) select.value = state.run;
 }
 
-function showCompareChoice(names) {
-  const others = names.filter((name) => name !== state.run);
+/* Runs of another unit have no place on the axis of the chosen one. */
+function showCompareChoice() {
+  const unit = itemOf(state.run)?.unit;
+  const others = state.runs.filter((item) => item.run !== state.run && item.unit === unit).map((item) => item.run);
+  for (const name of [...state.compared.keys()]) if (!others.includes(name)) state.compared.delete(name);
   $("compare").hidden = others.length === 0;
   const legend = document.createElement("legend");
   legend.textContent = "Compare with";
@@ -113,6 +118,7 @@ async function load(forecast) {
   if (run !== state.run) return;
   Object.assign(state, { forecast, curve, points: points.points, history: history.forecasts });
   showNumbers();
+  await showTerms();
   showTables(state);
   showEarlierChoice();
   showTargetRange();
@@ -122,35 +128,64 @@ async function load(forecast) {
 }
 
 function showNumbers() {
-  const f = state.forecast;
-  const [word, tone] = VERDICTS[f.verdict] ?? [f.verdict, "warn"];
-  $("verdict").className = `verdict ${tone}`;
-  $("verdict-word").textContent = word;
+  const f = state.forecast, [word] = VERDICTS[f.verdict] ?? [f.verdict], isLaw = isDescribed(f.verdict);
+  $("verdict-word").textContent = `${word}:`;
   $("verdict-reason").textContent = f.reason;
-  $("now").textContent = rate(f.pass_rate);
   const lost = f.num_lost ? `, ${f.num_lost} of lost steps left out` : "";
-  $("now-note").textContent = `step ${f.step}, ${hours(f.compute)} device-hours, ${f.num_points} evaluations${lost}`;
-  $("asymptote").textContent = rate(f.asymptote.q50);
-  $("asymptote-note").textContent = `90 %: ${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}`;
-  $("headroom").textContent = rate(f.headroom.q50);
-  $("headroom-note").textContent = `90 %: ${rate(f.headroom.q05)} to ${rate(f.headroom.q95)}`;
-  $("end").textContent = f.end ? rate(f.end.q50) : "–";
-  $("end-note").textContent = f.end
-    ? `90 %: ${rate(f.end.q05)} to ${rate(f.end.q95)} at ${hours(f.end.compute)} device-hours; gain from now ${rate(f.end.gain.mean)}`
-    : "the run tells no budget";
+  const end = f.end ? `; end of the budget ${rate(f.end.q50)} (90 %: ${rate(f.end.q05)} to ${rate(f.end.q95)}) at ${hours(f.end.compute)}` : "";
+  $("now-note").textContent = `Now ${rate(f.pass_rate)}: ${atStep(f.step)}${hours(f.compute)} ${f.unit}, ${f.num_points} evaluations${lost}${end}.`;
+  const between = `${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}`;
+  $("asymptote").textContent = hasCeiling(f) ? rate(f.asymptote.q50) : isLaw ? "none in sight" : "–";
+  $("asymptote-note").textContent = hasCeiling(f) ? `90 %: ${between}` : isLaw
+    ? `gains end with a chance of ${chance(f.ceiling_probability)}${f.ceiling_probability < SELDOM ? "" : `, then at ${between} (90 %)`}` : "no law describes the curve";
   $("curve-text").textContent =
-    `Pass rate ${rate(f.pass_rate)} at ${hours(f.compute)} device-hours. Forecast ceiling ${rate(f.asymptote.q50)}, ` +
-    `90 percent interval ${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}. ${word}: ${f.reason}`;
+    `Pass rate ${rate(f.pass_rate)} at ${hours(f.compute)} ${f.unit}. ${hasCeiling(f) ? `Forecast ceiling ${rate(f.asymptote.q50)}, ` +
+    `90 percent interval ${between}. ` : ""}${word}: ${f.reason}`;
 }
+
+function showAdvice(advice) {
+  const { unit } = state.forecast;
+  $("advice").className = `advice ${ADVICE[advice.kind]}`;
+  $("advice-word").textContent = advice.headline;
+  $("advice-reason").textContent = advice.reason;
+  $("advice-change").textContent = advice.change;
+  $("price-label").textContent = `Price per ${/^[a-zA-Z-]+s$/.test(unit) ? unit.slice(0, -1) : unit}`;
+  $("budget-label").textContent = advice.is_assumed ? "Budget in all (assumed)" : "Budget in all";
+  $("budget").placeholder = hours(advice.budget);
+  $("worth").placeholder = advice.worth.toFixed(3);
+  $("chance").textContent = advice.chance === null ? "–" : chance(advice.chance);
+  $("chance-note").textContent = advice.chance === null ? "cannot be told" : `to gain ${rate(advice.worth)} or more`;
+  $("rest-name").textContent = advice.is_assumed ? "As much compute again gains" : "The rest gains";
+  for (const name of ["rest", "soon"]) {
+    const { gain: gains, compute, money } = advice[name];
+    const price = money === null ? "" : ` for ${money.toLocaleString("en", { maximumFractionDigits: 2 })}`;
+    $(name).textContent = gains ? gain(gains.q50) : "–";
+    $(`${name}-note`).textContent = `${gains ? `90 %: ${gain(gains.q05)} to ${gain(gains.q95)}; ` : ""}${hours(compute)} ${unit}${price}`;
+  }
+}
+
+/* The advice on what the user typed in, or that of the run. */
+async function showTerms() {
+  const typed = ["budget", "worth", "price"].filter((name) => $(name).value !== "" && $(name).checkValidity());
+  if (typed.length === 0) {
+    showAdvice(state.forecast.advice);
+    return;
+  }
+  const run = state.run, asked = ++showTerms.asked;
+  const answer = await ask(runPath(run, `advice?${new URLSearchParams(typed.map((name) => [name, $(name).value]))}`));
+  if (asked === showTerms.asked && run === state.run) showAdvice(answer);
+}
+showTerms.asked = 0;
 
 function redrawCurve() {
   if (!state.curve) return;
-  const others = [...state.compared].filter(([name]) => name !== state.forecast.run);
+  const others = [...state.compared].filter(([name]) => name !== state.forecast.run && itemOf(name)?.unit === state.forecast.unit);
   drawCurve(state, others, { log: $("log").checked, power: $("power").checked });
 }
 
 function redrawPast() {
-  const said = state.history.map((past) => past.asymptote);
+  $("past-card").hidden = state.history.length < 2;
+  const said = state.history.filter((past) => isDescribed(past.verdict)).map((past) => past.asymptote);
   drawPast(state.history, state.earlier);
   $("past-text").textContent = said.length === 0 ? "No earlier forecast yet." :
     `Ceiling A, as it was said at ${said.length} evaluations: at first ${rate(said[0].q50)}, 90 percent interval ` +
@@ -176,7 +211,7 @@ async function showEarlier() {
     const answer = await ask(runPath(state.run, `history/${past.id}`));
     if (asked !== state.asked) return;
     state.earlier = answer;
-    $("earlier-label").textContent = `After ${past.num_points} evaluations (${hours(past.compute)} device-hours)`;
+    $("earlier-label").textContent = `After ${past.num_points} evaluations (${hours(past.compute)} ${state.forecast.unit})`;
     $("earlier").setAttribute("aria-valuetext", `after ${past.num_points} evaluations`);
     const end = past.end ? `; end of the budget ${rate(past.end.q50)} (${rate(past.end.q05)} to ${rate(past.end.q95)})` : "";
     $("earlier-answer").textContent =
@@ -198,11 +233,16 @@ async function showTarget() {
   $("target-value").textContent = value.toFixed(3);
   if (!state.run) return;
   const asked = ++showTarget.asked;
+  if (!isDescribed(state.forecast.verdict)) {
+    $("target-answer").textContent = "–";
+    $("target-note").textContent = "no law describes the curve";
+    return;
+  }
   const answer = await ask(runPath(state.run, `target?pass_rate=${value}`));
   if (asked !== showTarget.asked) return;
   const { compute, probability } = answer, now = state.forecast.compute;
   $("target-answer").textContent =
-    compute.q50 === null ? "More likely than not, never" : `${hours(compute.q50)} device-hours in all`;
+    compute.q50 === null ? "More likely than not, never" : `${hours(compute.q50)} ${state.forecast.unit} in all`;
   const more = compute.q50 === null ? "" : compute.q50 > now ? `${hours(compute.q50 - now)} more than now. ` : "Behind us already. ";
   const budget = answer.probability_in_budget === null ? "" : `, within the budget ${chance(answer.probability_in_budget)}`;
   $("target-note").textContent =
@@ -211,7 +251,10 @@ async function showTarget() {
 showTarget.asked = 0;
 
 function showStatus() {
-  const s = state.status, told = drawStaleness(s);
+  const s = state.status, isTold = (rows) => rows.some((row) => row.truncation_ratio !== null);
+  $("staleness-card").hidden = !s.staleness.some((bucket) => bucket.tokens > 0);
+  $("truncation-card").hidden = s.truncation_ratio === null && !isTold(s.trace) && !isTold(state.points);
+  const told = drawStaleness(s);
   showStalenessTable(told);
   const longest = s.longest_group_ratio === null ? "" : `, longest group ${Math.round(100 * s.longest_group_ratio)} % of what the bound allows`;
   $("staleness-note").textContent = told
@@ -234,10 +277,10 @@ function redraw() {
 $("run").addEventListener("change", () => {
   state.run = $("run").value;
   Object.assign(state, { drawn: "", earlier: null, targetTouched: false });
-  state.compared.delete(state.run);
   history.replaceState(null, "", `?run=${encodeURIComponent(state.run)}`);
+  $("terms").reset();
   $("earlier").value = $("earlier").max;
-  showCompareChoice(state.runs.map((item) => item.run));
+  showCompareChoice();
   const mine = state.runs.find((item) => item.run === state.run);
   if (mine) follow(mine).catch(() => { state.drawn = ""; });
 });
@@ -246,6 +289,8 @@ $("target").addEventListener("input", () => {
   showTarget().catch(() => {});
 });
 $("earlier").addEventListener("input", () => showEarlier().catch(() => {}));
+$("terms").addEventListener("input", () => showTerms().catch(() => {}));
+$("terms").addEventListener("submit", (event) => event.preventDefault());
 for (const id of ["log", "power"]) $(id).addEventListener("change", redrawCurve);
 const resized = new ResizeObserver(redraw);
 for (const id of ["curve", "past", "staleness", "truncation"]) resized.observe($(id));

@@ -21,7 +21,7 @@ export function drawChart(holder, spec) {
   const { tables, series, bands } = content(spec);
   const options = {
     width, height, series, bands,
-    padding: [10, 14, spec.x.label ? 0 : 4, 0],
+    padding: [10, roomForLastTick(spec.x), spec.x.label ? 0 : 4, 0],
     legend: { show: false },
     cursor: { show: Boolean(spec.onHover), y: false, points: { show: false }, drag: { x: false, y: false } },
     scales: {
@@ -80,6 +80,13 @@ function axis(wanted, look) {
     values: (_, splits, place, space, distance) => splits.map((value) => (value === null ? "" : wanted.format(value, distance))),
     ...look,
   };
+}
+
+/* A tick at the very end stands half beyond the plot. */
+function roomForLastTick({ range, format }) {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = `12px ${FONT}`;
+  return Math.max(14, Math.ceil(pen.measureText(format(range[1], range[1])).width / 2) + 2);
 }
 
 /* As many of the ticks 1, 2, 3 ... 10, 20 as have room for their text; the others become null. */

@@ -8,15 +8,29 @@ export const VERDICTS = {
   regime_change: ["Regime change", "bad"],
 };
 
+export const ADVICE = { stop: "bad", continue: "good", wait: "warn" };
+const LATEST_STEP = 1e8;
+
+/* A step that is a time stamp is none that one would recognise. */
+export const atStep = (step) => (step < LATEST_STEP ? `step ${step.toLocaleString("en")}, ` : "");
+export const isDescribed = (verdict) => ["too_early", "forecastable", "saturated"].includes(verdict);
+/* Whether gains will more likely than not end within sight: else A is that of the few trajectories in which they do. */
+export const hasCeiling = (forecast) => isDescribed(forecast.verdict) && forecast.ceiling_probability >= 0.5;
 const told = (value) => value !== null && value !== undefined;
 export const rate = (value) => (told(value) ? value.toFixed(3) : "–");
+/* A difference of pass rates: of less than 0.001 the first digit that is not 0. */
+export const gain = (value) => (told(value) && Math.abs(value) >= 1e-6 && Math.abs(value) < 0.001
+  ? String(Number(value.toFixed(-Math.floor(Math.log10(Math.abs(value)))))) : rate(value));
 export const share = (value) => (told(value) ? `${(100 * value).toFixed(1)} %` : "–");
 export const hours = (value) => (told(value) ? compute(value) : "not reached");
 export const chance = (p) => (p > 0.99 ? "over 99 %" : p < 0.01 ? "under 1 %" : `${Math.round(100 * p)} %`);
 
+const MILLIONS = 1e7; // from here on as 4.2B: tokens are counted in billions, and no digit beyond the third is known
+
 /* Device-hours with three digits. */
 export function compute(value) {
   if (value === 0) return "0";
+  if (value >= MILLIONS) return value.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
   const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
   return value.toLocaleString("en", { maximumFractionDigits: Math.min(digits, 8) });
 }

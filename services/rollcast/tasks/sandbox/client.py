@@ -13,16 +13,16 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import get_args
 
 from rollcast.config.tasks import Grading
-from rollcast.tasks.sandbox.limits import Limits
+from rollcast.tasks.choice import Verifiers
+from rollcast.tasks.own_functions import MAX_SENTENCE, is_function
+from rollcast.tasks.sandbox.limits import TRUSTED, Limits
 from rollcast.tasks.sandbox.protections import require_gvisor, require_protections
 from rollcast.tasks.time_limits import grading_seconds
-from rollcast.tasks.verifiers import CODE, Grade, GradeStatus
-from rollcast.telemetry.logging import get_logger
-
-log = get_logger()
+from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier
 
 START_SECONDS = 120.0
 """Importing sympy takes seconds on a busy machine; the deadline of a grading begins after that."""
@@ -42,10 +42,12 @@ _SETTINGS = {
 
 
 class Sandbox:
-    """Grades in processes that can do nothing but compute. Thread-safe."""
+    """Grades in processes that can do nothing but compute; verifiers that are trusted in plain ones. Thread-safe."""
 
-    def __init__(self, settings: Grading | None = None) -> None:
+    def __init__(self, settings: Grading | None = None, verifiers: Verifiers | None = None) -> None:
+        """verifiers: None = those that are built in or installed."""
         self._settings = settings or Grading()
+        self._verifiers = verifiers or Verifiers()
         self._servers: dict[str, ForkServerClient] = {}
         self._lock = threading.Lock()
 
@@ -58,9 +60,10 @@ class Sandbox:
         elif self._settings.sandbox == "gvisor":
             require_gvisor()
 
-    def start(self, verifier: str) -> bool:
-        """Have a verifier's processes ready before its first grading; False where they do not start."""
-        return self._server(verifier) is not None
+    def start(self, verifier: str) -> str:
+        """Have a verifier's processes ready before its first grading; why they do not start, empty where they do."""
+        server = self._server(verifier)
+        return server if isinstance(server, str) else ""
 
     def grade(
         self,
@@ -84,12 +87,14 @@ class Sandbox:
             memory_bytes=self._settings.memory_mib << 20,
         )
         server = self._server(verifier)
-        if server is None:
-            return Grade(0.0, "error")
+        if isinstance(server, str):
+            return Grade(0.0, "error", failure=server)
         grade = server.grade(json.dumps({"completion": completion, "reference": reference}).encode(), limits)
         if grade is None:
             self._discard(verifier, server)
-            return Grade(0.0, "error")
+            return Grade(0.0, "error", failure="the process that starts its gradings died or hung")
+        if grade.status == "timeout":
+            return replace(grade, failure=f"it gave no reward within {limits.deadline_seconds:g} s")
         return grade
 
     def close(self) -> None:
@@ -99,14 +104,14 @@ class Sandbox:
         for server in servers:
             server.close()
 
-    def _server(self, verifier: str) -> ForkServerClient | None:
+    def _server(self, verifier: str) -> ForkServerClient | str:
+        """Or why there is none."""
         with self._lock:
             if verifier not in self._servers:
-                server = ForkServerClient(verifier)
+                server = ForkServerClient(self._verifiers.find(verifier))
                 if why := server.wait_until_ready():
-                    log.error("the sandbox does not start", verifier=verifier, reason=why)
                     server.close()
-                    return None
+                    return f"it cannot be imported: {why}"
                 self._servers[verifier] = server
             return self._servers[verifier]
 
@@ -121,19 +126,21 @@ class Sandbox:
 class ForkServerClient:
     """One process and the control connection to it."""
 
-    def __init__(self, verifier: str) -> None:
+    def __init__(self, verifier: Verifier) -> None:
         self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {key: os.environ[key] for key in _INHERITED if key in os.environ}
+        trusted = verifier.place == "process"
+        module = "rollcast.tasks.sandbox.fork_server"
         with its_end:
+            arguments = [str(its_end.fileno()), verifier.source, *([TRUSTED] if trusted else [])]
             self._process = subprocess.Popen(  # noqa: S603  # our own module
-                [sys.executable, "-P", "-m", "rollcast.tasks.sandbox.fork_server", str(its_end.fileno()), verifier],
+                [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=None if trusted else subprocess.DEVNULL,
                 pass_fds=(its_end.fileno(),),
                 start_new_session=True,
-                cwd="/",
-                env=environment | _SETTINGS,
+                cwd=None if is_function(verifier.source) else "/",
+                env=_trusted_environment() if trusted else _environment() | _SETTINGS,
             )
 
     @property
@@ -144,7 +151,12 @@ class ForkServerClient:
         """None when it is; otherwise why not: it takes too long, or its verifier cannot be imported."""
         self._control.settimeout(START_SECONDS)
         try:
-            answer = json.loads(self._control.recv(4096))
+            content = self._control.recv(1 << 16)
+            if not content:
+                return "its module ends the process when it is imported"
+            answer = json.loads(content)
+        except TimeoutError:
+            return f"its module takes more than {START_SECONDS:g} s to import"
         except (OSError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
         return answer.get("failed")  # type: ignore[no-any-return]
@@ -174,6 +186,15 @@ class ForkServerClient:
             self._process.wait(timeout=10)
 
 
+def _environment() -> dict[str, str]:
+    return {key: os.environ[key] for key in _INHERITED if key in os.environ}
+
+
+def _trusted_environment() -> dict[str, str]:
+    """The user's own, without what is ours."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")}
+
+
 def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
     connection.settimeout(max(0.01, deadline - time.monotonic()))
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # killed while reading: the answer says why
@@ -198,25 +219,30 @@ def _receive(connection: socket.socket, deadline: float) -> bytes:
 
 
 def _decode(answer: bytes) -> Grade | None:
-    verdict, ended = None, None
+    verdict, ended, code = None, None, None
     for line in filter(None, answer.split(b"\n")):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
-            ended = record.get("ended", ended)
+            ended, code = record.get("ended", ended), record.get("code", code)
             verdict = record if "status" in record else verdict
     if ended is None:
         return None
     if ended == "deadline":  # the judge itself was at work
         return Grade(0.0, "timeout", "time")
+    if verdict is None:
+        how = "was stopped" if not isinstance(code, int) else f"ended with exit code {code}"
+        how = f"was killed by signal {-code}" if isinstance(code, int) and code < 0 else how
+        return Grade(0.0, "error", failure=f"its process {how} before it gave a reward")
     try:
-        grade = Grade(float(verdict["reward"]), verdict["status"], str(verdict["reason"])) if verdict else None
+        told = str(verdict.get("failure", ""))[:MAX_SENTENCE]
+        grade = Grade(float(verdict["reward"]), verdict["status"], str(verdict["reason"]), told)
     except (KeyError, TypeError, ValueError):
         grade = None
     if grade is None or grade.status not in get_args(GradeStatus) or not 0.0 <= grade.reward <= 1.0:
-        return Grade(0.0, "error")
+        return Grade(0.0, "error", failure="its process answered with something else than a reward")
     return grade
 
 

@@ -22,9 +22,12 @@ def standard_library() -> list[Path]:
 
 
 def installed_packages(module: str) -> list[Path]:
-    """The same, every installed package, and the package that holds `module`, wherever it lies."""
+    """The same, every installed package, and the package or file that holds `module`, wherever it lies, with the Python
+    files beside a file: what it imports late."""
     site = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
-    return _existing([*standard_library(), *site, *_package(module.partition(".")[0])])
+    own = _package(module.partition(".")[0])
+    beside = [file for path in own if path.is_file() for file in path.parent.glob("*.py")]
+    return _existing([*standard_library(), *site, *own, *beside])
 
 
 def _package(name: str) -> list[Path]:

@@ -1,8 +1,9 @@
 """The process that forks judges and programs, enforces deadlines and buries the dead.
 
-    python -P -m rollcast.tasks.sandbox.fork_server CONTROL_DESCRIPTOR VERIFIER
+    python -P -m rollcast.tasks.sandbox.fork_server CONTROL_DESCRIPTOR VERIFIER [trusted]
 
-Started with a clean environment; imports what its verifier needs, once; then one thread and one loop:
+Started with a clean environment; imports what its verifier needs, once; then one thread and one loop. A verifier that
+is trusted has the user's environment, and its judges are locked down by nothing but the deadline:
 
     control readable     -> fork a judge for the connection that came with the limits; closed -> end everything
     judge asks           -> fork a program into the judge's process group, or kill it
@@ -24,17 +25,18 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from rollcast.tasks.own_functions import failure, is_function
 from rollcast.tasks.sandbox import preparation
 from rollcast.tasks.sandbox.channel import Channel
 from rollcast.tasks.sandbox.judge import run_judge
 from rollcast.tasks.sandbox.launcher import KILL, START
-from rollcast.tasks.sandbox.limits import VERDICT_SECONDS, Limits, address_space_bytes
-from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, Lockdown, hide_memory, make_lockdowns
+from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits, address_space_bytes
+from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, Lockdown, die_with_parent, hide_memory, make_lockdowns
 from rollcast.tasks.sandbox.program import run_program
-from rollcast.tasks.verifiers import CODE
+from rollcast.tasks.verifiers import CODE, Verifier, find_verifier
 
 MAX_PROGRAMS = 4096
 """Of one grading: one for each case, and some."""
@@ -51,9 +53,16 @@ class RunningGrading:
     program: int | None = None
     num_programs: int = 0
 
+    @property
+    def ends(self) -> tuple[socket.socket, socket.socket]:
+        return self.connection, self.requests
+
 
 class ForkServer:
-    def __init__(self, control: socket.socket, verifier: str, judges: Lockdown, programs: Lockdown) -> None:
+    def __init__(
+        self, control: socket.socket, verifier: Verifier | None, judges: Lockdown | None, programs: Lockdown
+    ) -> None:
+        """verifier: None = programs. judges: None = the verifier is trusted."""
         self._control = control
         self._verifier = verifier
         self._judges = judges
@@ -64,11 +73,11 @@ class ForkServer:
         """Closed after the events at hand: a new descriptor of the same number must not get an old one's events."""
         self._poll = select.epoll()
         self._open = True
-        self._woken, wake = os.pipe()
-        for descriptor in (self._woken, wake):
+        self._woken, self._wake = os.pipe()
+        for descriptor in (self._woken, self._wake):
             os.set_blocking(descriptor, False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
 
     def serve(self) -> None:
         """Until the client closes its end of `control`."""
@@ -108,16 +117,29 @@ class ForkServer:
         requests, judges_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
         def judge() -> None:
+            if self._judges is None:
+                die_with_parent()
+                self._let_go(connection, judges_end)
+                run_judge(connection.fileno(), judges_end, self._verifier, limits)
             self._judges.put_on(limits, connection.fileno(), judges_end.fileno())
             run_judge(3, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=4), self._verifier, limits)
 
         pid = self._fork(judge, group=0)
         judges_end.close()
-        patience = limits.deadline_seconds + (VERDICT_SECONDS if self._verifier == CODE else 0.0)
+        patience = limits.deadline_seconds + (VERDICT_SECONDS if self._verifier is None else 0.0)
         grading = RunningGrading(connection, requests, limits, pid, time.monotonic() + patience)
         self._gradings.append(grading)
         self._watch(connection.fileno(), 0, lambda: self._close(grading, "abandoned"))
         self._watch(requests.fileno(), select.EPOLLIN, lambda: self._obey(grading))
+
+    def _let_go(self, *kept: socket.socket) -> None:
+        """Close what a child has of this server's own, so that others see their ends; a user's open files stay."""
+        for end in [self._control, *self._forgotten, *(end for one in self._gradings for end in one.ends)]:
+            if end not in kept:
+                end.close()
+        self._poll.close()
+        os.close(self._woken)
+        os.close(self._wake)
 
     def _obey(self, grading: RunningGrading) -> None:
         try:
@@ -175,6 +197,9 @@ class ForkServer:
     def _close(self, grading: RunningGrading, why: str, *, judge_code: int | None = None) -> None:
         """Nothing of the grading lives on after this."""
         self._gradings.remove(grading)
+        if self._judges is None:  # what a trusted verifier started is of its group
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(grading.judge, signal.SIGKILL)
         for pid in (grading.program, grading.judge if judge_code is None else None):
             if pid is not None:
                 os.kill(pid, signal.SIGKILL)
@@ -202,20 +227,29 @@ def _lowered(descriptor: int) -> int:
 
 def main(arguments: list[str]) -> int:
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=_lowered(int(arguments[0])))
-    verifier = arguments[1]
-    hide_memory()
+    name, trusted = arguments[1], arguments[2:] == [TRUSTED]
+    if not trusted:
+        hide_memory()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(MAX_SERVER_FILES, hard), hard))
     try:
-        readable = preparation.prepare(verifier)
+        if is_function(name):
+            sys.path.append(os.getcwd())  # where a module of the user's may lie; behind all that is installed
+        readable = preparation.prepare(name)
     except Exception as error:
-        control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"[:1000]}).encode())
+        control.send(json.dumps({"failed": failure(error)}).encode())
+        return 1
+    except SystemExit as error:
+        control.send(json.dumps({"failed": f"its module ends the process when it is imported ({error!r})"}).encode())
         return 1
     judges, programs = make_lockdowns(readable, address_space_bytes())
+    verifier = None if name == CODE else find_verifier(name)
+    if trusted and verifier is not None:
+        verifier = replace(verifier, place="process")
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"ready": True}).encode())
-    ForkServer(control, verifier, judges, programs).serve()
+    ForkServer(control, verifier, None if trusted else judges, programs).serve()
     return 0
 
 

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import socket
 from typing import NoReturn
 
+from rollcast.tasks.own_functions import failure
 from rollcast.tasks.sandbox.launcher import Launcher
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.verifiers import CODE, Grade, find_verifier, run_verifier
+from rollcast.tasks.verifiers import Grade, Verifier, run_verifier
 
 
-def run_judge(connection: int, requests: socket.socket, verifier: str, limits: Limits) -> NoReturn:
-    """One request from `connection`, one line of answer on it. Never returns."""
+def run_judge(connection: int, requests: socket.socket, verifier: Verifier | None, limits: Limits) -> NoReturn:
+    """One request from `connection`, one line of answer on it; verifier: None = programs. Never returns."""
     parts = []
     while part := os.read(connection, 1 << 20):
         parts.append(part)
     request = json.loads(b"".join(parts))
     grade = _grade(verifier, request["completion"], request["reference"], requests, limits)
-    os.write(connection, json.dumps({"reward": grade.reward, "status": grade.status, "reason": grade.reason}).encode())
+    os.write(connection, json.dumps(dataclasses.asdict(grade)).encode())
     os._exit(0)
 
 
-def _grade(verifier: str, completion: str, reference: str, requests: socket.socket, limits: Limits) -> Grade:
-    if verifier != CODE:
-        return run_verifier(find_verifier(verifier), completion, reference)
+def _grade(
+    verifier: Verifier | None, completion: str, reference: str, requests: socket.socket, limits: Limits
+) -> Grade:
+    if verifier is not None:
+        return run_verifier(verifier, completion, reference)
     from rollcast.tasks.sandbox.code_judge import grade_code
 
     try:
         return grade_code(completion, json.loads(reference), Launcher(requests, limits))
-    except Exception:
-        return Grade(0.0, "error")
+    except Exception as error:
+        return Grade(0.0, "error", failure=failure(error))

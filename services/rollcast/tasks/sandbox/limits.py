@@ -8,6 +8,8 @@ import resource
 from dataclasses import asdict, dataclass
 from typing import Any
 
+TRUSTED = "trusted"
+"""How a fork server is told that its verifier may do anything."""
 STACK_BYTES = 64 << 20
 """Deep recursion through C code (sorted with a key, lru_cache) needs more than the usual 8 MiB."""
 MAX_OPEN_FILES = 64

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 from pathlib import Path
 
-from rollcast.tasks.verifiers import CODE, find_verifier
+from rollcast.tasks.verifiers import CODE, find_verifier, is_built_in
 
 _USUAL_IMPORTS = (
     "abc", "array", "bisect", "calendar", "cmath", "collections", "contextlib", "copy", "dataclasses", "datetime",
@@ -21,7 +21,10 @@ _WARM_UP = r"\boxed{\frac{1}{2} + \sqrt{x^2}}"
 
 
 def prepare(verifier: str) -> list[Path]:
-    """Import what gradings of this verifier use; returns what their processes may read. Raises what its import does."""
+    """Import what gradings of this verifier use; returns what their processes may read. Raises what its import does.
+
+    A function of a user's own is imported and not called: it is not locked down yet.
+    """
     from rollcast.tasks.sandbox import files
 
     if verifier == CODE:
@@ -31,6 +34,7 @@ def prepare(verifier: str) -> list[Path]:
                 importlib.import_module(module)
         return files.standard_library()
     function = find_verifier(verifier).load()
-    with contextlib.suppress(Exception):
-        function(_WARM_UP, _WARM_UP)
-    return files.installed_packages(function.__module__)
+    if is_built_in(verifier):
+        with contextlib.suppress(Exception):
+            function(_WARM_UP, _WARM_UP)
+    return files.installed_packages(getattr(function, "__module__", None) or __name__)  # a partial has none

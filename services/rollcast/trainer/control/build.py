@@ -16,6 +16,7 @@ from rollcast.recipe.data_reuse import reduced
 from rollcast.recipe.mixture import MixtureCurriculum, make_curriculum
 from rollcast.recipe.schedule import make_schedule
 from rollcast.rollouts.base import TrainerQueue
+from rollcast.rollouts.keys import Keys
 from rollcast.runfolder.files import COMPUTE
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -51,19 +52,25 @@ def build_controller(
     books: Books,
     encode: Callable[[str], list[int]],
     exporter: Exporter,
-    progress: Progress | None,
+    progress: Progress,
     stop_requested: Callable[[], bool],
 ) -> Controller:
     """Take the next incarnation and build its controller.
 
-    `progress`: of the checkpoint that `learners` were restored from; None starts a new run. Raises QueueAway where
+    `progress`: of the checkpoint that `learners` were restored from, or of a new run. Raises QueueAway where
     Redis cannot be reached, UserError where what it holds cannot be used.
     """
     shared = _share(config, queue, books.train, exporter, progress)
     maker = TaskMaker(config, encode, shared.incarnation)
     dispatcher = _dispatcher(shared, books.train, maker)
     examiner = _examiner(shared, books, maker, dispatcher)
-    defects = DefectFinder(shared.history, learners.vocab_size, config.model.max_length, newest=shared.version_at_start)
+    defects = DefectFinder(
+        shared.history,
+        learners.vocab_size,
+        config.model.max_length,
+        newest=shared.version_at_start,
+        routing=learners.routing,
+    )
     intake = _intake(shared, dispatcher, examiner, defects)
     schedule = make_schedule(config.recipe.schedule, groups_per_step=config.recipe.prompts_per_step)
     pacing = _pacing(config, schedule.lag)
@@ -117,10 +124,13 @@ class _Shared:
 
 
 def _share(
-    config: RunConfig, queue: TrainerQueue, prompts: PromptBook, exporter: Exporter, restored: Progress | None
+    config: RunConfig,
+    queue: TrainerQueue,
+    prompts: PromptBook,
+    exporter: Exporter,
+    progress: Progress,
 ) -> _Shared:
-    progress = restored or Progress()
-    history = _history(restored, queue.start_incarnation(progress.incarnation + 1))
+    history = _history(progress, queue.start_incarnation(progress.incarnation + 1))
     curriculum = _curriculum(config, prompts, progress)
     return _Shared(
         config,
@@ -131,20 +141,20 @@ def _share(
         curriculum,
         compute=ComputeLedger(config.run_folder / COMPUTE),
         reporter=Reporter(config, exporter, prompts, curriculum),
-        ledger=restore_ledger(queue, config.run, progress),
+        ledger=restore_ledger(queue, Keys(config.run, config.redis.scope).state, progress),
     )
 
 
-def _history(restored: Progress | None, incarnation: int) -> SurvivingHistory:
-    if restored is None:
+def _history(progress: Progress, incarnation: int) -> SurvivingHistory:
+    if not progress.is_restored:
         return SurvivingHistory((), incarnation)
-    earlier = tuple((number, last) for number, last in restored.earlier)
-    return SurvivingHistory(earlier, restored.incarnation).continued_by(incarnation, restored.step)
+    earlier = tuple((number, last) for number, last in progress.earlier)
+    return SurvivingHistory(earlier, progress.incarnation).continued_by(incarnation, progress.step)
 
 
-def _checkpoint_version(restored: Progress | None) -> PolicyVersion:
+def _checkpoint_version(progress: Progress) -> PolicyVersion:
     """Step -1 = there is no checkpoint: no version is in it."""
-    return PolicyVersion(0, -1) if restored is None else PolicyVersion(restored.incarnation, restored.step)
+    return PolicyVersion(progress.incarnation, progress.step if progress.is_restored else -1)
 
 
 def _curriculum(config: RunConfig, prompts: PromptBook, progress: Progress) -> Curriculum | MixtureCurriculum:
@@ -159,9 +169,9 @@ def _curriculum(config: RunConfig, prompts: PromptBook, progress: Progress) -> C
     return curriculum
 
 
-def restore_ledger(queue: TrainerQueue, run: str, progress: Progress) -> Ledger:
-    """The checkpoint's ledger; what a lost history dispatched after it is taken off wire 1."""
-    highest = stored_sequence(queue, run)
+def restore_ledger(queue: TrainerQueue, state: str, progress: Progress) -> Ledger:
+    """The checkpoint's ledger; what a lost history dispatched after it is taken off wire 1. `state`: its key."""
+    highest = stored_sequence(queue, state)
     if progress.ledger is None:
         ledger = Ledger(next_sequence=highest)
     else:
@@ -252,4 +262,7 @@ def _publisher(shared: _Shared, learners: LearnerGroup, ranks: Ranks, fleet: Fle
         device=ranks.device,
         exporter=shared.exporter,
         on_removed=fleet.fence,
+        slots=learners.slots,
+        lanes=learners.lanes,
+        router_replay=shared.config.recipe.router_replay,
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rollcast.config.errors import UserError, refused_by_the_world
-from rollcast.runfolder.records import ComputeRecord, as_json, parse
+from rollcast.runfolder.records import ComputeRecord, as_json, read_record
 from rollcast.runfolder.writing import replace_json
 from rollcast.telemetry.logging import get_logger
 
@@ -146,7 +146,7 @@ class ComputeLedger:
 def _read(path: Path) -> ComputeRecord | None:
     """What an earlier process wrote down last."""
     try:
-        earlier = parse(path.read_bytes(), ComputeRecord)
+        earlier = read_record(path, ComputeRecord)
     except FileNotFoundError:
         return None
     except OSError as error:

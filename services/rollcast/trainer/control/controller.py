@@ -14,8 +14,8 @@ The main thread does all of it. The publisher has threads of its own; it calls `
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import Curriculum
@@ -40,7 +40,7 @@ from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.pacing import Pacing
-from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.progress import CheckpointUnderWay, Progress
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.group import LearnerGroup
@@ -89,6 +89,7 @@ class Controller:
         self._config = config
         self._progress = progress
         self._checkpoint_version = checkpoint
+        self._under_way: CheckpointUnderWay | None = None
         self._history = history
         self._schedule = schedule
         self._curriculum = curriculum
@@ -153,6 +154,7 @@ class Controller:
 
     def _turn(self) -> None:
         self._turned_at = time.monotonic()
+        self._see_checkpoint()
         self._collect(0.0)
         self._serve()
         self._examiner.ask_if_due(at_start=self._steps_since_start == 0)
@@ -233,8 +235,8 @@ class Controller:
         self._reporter.batch(groups, taken, self._progress.step, self._schedule.lag)
         self._dispatcher.observe(groups)
         batch = assemble(groups, self._config.recipe)
-        self._wait_for_broadcast()
-        stats = self._learners.update(batch.sequences, self._meanwhile()) if batch.sequences else None
+        with self._broadcasts_kept_away():
+            stats = self._learners.update(batch.sequences, self._meanwhile()) if batch.sequences else None
         if stats is None or not stats.applied:
             if stats is not None:
                 self._reporter.update_skipped()
@@ -255,14 +257,17 @@ class Controller:
         if self._progress.step % self._config.trainer.checkpoint_every_steps == 0:
             self._checkpoint()
 
-    def _wait_for_broadcast(self) -> None:
-        """Where a broadcast would share GPUs with the update's collectives it goes first, unless the run says else."""
+    @contextmanager
+    def _broadcasts_kept_away(self) -> Iterator[None]:
+        """Where broadcasts would share GPUs with collectives they go first, or after them, unless the run says else."""
         alone = self._ranks.num_devices == 1 or self._ranks.device.type != "cuda"
         if alone or self._config.weights.overlap_training:
+            yield
             return
-        started = time.monotonic()
-        self._publisher.wait_acknowledged(self._published_step, self._config.weights.acknowledge_timeout_seconds)
-        self._exporter.add(names.TRAINER_WAIT, time.monotonic() - started, **{"for": "weights"})
+        started, patience = time.monotonic(), self._config.weights.acknowledge_timeout_seconds
+        with self._publisher.kept_away(self._published_step, patience):
+            self._exporter.add(names.TRAINER_WAIT, time.monotonic() - started, **{"for": "weights"})
+            yield
 
     def _meanwhile(self) -> Callable[[], None]:
         """To be called between micro-batches of one update.
@@ -307,16 +312,17 @@ class Controller:
         return self._history.survives(version)
 
     def _publish(self) -> None:
-        snapshot = self._publisher.stage()
-        self._learners.gather(snapshot)
-        self._publisher.publish(snapshot, self.version)
+        slot = self._publisher.stage()
+        self._learners.stage(slot, self.version)
+        self._publisher.publish(slot, self.version)
         self._published_step = self._progress.step
         self._defects.newest = self.version
 
     # Checkpoint and end
 
-    def _checkpoint(self) -> None:
-        """Weights, optimizer and progress first; only then are the held groups let go."""
+    def _checkpoint(self, *, wait: bool = False) -> None:
+        """Weights, optimizer and progress first; only then are the held groups let go. Training goes on meanwhile."""
+        self._see_checkpoint(wait=True)
         self._progress.incarnation = self._history.incarnation
         self._progress.earlier = [list(pair) for pair in self._history.earlier]
         self._progress.compute_state = dict(self._compute.state)
@@ -324,12 +330,25 @@ class Controller:
         self._progress.ledger = self._ledger.state()
         self._progress.curriculum = self._curriculum.state()
         started = time.monotonic()
-        self._learners.save(self.version, self._progress.as_json())
-        self._checkpoint_version = self.version
-        self._reporter.checkpoint(self.version, time.monotonic() - started)
+        written = self._learners.save(self.version, self._progress.as_json())
+        self._reporter.checkpoint_begun(self.version)
+        self._under_way = CheckpointUnderWay(self.version, started, written, dict(self._ledger.held))
+        self._checkpoint_version = self.version  # from now on what it could use is held
+        if wait:
+            self._see_checkpoint(wait=True)
+
+    def _see_checkpoint(self, *, wait: bool = False) -> None:
+        """Once a checkpoint is on the disk, let go of the groups that were held for the one before."""
+        under_way = self._under_way
+        if under_way is None or not (wait or under_way.written.done()):
+            return
+        self._under_way = None
+        under_way.written.result()
+        self._reporter.checkpoint(under_way.version, time.monotonic() - under_way.started)
         self._compute.save()
-        self._intake.done_with(self._ledger.held.values())
-        self._ledger.held.clear()
+        self._intake.done_with(under_way.held.values())
+        for sequence in under_way.held:
+            self._ledger.held.pop(sequence, None)
 
     def _budget_reached(self) -> bool:
         budget = self._config.budget
@@ -354,17 +373,18 @@ class Controller:
             self._collect(POLL_SECONDS)
             self._intake.reconcile_evaluation()
             self._serve()
-        self._checkpoint()
+        self._checkpoint(wait=True)
         self._intake.remove_done()
         if self._stop_requested():
             return TrainerEnding.INTERRUPTED
-        self._learners.export(self._config.run_folder / files.EXPORT)
+        with self._broadcasts_kept_away():
+            self._learners.export(self._config.run_folder / files.EXPORT)
         self._compute.save(stopped=True)
         return TrainerEnding.FINISHED
 
     def _interrupted(self) -> TrainerEnding:
         with suppress(QueueAway):
-            self._checkpoint()
+            self._checkpoint(wait=True)
             self._intake.remove_done()
         return TrainerEnding.INTERRUPTED
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.rollouts.records import PromptTask, Rollout, RolloutGroup
+from rollcast.rollouts.records import PromptTask, Purpose, Rollout, RolloutGroup
 from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.learner.batch import Routing
 from rollcast.wire.version import PolicyVersion
 
 LARGEST_LOGPROB = 1e-4
@@ -28,9 +29,11 @@ class DefectFinder:
     """Tokens of prompt and completion."""
     newest: PolicyVersion
     """The newest version that was published; whoever publishes brings it up to date."""
+    routing: Routing | None = None
+    """What of each training token's experts is replayed; None = nothing."""
 
     def find(self, group: RolloutGroup, task: PromptTask) -> str | None:
-        return defect(
+        found = defect(
             group,
             task,
             newest=self.newest,
@@ -38,6 +41,9 @@ class DefectFinder:
             vocab_size=self.vocab_size,
             max_length=self.max_length,
         )
+        if found is None and self.routing is not None and group.purpose is Purpose.TRAIN:
+            found = _routing_defect(group, self.routing)
+        return found
 
 
 def defect(
@@ -80,6 +86,23 @@ def defect(
     tokens = np.concatenate([prompt, *(rollout.token_ids for rollout in group.rollouts)])
     if tokens.min() < 0 or tokens.max() >= vocab_size:
         return f"a token id is outside the vocabulary of {vocab_size}"
+    return None
+
+
+def _routing_defect(group: RolloutGroup, routing: Routing) -> str | None:
+    """The codec has held the number of tokens against the rollout."""
+    for rollout in group.rollouts:
+        chosen = rollout.routed_experts
+        if chosen is None:
+            return f"rollout {rollout.index} does not say which experts it used, and recipe.router_replay is true"
+        _, layers, choices = chosen.shape
+        if (layers, choices) != (routing.layers, routing.choices):
+            return (
+                f"rollout {rollout.index} has {choices} experts in each of {layers} layers, the model "
+                f"{routing.choices} in {routing.layers}"
+            )
+        if chosen.size and (largest := int(chosen.max())) >= routing.experts:
+            return f"rollout {rollout.index} was sent to expert {largest}, and a layer has {routing.experts}"
     return None
 
 

@@ -16,7 +16,6 @@ from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.mixture import MixtureCurriculum
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
@@ -31,14 +30,17 @@ MOST_DIGITS = 14
 """A sequence on wire 1 has at most 15."""
 
 
-def stored_sequence(queue: TrainerQueue, run: str) -> int:
-    """The first sequence that was never given out, as wire 1 knows it. Raises UserError where that is no number."""
+def stored_sequence(queue: TrainerQueue, state: str) -> int:
+    """The first sequence that was never given out, as wire 1 knows it. Raises UserError where that is no number.
+
+    state: the key that holds it, for the sentence.
+    """
     text = queue.get_state(NEXT_SEQUENCE)
     if text is None:
         return 0
     if not text.isdigit() or len(text) > MOST_DIGITS:
         raise UserError(
-            f"redis: trainer:{NEXT_SEQUENCE} in {Keys(run).state} is {text[:200]!r}, not a sequence; "
+            f"redis: trainer:{NEXT_SEQUENCE} in {state} is {text[:200]!r}, not a sequence; "
             "set it (HSET) to one more than the highest task in the run's tasks.jsonl"
         )
     return int(text)

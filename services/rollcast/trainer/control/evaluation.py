@@ -24,6 +24,9 @@ from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX, PART_PREFIX
 from rollcast.trainer.control.pass_rate import verdicts
 
+SAMPLED_PROMPTS = 4
+"""Prompts of which a completion is kept as text at every evaluation."""
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
@@ -102,6 +105,8 @@ class Closed:
     """Of the parts of a mixture that have verdicts."""
     unanswered: list[int]
     """Tasks that nobody waits for any more."""
+    sampled: tuple[RolloutGroup, ...]
+    """The answers to the first prompts asked."""
 
 
 class OpenEvaluations:
@@ -196,7 +201,8 @@ class OpenEvaluations:
         if whole is not None and plan.weights:
             whole = _weighted_mean(whole, parts, plan.weights) if len(parts) == len(plan.weights) else None
         unanswered = sorted(item.tasks.keys() - item.groups.keys())
-        return Closed(plan.dataset, item.moment.step, whole, tuple(parts.values()), unanswered)
+        sampled = tuple(item.groups[task] for task in sorted(item.tasks)[:SAMPLED_PROMPTS] if task in item.groups)
+        return Closed(plan.dataset, item.moment.step, whole, tuple(parts.values()), unanswered, sampled)
 
     def _point(self, item: OpenEvaluation, dataset: str, sequences: Collection[int]) -> EvaluationRecord | None:
         """The reading of some of the evaluation's tasks; None without a verdict."""

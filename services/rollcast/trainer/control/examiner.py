@@ -14,6 +14,7 @@ from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
 from rollcast.trainer.control.reporting import Reporter
+from rollcast.trainer.control.samples import sampled
 
 
 class Examiner:
@@ -120,4 +121,7 @@ class Examiner:
                 self._early_stop.observe(closed.evaluation)
         for part in closed.parts:
             self._reporter.evaluation(part)
+        book = self._downstream.get(closed.dataset, self._held_out)
+        if closed.sampled:
+            self._reporter.samples(sampled(closed, self._incarnation, book.text))
         self._queue.retire(closed.unanswered)

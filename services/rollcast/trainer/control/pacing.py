@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from rollcast.config.run import RunConfig
+from rollcast.config.verifiers import Remote
 from rollcast.recipe.staleness import drop_deadline_seconds, enough_groups, longest_group_ratio
 from rollcast.rollouts.records import Claim, RolloutGroup
+from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.prompts import verifier_names
-from rollcast.tasks.verifiers import is_sandboxed
+from rollcast.tasks.verifiers import answers_at_once
 from rollcast.trainer.control.hand_over import GroupOutlook
 
 WINDOW = 16
@@ -23,11 +25,17 @@ LEAST_OVERDUE_SECONDS = 60.0
 def grading_seconds(config: RunConfig) -> float:
     """The longest wait for a verdict: every slot of a generator ends at once, and each grading takes all its time.
 
-    0 where no verifier of the run works in the sandbox: the others answer at once.
+    Verifiers that answer at once take none; services have a deadline that holds the wait for them.
     """
-    if not any(is_sandboxed(name) for name in verifier_names(config.tasks)):
-        return 0.0
-    return math.ceil(config.generator.slots / config.tasks.grading.processes) * config.longest_grading_seconds
+    verifiers, found = Verifiers.of(config.tasks), 0.0
+    for name in verifier_names(config.tasks):
+        declared = verifiers.declared.get(name)
+        if isinstance(declared, Remote):
+            found = max(found, declared.deadline_seconds)
+        elif not answers_at_once(name):
+            turns = math.ceil(config.generator.most_slots / config.tasks.grading.processes)
+            found = max(found, turns * config.longest_grading_seconds)
+    return found
 
 
 class Pacing:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.recipe.curriculum import CurriculumState
 from rollcast.recipe.mixture import MixtureState
+from rollcast.runfolder.checkpoint_place import Place
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX
+from rollcast.wire.version import PolicyVersion
 
 
 @dataclass(slots=True)
@@ -33,8 +36,15 @@ class Progress:
     compute_state: dict[str, float] | None = None
     start_up: float | None = 0.0
     """Of it, device-hours spent on starting up; None = written by a release that did not measure them."""
+    spent_before: float | None = None
+    """Device-hours that went into the model before the run began; no part of `compute_state`. None = not known."""
     ledger: dict[str, Any] | None = None
     curriculum: CurriculumState | MixtureState | None = None
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether it is of a checkpoint."""
+        return self.incarnation > 0
 
     def newest_evaluation(self, label: str) -> int:
         """Step of the newest closed evaluation under that label; -1 = none."""
@@ -61,3 +71,15 @@ class Progress:
                 "resume with the release that wrote it, or a newer one"
             )
         return cls(**{"start_up": None} | data)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointUnderWay:
+    """A checkpoint on its way to the disk."""
+
+    version: PolicyVersion
+    started: float
+    """Monotonic seconds."""
+    written: Future[Place]
+    held: dict[int, str]
+    """Groups that nobody needs once it is there: task sequence -> stream id."""

@@ -32,6 +32,7 @@ class PromptBook:
         max_prompt_tokens: int,
         prompt_format: PromptFormat | None = None,
     ) -> None:
+        self._tokenizer = tokenizer
         usable, self.skipped_too_long = tokenize_prompts(tokenizer, prompts, max_prompt_tokens, prompt_format)
         self._by_id = {item.prompt.id: item for item in usable}
         if not self._by_id:
@@ -54,6 +55,10 @@ class PromptBook:
 
     def __contains__(self, prompt_id: str) -> bool:
         return prompt_id in self._by_id
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """What a model read or wrote, special tokens included."""
+        return self._tokenizer.decode(token_ids)
 
     def length_decile(self, prompt_id: str) -> int:
         """0..9 by the prompt's length: known when it is dispatched, so that what becomes of long ones can be seen."""

@@ -18,6 +18,7 @@ from rollcast.runfolder import files
 from rollcast.runfolder.records import (
     EvaluationRecord,
     IncarnationRecord,
+    SamplesRecord,
     StepRecord,
     TaskEvent,
     TaskMark,
@@ -73,13 +74,13 @@ class Reporter:
         self._raised: dict[tuple[str, ...], int] = {}
         self._away = 0.0
         self._served_at = 0.0
-        self._incarnation = self.started_from = 0
+        self.started_from = 0
         self._warned_at: dict[str, float] = {}
         self._staleness: dict[int, int] = {}
         self._batch: dict[str, float] = {}
 
     def started(self, history: SurvivingHistory, step: int, lag: int) -> None:
-        self._incarnation, self.started_from = history.incarnation, step
+        self.started_from = step
         record = IncarnationRecord(history.incarnation, step, time.time())
         append_line(self._config.run_folder / files.INCARNATIONS, as_json(record))
         set_gauge = self._exporter.set
@@ -180,7 +181,6 @@ class Reporter:
             log.warning("the longest groups nearly outlast the staleness window", ratio=round(longest_ratio, 2))
         record = StepRecord(
             step=progress.step,
-            incarnation=self._incarnation,
             at=time.time(),
             loss=stats.loss,
             grad_norm=stats.grad_norm,
@@ -239,14 +239,21 @@ class Reporter:
             device_hours=round(evaluation.compute_device_hours, 5),
         )
 
+    def samples(self, record: SamplesRecord) -> None:
+        append_line(self._config.run_folder / files.SAMPLES, as_json(record))
+
     def stopped_early(self, step: int, reason: str) -> None:
         """`stop_when` ends the run: said in the log and kept in tasks.jsonl."""
         self.mark("stopped_early", step=step, reason=reason)
         log.warning("stop_when ends the run before its budget", step=step, reason=reason)
 
-    def checkpoint(self, version: PolicyVersion, seconds: float) -> None:
-        self._exporter.set(names.CHECKPOINT_STEP, version.step)
+    def checkpoint_begun(self, version: PolicyVersion) -> None:
+        """What was settled before this line is in the checkpoint, what comes after is not."""
         self.mark("checkpoint", version=str(version))
+
+    def checkpoint(self, version: PolicyVersion, seconds: float) -> None:
+        """It is on the disk, `seconds` after it was begun."""
+        self._exporter.set(names.CHECKPOINT_STEP, version.step)
         self._exporter.observe(names.CHECKPOINT_SECONDS, seconds)
 
     def serve(self, compute: ComputeLedger, ledger: Ledger, intake: Intake, queue: TrainerQueue) -> None:

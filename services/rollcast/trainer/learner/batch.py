@@ -5,9 +5,11 @@ same number of micro-batches (empty ones at the end) and the i-th ones of all ra
 
 Bytes, little endian, no pickle:
 
-    header      magic "RCB1", uint32 micro-batches, float64 denominator
-    micro-batch uint32 sequences, then of each: uint32 P, uint32 L, float64 advantage, float64 weight
-    arrays      of each sequence in order: int32 prompt [P], int32 tokens [L], float32 log-probs [L], uint8 mask [L]
+    header      magic "RCB2", uint32 micro-batches, float64 denominator
+    micro-batch uint32 sequences, then of each: uint32 P, uint32 L, float64 advantage, float64 weight, uint16 layers,
+                uint16 choices (both 0: no experts)
+    arrays      of each sequence in order: int32 prompt [P], int32 tokens [L], float32 log-probs [L], uint8 mask [L],
+                uint8 experts [P + L - 1, layers, choices]
 """
 
 from __future__ import annotations
@@ -15,18 +17,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.recipe.effective_batch import EffectiveBatch
-from rollcast.rollouts.records import Logprobs, Rollout, RolloutGroup, TokenIds
+from rollcast.rollouts.records import Logprobs, Rollout, RolloutGroup, RoutedExperts, TokenIds
 
-MAGIC = b"RCB1"
+MAGIC = b"RCB2"
 HEADER = struct.Struct("<4sId")
 COUNT = struct.Struct("<I")
-SEQUENCE = struct.Struct("<IIdd")
+SEQUENCE = struct.Struct("<IIddHH")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +46,8 @@ class TrainingSequence:
     advantage: float
     weight: float
     """Of each loss token in the batch's objective."""
+    routed_experts: RoutedExperts | None = None
+    """[P + L - 1, layers, choices] uint8: what the generator's routers chose. None = not recorded."""
 
     @property
     def num_tokens(self) -> int:
@@ -52,6 +56,22 @@ class TrainingSequence:
     @property
     def total_weight(self) -> float:
         return self.weight * int(self.loss_mask.sum())
+
+    @property
+    def routing(self) -> tuple[int, int]:
+        """(layers, choices); 0 where no experts were recorded."""
+        return (0, 0) if self.routed_experts is None else self.routed_experts.shape[1:]
+
+
+class Routing(NamedTuple):
+    """What of each token a router replay needs."""
+
+    layers: int
+    """Those with a router."""
+    experts: int
+    """Of a layer."""
+    choices: int
+    """Experts of a token in a layer."""
 
 
 MicroBatch = tuple[TrainingSequence, ...]
@@ -77,6 +97,7 @@ def training_sequences(groups: Sequence[RolloutGroup], effective: EffectiveBatch
             loss_mask=loss_mask(rollout),
             advantage=float(effective.advantages[index]),
             weight=float(effective.weights[index]),
+            routed_experts=rollout.routed_experts,
         )
         for index, (group, rollout) in enumerate(rollouts)
         if effective.kept[index]
@@ -127,17 +148,21 @@ def plan_micro_batches(
 
 
 def encode_micro_batches(micro_batches: Sequence[MicroBatch], denominator: float) -> bytes:
-    """Return the bytes of one rank's micro-batches; about 9 bytes per completion token."""
+    """Return the bytes of one rank's micro-batches; about 9 bytes per completion token, and one for each expert."""
     parts = [HEADER.pack(MAGIC, len(micro_batches), denominator)]
     for micro_batch in micro_batches:
         parts.append(COUNT.pack(len(micro_batch)))
-        parts += [SEQUENCE.pack(len(s.prompt_token_ids), len(s.token_ids), s.advantage, s.weight) for s in micro_batch]
+        parts += [
+            SEQUENCE.pack(len(s.prompt_token_ids), len(s.token_ids), s.advantage, s.weight, *s.routing)
+            for s in micro_batch
+        ]
     for sequence in (s for micro_batch in micro_batches for s in micro_batch):
         parts += [
             np.asarray(sequence.prompt_token_ids, "<i4").tobytes(),
             np.asarray(sequence.token_ids, "<i4").tobytes(),
             np.asarray(sequence.generator_logprobs, "<f4").tobytes(),
             np.asarray(sequence.loss_mask, np.uint8).tobytes(),
+            b"" if sequence.routed_experts is None else sequence.routed_experts.tobytes(),
         ]
     return b"".join(parts)
 
@@ -175,7 +200,9 @@ class _Reader:
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
         return layout.unpack(self.take(layout.size))
 
-    def sequence(self, num_prompt: int, num_tokens: int, advantage: float, weight: float) -> TrainingSequence:
+    def sequence(
+        self, num_prompt: int, num_tokens: int, advantage: float, weight: float, layers: int, choices: int
+    ) -> TrainingSequence:
         return TrainingSequence(
             prompt_token_ids=np.frombuffer(self.take(4 * num_prompt), "<i4"),
             token_ids=np.frombuffer(self.take(4 * num_tokens), "<i4"),
@@ -183,7 +210,11 @@ class _Reader:
             loss_mask=np.frombuffer(self.take(num_tokens), np.uint8).astype(np.bool_),
             advantage=advantage,
             weight=weight,
+            routed_experts=self.experts(num_prompt + num_tokens - 1, layers, choices) if layers else None,
         )
+
+    def experts(self, num_tokens: int, layers: int, choices: int) -> RoutedExperts:
+        return np.frombuffer(self.take(num_tokens * layers * choices), np.uint8).reshape(-1, layers, choices)
 
     def finish(self) -> None:
         if self.offset != len(self.data):

@@ -13,6 +13,7 @@ rollouts for hours, and a collective must not. If rank 0's store is gone the wai
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,9 +33,12 @@ HEADER = struct.Struct("<BIQ")
 class CommandKind(IntEnum):
     STOP = 0
     UPDATE = 1
-    GATHER = 2
+    STAGE = 2
     SAVE = 3
     RESTORE = 4
+    EXPORT = 5
+    LANE = 6
+    TAKE_WEIGHTS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,17 @@ class CommandSender:
         self.store = store
         self.followers = range(1, world_size)
         self.sent = 0
+        self._sending = threading.Lock()
 
     def send(self, kind: CommandKind, body: bytes | Mapping[int, bytes] = b"") -> None:
-        """Queue a command for every other rank, with one body for all or one for each; does not wait."""
+        """Queue a command for every other rank, with one body for all or one for each; does not wait.
+
+        May be called from any thread.
+        """
+        with self._sending:
+            self._send(kind, body)
+
+    def _send(self, kind: CommandKind, body: bytes | Mapping[int, bytes]) -> None:
         for rank in self.followers:
             data = body if isinstance(body, bytes) else body[rank]
             chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]

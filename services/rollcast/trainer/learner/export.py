@@ -1,54 +1,128 @@
 """Export: a folder that `from_pretrained` reads and servers serve.
 
-Weights in the model's dtype, config, generation config and tokenizer.
+Weights in the model's dtype under the names of its own files, in files of a bounded size, and every other file of the
+source: config, generation config, tokenizer, chat templates, code. All ranks walk through the weights together. One at
+a time is gathered, and rank 0 writes a file as soon as it is full.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import GENERATION_CONFIG_NAME, cached_file
+from huggingface_hub import snapshot_download, split_torch_state_dict_into_shards
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from transformers import AutoConfig
+from transformers.core_model_loading import revert_weight_conversion
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
-from rollcast.config.errors import refused_by_the_world
+from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
-from rollcast.weights.snapshot import Snapshot
+from rollcast.trainer.learner.model import Policy
+
+FILE_BYTES = 5_000_000_000
+"""Of one file of weights: what rank 0 holds of them on the host."""
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.index.json")
+"""Files of the source that are not copied: other weights than those exported."""
+FOLDERS = ("additional_chat_templates",)
+"""Folders of the source that belong to it; others are somebody's checkpoints."""
+OS_ERROR = re.compile(r"os error (\d+)")
 
 
-def export_weights(snapshot: Snapshot, settings: Model, folder: Path) -> None:
-    """Write the gathered weights as a Hugging Face folder, whole or not at all; an existing export is replaced.
+class Export:
+    """Writes at rank 0; every rank takes part. An export is there whole or not at all, and replaces an earlier one."""
 
-    Raises UserError if the folder cannot be written.
-    """
-    partial = folder.with_name(f".partial-{folder.name}")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        _write(snapshot, settings, partial)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise refused_by_the_world(
-            error, f"export folder {folder} cannot be written ({error.strerror or error}); free space or choose another"
-        ) from error
+    def __init__(self, policy: Policy, settings: Model, folder: Path, *, file_bytes: int = FILE_BYTES) -> None:
+        self._policy = policy
+        self._settings = settings
+        self._folder = folder
+        self._partial = folder.with_name(f".partial-{folder.name}")
+        self._file_bytes = file_bytes
+        self._dtype = getattr(torch, settings.dtype)
 
+    def take_part(self) -> None:
+        """Ranks above 0: give what rank 0 gathers."""
+        for _ in self._gathered():
+            pass
 
-def _write(snapshot: Snapshot, settings: Model, folder: Path) -> None:
-    config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
-    dtype = getattr(torch, settings.dtype)
-    with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=settings.trust_remote_code)
-    skeleton.save_pretrained(folder, state_dict={name: tensor.cpu() for name, tensor in snapshot.views()})
-    tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
-    tokenizer.save_pretrained(folder)
-    # Several end tokens and how to sample stand here alone; where the source has none, what its config implies stays.
-    generation = cached_file(settings.path, GENERATION_CONFIG_NAME, _raise_exceptions_for_missing_entries=False)
-    if generation is not None:
-        shutil.copyfile(generation, folder / GENERATION_CONFIG_NAME)
-    _let_the_umask_decide(folder)
+    def write(self) -> None:
+        """Rank 0. Raises UserError if the folder cannot be written; the others have done their part by then."""
+        gathered = self._gathered()
+        try:
+            shutil.rmtree(self._partial, ignore_errors=True)
+            self._partial.mkdir(parents=True)
+            self._write_weights(gathered)
+            self._write_others()
+            _let_the_umask_decide(self._partial)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._partial.rename(self._folder)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(self._partial, ignore_errors=True)
+            for _ in gathered:
+                pass
+            raise self._refused(_of_the_disk(error)) from error
+
+    def _refused(self, error: OSError) -> UserError:
+        reason = error.strerror or error
+        return refused_by_the_world(
+            error, f"export folder {self._folder} cannot be written ({reason}); free space or choose another"
+        )
+
+    def _gathered(self) -> Iterator[dict[str, Tensor]]:
+        """What each weight is stored as, in the model's dtype on the host; one weight at a time."""
+        for name, weight in self._policy.named_weights():
+            narrow = cast(DTensor, weight.detach().to(self._dtype))
+            yield self._stored(name, narrow.full_tensor().cpu())
+
+    def _stored(self, name: str, whole: Tensor) -> dict[str, Tensor]:
+        stored = revert_weight_conversion(self._policy.causal_lm, {name: whole})
+        return {key: part.contiguous() for key, part in stored.items()}
+
+    def _write_weights(self, gathered: Iterator[dict[str, Tensor]]) -> None:
+        plan = split_torch_state_dict_into_shards(self._shapes(), max_shard_size=self._file_bytes)
+        waiting = {file: set(names) for file, names in plan.filename_to_tensors.items()}
+        held: dict[str, Tensor] = {}
+        for stored in gathered:
+            held |= stored
+            for file in [file for file, names in waiting.items() if names <= held.keys()]:
+                save_file({name: held.pop(name) for name in waiting.pop(file)}, self._partial / file, {"format": "pt"})
+        assert not held
+        assert not waiting
+        if plan.is_sharded:
+            index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
+            (self._partial / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+
+    def _shapes(self) -> dict[str, Tensor]:
+        """Every stored tensor on the meta device; a view would count as what it is a view of."""
+        shapes: dict[str, Tensor] = {}
+        for name, weight in self._policy.named_weights():
+            stored = self._stored(name, torch.empty(weight.shape, dtype=self._dtype, device="meta"))
+            shapes |= {key: torch.empty(part.shape, dtype=self._dtype, device="meta") for key, part in stored.items()}
+        return shapes
+
+    def _write_others(self) -> None:
+        """Several end tokens and how to sample stand in the generation config alone, so the source's own is copied."""
+        settings = self._settings
+        source = Path(settings.path)
+        if not source.is_dir():  # fetched when the run began; without a network what is there is taken
+            source = Path(snapshot_download(settings.path, ignore_patterns=[*WEIGHTS, "*/*"]))
+        for path in [*source.iterdir(), *(path for name in FOLDERS for path in (source / name).glob("*"))]:
+            if path.is_file() and not any(path.match(pattern) for pattern in WEIGHTS):
+                target = self._partial / path.relative_to(source)
+                target.parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, target)
+        config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+        config.dtype = settings.dtype
+        config.save_pretrained(self._partial)
 
 
 def _let_the_umask_decide(folder: Path) -> None:
@@ -57,3 +131,11 @@ def _let_the_umask_decide(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
             path.chmod(mode)
+
+
+def _of_the_disk(error: Exception) -> OSError:
+    """What the system refused; safetensors tells it as text."""
+    if isinstance(error, OSError):
+        return error
+    number = OS_ERROR.search(str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))

@@ -1,7 +1,8 @@
 """The learner's ranks as one object.
 
-    rank 0     build -> restore? -> ( update | gather | save | export )* -> stop
+    rank 0     build -> restore? -> ( update | stage | save | export )* -> stop
     others     build -> follow, which does its part of each of these until stop; asked to stop, it tells rank 0
+               lane thread: sends what was staged, as rank 0's publisher orders
 
 Every call at rank 0 first sends a command, then takes part in the same collectives as the others; calls come from one
 thread. Between calls nobody waits inside a collective.
@@ -9,42 +10,76 @@ thread. Between calls nobody waits inside a collective.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed import DistNetworkError
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses import make_loss
-from rollcast.runfolder.files import CHECKPOINTS
+from rollcast.runfolder.checkpoint_place import checkpoint_place, place_of
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.batch import (
+    MicroBatch,
+    Routing,
     TrainingSequence,
     decode_micro_batches,
     denominator,
     encode_micro_batches,
     plan_micro_batches,
 )
-from rollcast.trainer.learner.checkpoint import load_checkpoint, save_checkpoint
+from rollcast.trainer.learner.checkpoint import load_checkpoint, load_weights, storage_at
 from rollcast.trainer.learner.commands import CommandKind, CommandReceiver, CommandSender, RankCommand
-from rollcast.trainer.learner.export import export_weights
-from rollcast.trainer.learner.gather import gather_weights, weight_specs
+from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner, UpdateStats
-from rollcast.trainer.learner.model import read_causal_lm, shard_policy
+from rollcast.trainer.learner.out_of_memory import OutOfMemory, told_what_did_not_fit
 from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.learner.reading import read_policy
 from rollcast.trainer.learner.reference import read_reference
+from rollcast.trainer.learner.saving import CheckpointSaver
+from rollcast.trainer.learner.staging import stage_shard, weight_specs
+from rollcast.trainer.learner.storage import Location
+from rollcast.weights.lanes import Lanes, LaneSender
 from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.shards import shard_buckets
+from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 
+MORE_RANKS = "give the trainer more ranks"
 HEAR_SECONDS = 10.0
 """For the other ranks to hear how the run ended: the store goes with rank 0's process."""
+LANE_SECONDS = 5.0
+"""For a lane to hear the same."""
 log = get_logger()
+
+
+def build_learner(config: RunConfig, ranks: Ranks) -> Learner:
+    """The model's share of this rank with its optimizer. Raises UserError if it cannot be read, or does not fit."""
+    recipe = config.recipe
+    with told_what_did_not_fit(f"this rank's share of model.path = {config.model.path!r}", MORE_RANKS):
+        policy = read_policy(config.model, config, ranks, dtype=torch.float32)
+    reference = None
+    if recipe.kl:
+        with told_what_did_not_fit("this rank's share of the reference policy (recipe.kl)", MORE_RANKS):
+            reference = read_reference(recipe.kl, config, ranks, vocab_size=policy.vocab_size)
+    return Learner(
+        policy,
+        settings=scaled_to_batch(recipe),
+        loss=make_loss(recipe.loss),
+        ranks=ranks,
+        reference=reference,
+        entropy_bonus=recipe.entropy_bonus,
+    )
 
 
 class LearnerGroup:
@@ -57,35 +92,29 @@ class LearnerGroup:
         self.specs: tuple[TensorSpec, ...] = weight_specs(learner.policy, config.model.dtype)
         """What is published, in order, in the generators' dtype."""
         self.buckets = plan_buckets(self.specs, config.weights.bucket_bytes)
+        self.saver = CheckpointSaver(
+            learner, storage_at(checkpoint_place(config)), keep=config.trainer.keep_checkpoints
+        )
         self.sender = CommandSender(self.ranks.store, self.ranks.world_size)
+        self.slots = StagingSlots(shard_buckets(self.buckets, self.ranks.rank, self.ranks.world_size))
+        """This rank's rows of the versions that are published."""
+        self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.world_size)
 
     @classmethod
     def build(cls, config: RunConfig, ranks: Ranks) -> LearnerGroup:
-        """Read, shard and wrap the model on this rank. Raises UserError if it cannot be read."""
-        recipe = config.recipe
-        policy = shard_policy(
-            read_causal_lm(config.model),
-            mesh=ranks.mesh,
-            dtype=getattr(torch, config.model.dtype),
-            lm_head=recipe.lm_head,
-            temperature=recipe.temperature,
-            logits_chunk_tokens=config.trainer.logits_chunk_tokens,
-            activation_checkpointing=config.trainer.activation_checkpointing,
-        )
-        learner = Learner(
-            policy,
-            settings=scaled_to_batch(recipe),
-            loss=make_loss(recipe.loss),
-            ranks=ranks,
-            reference=read_reference(recipe.kl, config, ranks, vocab_size=policy.vocab_size) if recipe.kl else None,
-            entropy_bonus=recipe.entropy_bonus,
-        )
-        return cls(config, learner)
+        """Read, shard and wrap the model on this rank. Raises UserError if it cannot be read, or does not fit."""
+        return cls(config, build_learner(config, ranks))
 
     @property
     def vocab_size(self) -> int:
         """Token ids at or above it must not reach `update`."""
         return self.learner.policy.vocab_size
+
+    @property
+    def routing(self) -> Routing | None:
+        """What of each token's experts must reach `update`; None = nothing."""
+        replay = self.learner.policy.replay
+        return None if replay is None else replay.routing
 
     @property
     def updates(self) -> int:
@@ -106,35 +135,54 @@ class LearnerGroup:
             rank: encode_micro_batches(ranks[rank], total) for rank in range(1, self.ranks.world_size)
         }
         self.sender.send(CommandKind.UPDATE, bodies)
-        return self.learner.update(ranks[0], total, between)
+        return self._update(ranks[0], total, between)
 
-    def gather(self, snapshot: Snapshot) -> None:
-        """Fill `snapshot` (made for `buckets`) with the current weights."""
-        self.sender.send(CommandKind.GATHER)
-        self._gather(snapshot)
+    @property
+    def lanes(self) -> Lanes:
+        """For the publisher; its orders come from one thread."""
+        return Lanes(self.ranks.world_size, partial(self._lane_sender.send, CommandKind.LANE))
 
-    def save(self, version: PolicyVersion, controller: dict[str, Any]) -> Path:
-        """Write a checkpoint with the controller's state (JSON). Raises UserError if the disk is full."""
+    def stage(self, slot: int, version: PolicyVersion) -> None:
+        """Fill `slot` of every rank with its rows of the current weights."""
+        self.sender.send(CommandKind.STAGE, json.dumps([slot, *version]).encode())
+        self._stage(slot, version)
+
+    def save(self, version: PolicyVersion, controller: dict[str, Any]) -> Future[Location]:
+        """Begin to write a checkpoint with the controller's state (JSON); the one before is waited for.
+
+        The result is where it is. UserError, here or as the result: the disk is full or not writable.
+        """
+        self.saver.settle()
+        done: Future[Location] = Future()
+        if (path := self.saver.replace_controller(version, controller)) is not None:
+            done.set_result(path)
+            return done
         self.sender.send(CommandKind.SAVE, str(version).encode())
         return self._save(version, controller)
 
-    def restore(self, checkpoint: Path) -> dict[str, Any]:
+    def restore(self, checkpoint: Location) -> dict[str, Any]:
         """Continue from a checkpoint; return the controller's state. Raises UserError if it does not fit."""
         self.sender.send(CommandKind.RESTORE, str(checkpoint).encode())
         return load_checkpoint(checkpoint, self.learner)
 
+    def take_weights(self, checkpoint: Location) -> dict[str, Any]:
+        """Begin with another run's weights; return its controller's state. Raises UserError if they do not fit."""
+        self.sender.send(CommandKind.TAKE_WEIGHTS, str(checkpoint).encode())
+        return load_weights(checkpoint, self.learner)
+
     def export(self, folder: Path) -> None:
         """Write the weights as a Hugging Face folder. Raises UserError if that fails."""
-        self.sender.send(CommandKind.GATHER)
-        snapshot = Snapshot(self.buckets, torch.device("cpu"))
-        self._gather(snapshot)
-        export_weights(snapshot, self.config.model, folder)
+        self.sender.send(CommandKind.EXPORT, str(folder).encode())
+        Export(self.learner.policy, self.config.model, folder).write()
 
     def stop(self, ending: TrainerEnding) -> None:
         """Let the other ranks return `ending` from `follow`.
 
-        Waits until they have heard it; where the run failed they may hang in a collective, and end without.
+        Waits until they have heard it; where the run failed they may hang in a collective, and end without. A
+        checkpoint that is being written is waited for, where the run failed for a while.
         """
+        self.saver.settle(HEAR_SECONDS if ending is TrainerEnding.FAILED else None)
+        self._lane_sender.send(CommandKind.STOP)
         self.sender.send(CommandKind.STOP, ending.encode())
         if ending is not TrainerEnding.FAILED and not self.sender.wait_received(HEAR_SECONDS):
             log.warning("not every rank heard how the run ended", ending=str(ending))
@@ -149,6 +197,7 @@ class LearnerGroup:
         Where `stop_requested` turns true rank 0 is told, which ends all ranks in order.
         """
         receiver = CommandReceiver(self.ranks.store, self.ranks.rank)
+        lane = LaneSender(self.ranks.rank, self.slots, self.ranks.device, self._lane_orders())
 
         def pass_on() -> None:
             if stop_requested():
@@ -158,29 +207,57 @@ class LearnerGroup:
             while (command := receiver.receive(pass_on)).kind is not CommandKind.STOP:
                 try:
                     self._obey(command)
+                except OutOfMemory:
+                    raise  # of this rank alone: the process must end, and the others with it
                 except UserError:
                     # Every rank raises it together; rank 0 tells the user and decides what comes next.
                     continue
         except DistNetworkError as error:
             log.error("rank 0 is gone", error=" ".join(str(error).split())[:200])
             return TrainerEnding.FAILED
+        finally:
+            lane.stop(LANE_SECONDS)
+        self.saver.settle(HEAR_SECONDS)
         return TrainerEnding(command.body.decode())
 
     def _obey(self, command: RankCommand) -> None:
         if command.kind is CommandKind.UPDATE:
-            self.learner.update(*decode_micro_batches(command.body))
-        elif command.kind is CommandKind.GATHER:
-            self._gather(None)
+            self._update(*decode_micro_batches(command.body))
+        elif command.kind is CommandKind.STAGE:
+            slot, *version = json.loads(command.body)
+            self._stage(slot, PolicyVersion(*version))
         elif command.kind is CommandKind.SAVE:
+            self.saver.settle()
             self._save(PolicyVersion.parse(command.body.decode()), None)
         elif command.kind is CommandKind.RESTORE:
-            load_checkpoint(Path(command.body.decode()), self.learner)
+            load_checkpoint(place_of(command.body.decode()), self.learner)
+        elif command.kind is CommandKind.TAKE_WEIGHTS:
+            load_weights(place_of(command.body.decode()), self.learner)
+        elif command.kind is CommandKind.EXPORT:
+            Export(self.learner.policy, self.config.model, Path(command.body.decode())).take_part()
 
-    def _gather(self, snapshot: Snapshot | None) -> None:
-        gather_weights(
-            self.learner.policy, self.buckets, snapshot, rank=self.ranks.rank, world_size=self.ranks.world_size
-        )
+    def _stage(self, slot: int, version: PolicyVersion) -> None:
+        write = partial(stage_shard, self.learner.policy)
+        self.slots.fill(slot, version, self.config.weights.bucket_timeout_seconds, write)
+        dist.all_reduce(torch.zeros(1))  # on the host: rank 0 publishes only what every rank has staged
 
-    def _save(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Path:
-        folder = self.config.run_folder / CHECKPOINTS
-        return save_checkpoint(folder, version, self.learner, controller, keep=self.config.trainer.keep_checkpoints)
+    def _lane_orders(self) -> Iterator[bytes]:
+        """Until rank 0 says that the run has ended, or is gone."""
+        receiver = CommandReceiver(self.ranks.lane_store, self.ranks.rank)
+        with suppress(DistNetworkError):
+            while (command := receiver.receive()).kind is CommandKind.LANE:
+                yield command.body
+
+    def _update(
+        self, micro_batches: Sequence[MicroBatch], total: float, between: Callable[[], None] = lambda: None
+    ) -> UpdateStats:
+        trainer = self.config.trainer
+        remedies = f"lower trainer.tokens_per_micro_batch (now {trainer.tokens_per_micro_batch})"
+        if not trainer.activation_checkpointing:
+            remedies += ", set trainer.activation_checkpointing"
+        with told_what_did_not_fit("an update", f"{remedies}, or {MORE_RANKS}"):
+            return self.learner.update(micro_batches, total, between)
+
+    def _save(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Location]:
+        with told_what_did_not_fit("the copy of weights and optimizer that a checkpoint is written from", MORE_RANKS):
+            return self.saver.begin(version, controller)

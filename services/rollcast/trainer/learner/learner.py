@@ -27,6 +27,7 @@ from rollcast.trainer.learner.batch import MicroBatch, padded_tokens
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reference import Reference
+from rollcast.trainer.learner.router_replay import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ class PaddedBatch:
     """[T]"""
     rollout: Tensor
     """[T] index of the sequence."""
+    routed_experts: Tensor | None
+    """[B, S, layers, choices] int16, UNKNOWN where nothing is known; None = of no sequence."""
 
 
 class Learner:
@@ -164,7 +167,7 @@ class Learner:
         batch = pad_micro_batch(micro_batch, self.ranks.device)
         tokens = (batch.input_ids, batch.positions, batch.targets)
         reference_logprobs = self.reference.logprobs(*tokens) if self.reference is not None else None
-        logprobs, entropy = self.policy(*tokens)
+        logprobs, entropy = self.policy(*tokens, batch.routed_experts)
         inputs = LossInputs(
             logprobs=logprobs,
             generator_logprobs=batch.generator_logprobs.to(logprobs.dtype),
@@ -234,4 +237,15 @@ def pad_micro_batch(micro_batch: MicroBatch, device: torch.device) -> PaddedBatc
         advantages=per_token([s.advantage for s in micro_batch], np.float64),
         weights=per_token([s.weight for s in micro_batch], np.float64),
         rollout=per_token(list(range(len(micro_batch))), np.int64),
+        routed_experts=_padded_experts(micro_batch, input_ids.shape, device),
     )
+
+
+def _padded_experts(micro_batch: MicroBatch, shape: tuple[int, ...], device: torch.device) -> Tensor | None:
+    known = [(row, s.routed_experts) for row, s in enumerate(micro_batch) if s.routed_experts is not None]
+    if not known:
+        return None
+    padded = np.full((*shape, *known[0][1].shape[1:]), UNKNOWN, dtype=np.int16)
+    for row, experts in known:
+        padded[row, : len(experts)] = experts
+    return torch.from_numpy(padded).to(device)

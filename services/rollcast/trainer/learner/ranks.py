@@ -24,6 +24,8 @@ class Ranks:
     """[world_size], what parameters are sharded over."""
     store: Store
     """Key-value store on CPU that all ranks reach; it has its own connection, apart from the collectives'."""
+    lane_store: Store
+    """The same for the thread that publishes weights."""
 
     @property
     def num_devices(self) -> int:
@@ -62,5 +64,6 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None) -> Ranks:
         timeout=timedelta(seconds=timeout_seconds),
     )
     mesh = init_device_mesh(device.type, (world_size,), mesh_dim_names=("data",))
-    commands = store if world_size == 1 else store.clone()  # type: ignore[attr-defined]
-    return Ranks(rank, world_size, device, mesh, PrefixStore("learner", commands))
+    # A connection serialises its callers, and a rank waits in it for its next command.
+    commands, lanes = (store if world_size == 1 else store.clone() for _ in range(2))  # type: ignore[attr-defined]
+    return Ranks(rank, world_size, device, mesh, PrefixStore("learner", commands), PrefixStore("lanes", lanes))

@@ -14,8 +14,9 @@ from torch.distributed.fsdp import FSDPModule
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import KlPenalty
 from rollcast.config.run import RunConfig
-from rollcast.trainer.learner.model import Policy, read_causal_lm, shard_policy
+from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.learner.reading import read_policy
 
 
 class Reference:
@@ -39,23 +40,11 @@ class Reference:
 def read_reference(settings: KlPenalty, config: RunConfig, ranks: Ranks, *, vocab_size: int) -> Reference:
     """Read and shard the reference policy. Raises UserError if it cannot be read or has another vocabulary."""
     path = settings.reference or config.model.path
+    model = config.model.model_copy(update={"path": path})
     try:
-        causal_lm = read_causal_lm(config.model.model_copy(update={"path": path}))
+        policy = read_policy(model, config, ranks, dtype=getattr(torch, config.model.dtype), frozen=True)
     except UserError as error:
         raise type(error)(str(error).replace("model.path", "recipe.kl.reference")) from error
-    dtype = getattr(torch, config.model.dtype)
-    causal_lm.requires_grad_(False)
-    for parameter in causal_lm.parameters():  # buffers stay as they are: rotary frequencies need their float32
-        parameter.data = parameter.data.to(dtype)
-    policy = shard_policy(
-        causal_lm,
-        mesh=ranks.mesh,
-        dtype=dtype,
-        lm_head=config.recipe.lm_head,
-        temperature=config.recipe.temperature,
-        logits_chunk_tokens=config.trainer.logits_chunk_tokens,
-        activation_checkpointing=False,
-    )
     policy.eval()
     if policy.vocab_size != vocab_size:
         raise UserError(

@@ -1,0 +1,74 @@
+"""The chart on a real cluster, whichever the kubeconfig names: a table of what was seen; results/cluster.json.
+
+    python -m benchmarks.cluster [--namespace rollcast-proof] [--only STEP ...] [--keep]
+
+It makes two namespaces, NAMESPACE and NAMESPACE-2, refuses them where they exist, and removes them at the end. Beyond
+them it cordons one node while it drains its own pods from it. Nodes must be able to fetch the chart's images.
+Environment: KUBECONFIG; PROMETHEUS, the service that is asked for the dashboards' queries, as namespace/name:port.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from testkit.cluster.steps import STEPS, create_namespace, look, prepare
+from testkit.cluster.tools import Cluster, Refuted
+from testkit.record import write_result
+
+GONE_SECONDS = 600.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The chart on a real cluster: a table of what was seen.")
+    parser.add_argument("--namespace", default="rollcast-proof")
+    parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), metavar="STEP", help=", ".join(STEPS))
+    parser.add_argument("--keep", action="store_true", help="leave the namespaces as they are at the end")
+    given = parser.parse_args()
+    if missing := [program for program in ("kubectl", "helm") if shutil.which(program) is None]:
+        sys.exit(f"{' and '.join(missing)} not found: install it, and point KUBECONFIG at a cluster")
+    proof = prepare(given.namespace)
+    try:
+        version = json.loads(proof.cluster.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
+    except (Refuted, KeyError) as error:
+        sys.exit(f"no cluster answers: point KUBECONFIG at one ({error})")
+    clusters = (proof.cluster, proof.elsewhere.cluster)
+    for number, cluster in enumerate(clusters):
+        try:
+            create_namespace(cluster)
+        except Refuted as error:
+            remove(clusters[:number])
+            sys.exit(f"a namespace of the test cannot be made; name another with --namespace ({error})")
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        for step in STEPS:
+            chosen = step in given.only
+            found[step] = (
+                look(proof, step) if chosen else {"verdict": "not seen", "seconds": 0, "note": "not asked for"}
+            )
+            print(
+                f"{found[step]['verdict']:9} {step:26}{found[step]['seconds']:6} s  {found[step]['note']}", flush=True
+            )
+    finally:
+        if not given.keep:
+            remove(clusters)
+    path = write_result("cluster", {"kubernetes": version, "steps": found})
+    print(f"written to {path}")
+    return int(any(row["verdict"] == "FAILED" for row in found.values()))
+
+
+def remove(clusters: Sequence[Cluster]) -> None:
+    """Their namespaces, each whatever became of the others."""
+    for cluster in clusters:
+        try:
+            cluster.kubectl("delete", "namespace", cluster.namespace, "--ignore-not-found", seconds=GONE_SECONDS)
+        except Refuted as error:
+            print(f"namespace {cluster.namespace} is still there; remove it by hand ({error})", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the first minute costs: the size of the base installation, and how soon it answers."""

@@ -1,0 +1,98 @@
+"""Run as a process: one rank of the learner alone, which watches its own memory. Prints a line of JSON.
+
+python -m benchmarks.memory.rank CASE MODEL FOLDER        with torchrun's environment variables
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.memory.cases import WARM_UP, run_config, sequences
+from rollcast.trainer.ending import TrainerEnding
+from rollcast.trainer.learner.commands import CommandKind, RankCommand
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import Ranks, join_ranks
+from rollcast.wire.version import PolicyVersion
+
+PATIENCE_SECONDS = 600.0
+MOMENTS = {CommandKind.UPDATE: "step", CommandKind.STAGE: "publish", CommandKind.SAVE: "checkpoint"}
+
+
+class Watch:
+    """Most resident bytes of this process in each moment, above what it held before; the last time counts.
+
+    Pages of files are left out: the kernel takes those of libraries back while memory is short.
+    """
+
+    def __init__(self) -> None:
+        self.baseline = _resident("RssAnon")
+        self.most: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def during(self, moment: str) -> Iterator[None]:
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): the peak is counted anew
+        yield
+        self.most[moment] = _resident("VmHWM") - _resident("RssFile") - self.baseline
+
+
+class WatchedGroup(LearnerGroup):
+    watch: Watch
+
+    def _obey(self, command: RankCommand) -> None:
+        with self.watch.during(MOMENTS[command.kind]):
+            super()._obey(command)
+
+
+def _resident(field: str) -> int:
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{field}:")]
+    return int(line.split()[1]) << 10
+
+
+def main(case: str, model: str, folder: str) -> None:
+    ranks = join_ranks(timeout_seconds=PATIENCE_SECONDS, threads=1)
+    go_through(WARM_UP, Path(model) / WARM_UP, Path(folder) / WARM_UP, ranks)
+    gc.collect()
+    watch = go_through(case, Path(model) / case, Path(folder) / case, ranks)
+    print(json.dumps({"rank": ranks.rank, "most": watch.most}), flush=True)
+    ranks.leave()
+
+
+def go_through(case: str, model: Path, folder: Path, ranks: Ranks) -> Watch:
+    watch = Watch()
+    with watch.during("start"):
+        group = WatchedGroup.build(run_config(case, model, folder), ranks)
+    assert isinstance(group, WatchedGroup)
+    group.watch = watch
+    if ranks.rank == 0:
+        drive(group, case)
+    else:
+        assert group.follow() is TrainerEnding.FINISHED
+    return watch
+
+
+def drive(group: WatchedGroup, case: str) -> None:
+    """Moments and both snapshots come into being first; then a step, a publication and a checkpoint are watched."""
+    watch, ranks = group.watch, group.ranks
+
+    def publish(step: int) -> None:
+        with watch.during("publish"):
+            group.stage(step % 2, PolicyVersion(1, step))
+
+    group.update(sequences(case, ranks.world_size, micro_batches=1))
+    publish(1)
+    publish(2)
+    with watch.during("step"):
+        group.update(sequences(case, ranks.world_size, micro_batches=2))
+    publish(3)
+    with watch.during("checkpoint"):
+        group.save(PolicyVersion(1, 2), {})
+    group.stop(TrainerEnding.FINISHED)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,133 @@
+"""Several trainer ranks that send their own rows: rate beside raw gloo, pause beside a plain copy, copies staged.
+
+Each rank is a process with the real lane sender, rank 0 has the real publisher, the generator is that of the tests. Raw
+gloo: one group of two, the same bytes in pieces of the same size into memory that is reused, nothing checked.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from functools import partial
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+
+import torch
+
+from rollcast.config.services import Weights
+from rollcast.weights.lanes import Lanes, LaneSender
+from rollcast.weights.manifest import PIECE_BYTES, BucketSpec
+from rollcast.weights.process_group import GroupAddress, RendezvousStore, WeightGroup
+from rollcast.weights.shards import shard_buckets
+from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.staging import StagingSlots
+from rollcast.wire.version import PolicyVersion
+
+CPU = torch.device("cpu")
+PATIENCE_SECONDS = 5.0
+SPAWN = multiprocessing.get_context("spawn")
+
+
+class OtherRanks:
+    """Trainer ranks 1, 2, ..: a process each."""
+
+    def __init__(self, buckets: tuple[BucketSpec, ...], world_size: int) -> None:
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for rank in range(1, world_size):
+            ours, theirs = SPAWN.Pipe()
+            process = SPAWN.Process(target=_other_rank, args=(theirs, buckets, rank, world_size), daemon=True)
+            process.start()
+            self._pipes.append(ours)
+            self._processes.append(process)
+        self.lanes = Lanes(world_size, self._tell)
+
+    def fill(self, slot: int, version: PolicyVersion) -> None:
+        for pipe in self._pipes:
+            pipe.send((slot, version))
+        for pipe in self._pipes:
+            pipe.recv()
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+
+    def _tell(self, order: bytes) -> None:
+        for pipe in self._pipes:
+            pipe.send(order)
+
+
+def fill(snapshot: Snapshot, step: int) -> None:
+    """Every byte is another one after every step."""
+    for buffer in snapshot.buffers:
+        buffer.fill_(step % 251)
+
+
+def _other_rank(pipe: Connection, buckets: tuple[BucketSpec, ...], rank: int, world_size: int) -> None:
+    torch.set_num_threads(1)
+    slots = StagingSlots(shard_buckets(buckets, rank, world_size))
+    orders: SimpleQueue[bytes | None] = SimpleQueue()
+    LaneSender(rank, slots, CPU, iter(orders.get, None))
+    while True:
+        message = pipe.recv()
+        if isinstance(message, bytes):
+            orders.put(message)
+        else:
+            slot, version = message
+            slots.fill(slot, version, PATIENCE_SECONDS, partial(fill, step=version.step))
+            pipe.send("filled")
+
+
+def raw_gloo_seconds(num_bytes: int, repeats: int, settings: Weights) -> float:
+    """Median over `repeats` of one broadcast of `num_bytes` to one process."""
+    store = RendezvousStore("127.0.0.1")
+    address = partial(
+        GroupAddress,
+        1,
+        0,
+        1,
+        "gloo",
+        store.host,
+        store.port,
+        store.prefix,
+        timeout_seconds=settings.bucket_timeout_seconds,
+    )
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(
+        target=_raw_receiver, args=(theirs, address(rank=1, world_size=2), num_bytes, repeats), daemon=True
+    )
+    process.start()
+    ours.recv()
+    group = WeightGroup(address(rank=0, world_size=2), CPU)
+    buffer, seconds = torch.zeros(num_bytes, dtype=torch.uint8), []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        for start in range(0, num_bytes, PIECE_BYTES):
+            group.broadcast(buffer[start : start + PIECE_BYTES])
+        ours.recv()  # the last byte is there
+        seconds.append(time.perf_counter() - started)
+    process.join(PATIENCE_SECONDS)
+    return statistics.median(seconds)
+
+
+def _raw_receiver(pipe: Connection, address: GroupAddress, num_bytes: int, repeats: int) -> None:
+    torch.set_num_threads(1)
+    buffer = torch.zeros(num_bytes, dtype=torch.uint8)
+    pipe.send("ready")
+    group = WeightGroup(address, CPU)
+    for _ in range(repeats):
+        for start in range(0, num_bytes, PIECE_BYTES):
+            group.broadcast(buffer[start : start + PIECE_BYTES])
+        pipe.send("received")
+
+
+def copy_seconds(num_bytes: int, repeats: int) -> float:
+    """Median of a plain copy."""
+    source, target, seconds = torch.ones(num_bytes, dtype=torch.uint8), torch.ones(num_bytes, dtype=torch.uint8), []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        target.copy_(source)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)

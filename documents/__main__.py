@@ -1,0 +1,32 @@
+"""Writes docs/reference/*.md from the code: `python -m documents`. The tests notice when it was forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from documents.commands import commands_page
+from documents.http_api import http_page
+from documents.metrics import metrics_page
+from documents.python_api import python_page
+from documents.settings import settings_page
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+MARK = "\n<!-- Written by `python -m documents`. -->\n"
+
+
+def generated() -> dict[str, str]:
+    """Text by the name of the file in docs/reference."""
+    pages = {
+        "settings.md": settings_page(),
+        "metrics.md": metrics_page(),
+        "commands.md": commands_page(),
+        "http.md": http_page(),
+        "python.md": python_page(),
+    }
+    return {name: text + MARK for name, text in pages.items()}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in generated().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,89 @@
+"""The forecaster's HTTP API, from its own OpenAPI document."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from documents.tables import table
+from rollcast.forecaster.api import build_application
+from rollcast.forecaster.board import Board
+from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.history import History
+from rollcast.forecaster.metrics import ForecastMetrics
+from rollcast.forecaster.picture_api import picture_router
+from rollcast.forecaster.push_api import push_router
+
+Node = dict[str, Any]
+INTRODUCTION = """# HTTP
+
+Every service answers `/healthz`, `/readyz` and `/metrics`. `/healthz` and `/readyz` answer 200, or 503 with the reason.
+Where `http.token` is set, all but these two ask for it: as a bearer token, or in a browser as the password.
+
+The forecaster answers the following as well. `/` is the live page. A mistake of the caller is a 4xx with one sentence
+in `detail`. `/openapi.json` describes the same for programs.
+
+"""
+
+
+def http_page() -> str:
+    document = openapi()
+    said = INTRODUCTION
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            said += _section(document, f"{method.upper()} {path}", operation)
+    return said.rstrip() + "\n"
+
+
+def openapi() -> Node:
+    """Of the forecaster as it is served."""
+    with tempfile.TemporaryDirectory() as folder:
+        board, metrics, history = Board(), ForecastMetrics("none"), History(Path(folder) / "history.sqlite")
+        try:
+            engine = ForecastEngine(board, history, metrics)
+            application = build_application(board, history, metrics, engine)
+            application.include_router(push_router(engine, board, None))
+            application.include_router(picture_router(board))
+            return application.openapi()
+        finally:
+            history.close()
+
+
+def _section(document: Node, title: str, operation: Node) -> str:
+    said = f"## {title}\n\n{operation.get('description', operation.get('summary', ''))}\n\n"
+    rows = [
+        (f"`{item['name']}`", item["in"], "yes" if item.get("required") else "no", item.get("description", ""))
+        for item in operation.get("parameters", ())
+    ]
+    said += table(("parameter", "in", "required", "what it is"), rows)
+    body = _schema(document, operation.get("requestBody", {}))
+    if body:
+        said += "The body, as JSON:\n\n" + _fields(body)
+    answer = _schema(document, operation["responses"].get("200", {}))
+    if answer:
+        said += "The answer:\n\n" + _fields(answer)
+    return said
+
+
+def _schema(document: Node, node: Node) -> Node:
+    """Of a JSON body; empty where it is none."""
+    schema: Node = node.get("content", {}).get("application/json", {}).get("schema", {})
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    return schema if "properties" in schema else {}
+
+
+def _fields(schema: Node) -> str:
+    rows = [(f"`{name}`", _kind(node), node.get("description", "")) for name, node in schema["properties"].items()]
+    return table(("field", "kind", "what it is"), rows)
+
+
+def _kind(node: Node) -> str:
+    if "$ref" in node:
+        return str(node["$ref"].rsplit("/", 1)[1])
+    if "anyOf" in node:
+        return " or ".join(_kind(item) for item in node["anyOf"])
+    if node.get("type") == "array":
+        return f"list of {_kind(node.get('items', {}))}"
+    return str(node.get("type", node.get("const", "any")))

@@ -1,0 +1,21 @@
+"""Every metric, from the one place that names them."""
+
+from __future__ import annotations
+
+from documents.tables import table
+from rollcast.telemetry.names import all_metrics
+
+INTRODUCTION = """# Metrics
+
+Every service serves its own at `/metrics`. Each series also carries the label `run`. What alerts and dashboards make of
+them is in [monitoring](../monitoring.md).
+
+"""
+
+
+def metrics_page() -> str:
+    rows = [
+        (f"`{metric.name}`", metric.kind, ", ".join(f"`{label}`" for label in metric.labels), metric.help)
+        for metric in all_metrics()
+    ]
+    return INTRODUCTION + table(("metric", "kind", "labels", "what it says"), rows).rstrip() + "\n"

@@ -1,0 +1,99 @@
+"""Every setting of the run file, from the schema that reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from documents.tables import table
+from rollcast.config.schema import RunConfig
+
+Node = dict[str, Any]
+HEAD = ("setting", "default", "what it is")
+INTRODUCTION = """# Settings
+
+Every setting of a run file, made from the code that reads it. `rollcast config schema` prints the same as a JSON
+schema. A setting without a default must be given. Where a group has several kinds, the kind stands behind the name.
+
+"""
+_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+
+
+def settings_page() -> str:
+    schema = RunConfig.model_json_schema()
+    top: list[tuple[str, str, str]] = []
+    groups = ""
+    for name, node in schema["properties"].items():
+        rows = list(_rows(schema, name, node, required=name in schema.get("required", ())))
+        if len(rows) == 1:
+            top += rows
+        else:
+            groups += f"## {name}\n\n" + table(HEAD, rows)
+    return INTRODUCTION + "## The run itself\n\n" + table(HEAD, top) + groups.rstrip() + "\n"
+
+
+def _rows(schema: Node, name: str, node: Node, *, required: bool, kind: str = "") -> Iterator[tuple[str, str, str]]:
+    """Of a setting, and of what is in it. `kind`: of the group that it is in."""
+    variants = list(_variants(schema, node))
+    groups = [variant for variant in variants if "properties" in variant]
+    shown = f"`{name}`" + (f" ({kind})" if kind else "")
+    if not groups:
+        yield shown, _default(node, required), f"{node.get('description', '')} {_allowed(variants)}".strip()
+        return
+    if "description" in node or len(groups) > 1:
+        nothing = "" if "default" not in node or node["default"] not in (None, []) else f"`{_said(node['default'])}`"
+        kinds = [variant["properties"]["kind"]["const"] for variant in groups if "kind" in variant["properties"]]
+        one_of = f" Kinds: {', '.join(f'`{name}`' for name in kinds)}." if len(kinds) > 1 else ""
+        yield shown, nothing, node.get("description", "") + one_of
+    inside = f"{name}[]" if any(variant.get("type") == "array" for variant in _options(schema, node)) else name
+    for variant in groups:
+        own = variant["properties"].get("kind", {}).get("const", "") if len(groups) > 1 else kind
+        for field, value in variant["properties"].items():
+            if field != "kind":
+                needed = field in variant.get("required", ())
+                yield from _rows(schema, f"{inside}.{field}", value, required=needed, kind=own)
+
+
+def _options(schema: Node, node: Node) -> list[Node]:
+    """What a setting may hold, references followed."""
+    if "$ref" in node:
+        return _options(schema, schema["$defs"][node["$ref"].rsplit("/", 1)[1]])
+    for many in ("anyOf", "oneOf", "allOf"):
+        if many in node:
+            return [option for item in node[many] for option in _options(schema, item)]
+    return [node]
+
+
+def _variants(schema: Node, node: Node) -> Iterator[Node]:
+    """The same, and of a list what is in it."""
+    for option in _options(schema, node):
+        if option.get("type") == "array" and isinstance(option.get("items"), dict):
+            yield from _variants(schema, option["items"])
+        else:
+            yield option
+
+
+def _default(node: Node, required: bool) -> str:
+    return "required" if required else f"`{_said(node.get('default'))}`"
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _said(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _allowed(options: list[Node]) -> str:
+    """Bounds and choices, as a sentence."""
+    said = []
+    for option in options:
+        if "enum" in option:
+            said.append("one of " + ", ".join(f"`{_said(value)}`" for value in option["enum"]))
+        bounds = [f"{words} {_number(option[name])}" for name, words in _BOUNDS.items() if name in option]
+        if bounds:
+            said.append(" and ".join(bounds))
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}." if text else ""

@@ -1,0 +1,19 @@
+{{/* Services that the generators ask for verdicts, as {"asked": [...]} by their place in config.tasks.verifiers. What is no map is
+refused by the run file's own rules. */}}
+{{- define "rollcast.verifiers" -}}
+{{- $tasks := kindIs "map" .Values.config.tasks | ternary .Values.config.tasks dict -}}
+{{- $asked := list -}}
+{{- range $index, $verifier := kindIs "slice" $tasks.verifiers | ternary $tasks.verifiers list -}}
+{{- if kindIs "map" $verifier -}}
+{{- if kindIs "string" $verifier.url -}}
+{{- $address := regexReplaceAll "^https?://" $verifier.url "" -}}
+{{- $port := hasPrefix "https:" $verifier.url | ternary 443 80 -}}
+{{- if regexMatch "^[^/?#]*:[0-9]{1,5}([/?#]|$)" $address -}}
+{{- $port = regexReplaceAll "^[^/?#]*:([0-9]+).*$" $address "${1}" | int -}}
+{{- end -}}
+{{- $asked = append $asked (dict "index" $index "port" $port "variable" (toString ($verifier.token_variable | default ""))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- dict "asked" $asked | toJson -}}
+{{- end -}}

@@ -1,0 +1,48 @@
+"""What the commands on curves say about the rest of a budget, before anything else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollcast.cli import report
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.curves.run_forecast import RunForecast
+
+Budget = Annotated[
+    float | None, typer.Option(help="compute at which the run would end, in all; default: twice what was spent")
+]
+Worth = Annotated[
+    float | None,
+    typer.Option(help="gain in pass rate that the rest would be paid for; default: 0.02, less for a small rest"),
+]
+Price = Annotated[float | None, typer.Option(help="of one device-hour (one unit of the curve), in any currency")]
+
+
+def advice_of(run: RunForecast, budget: float | None, worth: float | None, price: float | None) -> dict[str, Any]:
+    """For JSON. Raises UserError where an option cannot be."""
+    try:
+        return run.advice(budget, worth, price).to_dict()
+    except ValueError as error:
+        raise UserError(f"--{error}") from None
+
+
+def show_advice(advice: dict[str, Any], unit: str) -> None:
+    """What to do, why, what it costs, and what would change it."""
+    typer.echo(f"{advice['headline']}. {advice['reason']}")
+    typer.echo(advice["change"])
+    rest, soon = advice["rest"], advice["soon"]
+    if 0 < soon["compute"] < rest["compute"]:
+        typer.echo(f"next tenth of the budget: {_stretch(soon, unit)}")
+    if rest["compute"] > 0:
+        whole = "as much again" if advice["is_assumed"] else "rest of the budget"
+        typer.echo(f"{whole}: {_stretch(rest, unit)}")
+
+
+def _stretch(stretch: dict[str, Any], unit: str) -> str:
+    money = "" if stretch["money"] is None else f" for {report.amount(stretch['money'])}"
+    gain = "" if stretch["gain"] is None else f", gain {report.with_span(stretch['gain'], report.DIFFERENCE)}"
+    return f"{report.amount(stretch['compute'])} {unit}{money}{gain}"

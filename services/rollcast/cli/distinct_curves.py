@@ -1,0 +1,57 @@
+"""Curves that are held against each other: each once, each with a name of its own, all in one unit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.scaling.curve import Curve
+
+
+def with_distinct_names(found: Sequence[tuple[str, Curve]]) -> list[Curve]:
+    """Curves of one name, as of the evaluations.jsonl of two runs, are named by their whole source.
+
+    `found`: source and curve. Of a source that holds several runs, the name of the run stays in it.
+    """
+    count, of_source = Counter(curve.name for _, curve in found), Counter(source for source, _ in found)
+    return [
+        curve
+        if count[curve.name] == 1
+        else replace(curve, name=source if of_source[source] == 1 else f"{source}:{curve.name}")
+        for source, curve in found
+    ]
+
+
+def refuse_twice(found: Sequence[tuple[str, Curve]], *, beginnings: bool) -> None:
+    """A run that is given twice would count as two. `beginnings`: so would one and its beginning. Raises UserError."""
+    for (one, curve), (source, other) in combinations(found, 2):
+        same = _begins(curve, other), _begins(other, curve)
+        if all(same):
+            raise UserError(f"{source}: {other.name} is the same run as in {one}; give each run once")
+        # A single evaluation may agree by chance.
+        if beginnings and any(same) and min(len(curve), len(other)) > 1:
+            old, name, new = (one, curve.name, source) if same[0] else (source, other.name, one)
+            raise UserError(f"{old}: {name} is the beginning of the run in {new}; give the newer file only")
+
+
+def refuse_two_units(found: Sequence[tuple[str, Curve]]) -> None:
+    """Steps of one run and tokens of another are no common axis. Raises UserError."""
+    (first, curve), *others = found
+    for source, other in others:
+        if other.unit != curve.unit:
+            raise UserError(
+                f"{source}: counts compute in {other.unit}, {first} in {curve.unit}; choose one unit with --compute, "
+                "or with --seconds and --devices"
+            )
+
+
+def _begins(curve: Curve, other: Curve) -> bool:
+    """Whether the points of `other` begin with those of `curve`."""
+    pairs = (other.compute, curve.compute), (other.pass_rate, curve.pass_rate)
+    return all(longer.tobytes().startswith(shorter.tobytes()) for longer, shorter in pairs)

@@ -1,0 +1,107 @@
+"""`rollcast init`: from a model, data and a verifier to a run file that works."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollcast.config.errors import UserError
+
+
+def init(
+    file: Annotated[Path, typer.Argument(help="run file to write")] = Path("my-run.yaml"),
+    model: Annotated[str | None, typer.Option(help="folder of a Hugging Face model, or its name on the hub")] = None,
+    data: Annotated[str | None, typer.Option(help="JSONL or Parquet file, or a set of the hub")] = None,
+    verifier: Annotated[
+        str | None, typer.Option(help="exact, math, ..., or a function of yours: ./reward.py:grade")
+    ] = None,
+    budget: Annotated[str | None, typer.Option(help="200 (steps), 4h (device-hours), or none")] = None,
+    prompt_field: Annotated[str | None, typer.Option(help="field with the prompt, where its name is unusual")] = None,
+    answer_field: Annotated[str | None, typer.Option(help="field with the answer, where its name is unusual")] = None,
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="run the function with files and network, outside the sandbox")
+    ] = False,
+) -> None:
+    """Look at a model, data and a verifier; write a run file; show what the verifier says and what is measured.
+
+    On a terminal it asks for what no option says.
+
+    \b
+    rollcast init
+    rollcast init my-run.yaml --model Qwen/Qwen3-0.6B --data rows.jsonl --verifier math --budget 200
+    rollcast init --model ./model --data rows.parquet --verifier ./reward.py:grade --budget 4h
+    """
+    from rollcast.cli.plan.evaluation import of_run_file
+    from rollcast.local import preflight
+    from rollcast.local.first_run.data import look_at
+    from rollcast.local.first_run.run_file import Answers, written
+    from rollcast.local.first_run.shown import examples
+
+    if file.exists():
+        raise UserError(f"{file}: is there already; name another file, or remove it")
+    path = _asked("--model", model, "model (folder, or name on the hub)")
+    look = look_at(
+        _asked("--data", data, "data (JSONL or Parquet file, or a set of the hub)"), prompt_field, answer_field
+    )
+    typer.echo(f"data: {look.in_words}")
+    chosen = _asked("--verifier", verifier, "verifier (or a function: ./reward.py:grade)", look.suits)
+    steps, hours = read_budget(_asked("--budget", budget, "budget (200 = steps, 4h = device-hours, none)", "200"))
+    answers = Answers(_name(file), path, look, chosen, trusted, steps, hours)
+    _write(file, written(answers))
+    try:
+        config, found = preflight.load_to_start(file)
+        preflight.check_files(config)
+    except BaseException:
+        file.unlink()
+        raise
+    typer.echo(f"{file}: written, and right")
+    typer.echo(f"filled in: {preflight.in_words(found)}")
+    for line in examples(config.tasks):
+        typer.echo(line)
+    for line in of_run_file(file):
+        typer.echo(line)
+    typer.echo(f"next: rollcast try --config {shlex.quote(str(file))}")
+
+
+def read_budget(said: str) -> tuple[int | None, float | None]:
+    """(steps, device-hours) of `200`, `4h` or `none`. Raises UserError."""
+    if said == "none":
+        return None, None
+    whole = re.fullmatch(r"\d{1,9}", said)
+    if whole and int(said) > 0:
+        return int(said), None
+    hours = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)h", said)
+    if hours and 0 < float(hours[1]) < math.inf:
+        return None, float(hours[1])
+    raise UserError(
+        f"--budget {said}: is no budget; give steps such as 200, device-hours such as 4h, or none for a run that only "
+        "Ctrl-C ends"
+    )
+
+
+def _asked(option: str, given: str | None, question: str, usual: str | None = None) -> str:
+    """What the option says, or the terminal. Raises UserError where there is neither."""
+    if given is not None:
+        return given
+    if not sys.stdin.isatty():
+        raise UserError(f"{option}: is missing; give it, or run `rollcast init` on a terminal, where it asks")
+    return str(typer.prompt(question, default=usual))
+
+
+def _name(file: Path) -> str:
+    """The run's name, made of the file's."""
+    return re.sub(r"[^a-z0-9]+", "-", file.stem.lower())[:63].strip("-") or "my-run"
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        with file.open("x") as made:  # never through a link, nor over a file that has just come
+            made.write(text)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written ({error.strerror}); name another file") from error

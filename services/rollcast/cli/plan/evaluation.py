@@ -1,0 +1,88 @@
+"""`rollcast plan evaluation`: how many held-out prompts and samples measure a pass rate how well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollcast.cli import curve_options as options
+from rollcast.config.errors import UserError
+from rollcast.scaling.evaluation_error import USUAL_SPREAD, EvaluationError, evaluation_error
+
+PROMPTS = (20, 50, 100, 200, 500, 1_000)
+SAMPLES = (1, 4, 16)
+
+
+def evaluation(
+    config: Annotated[
+        Path | None, typer.Option(help="run file: what it asks for is shown, and that no prompt is also trained on")
+    ] = None,
+    pass_rate: Annotated[float, typer.Option(min=0, max=1, help="about which the interval is wanted")] = 0.5,
+    spread: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="share of the variance between prompts: 0 = all equally hard, 1 = always or never"
+        ),
+    ] = USUAL_SPREAD,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say which interval of the pass rate N held-out prompts with k samples each give.
+
+    Once for these very prompts, as a curve shows it, once for others of their kind.
+
+    \b
+    rollcast plan evaluation
+    rollcast plan evaluation --pass-rate 0.2 --spread 0.8
+    rollcast plan evaluation --config my-run.yaml
+    """
+    table = [
+        {"prompts": prompts, "samples": samples} | evaluation_error(prompts, samples, pass_rate, spread)._asdict()
+        for prompts in PROMPTS
+        for samples in SAMPLES
+    ]
+    if as_json:
+        typer.echo(json.dumps(table, indent=1))
+        return
+    if config is not None:
+        for line in of_run_file(config, pass_rate, spread):
+            typer.echo(line)
+        typer.echo("")
+    typer.echo(f"90 % interval of a pass rate of {pass_rate:g}, on these prompts | on others of their kind:")
+    typer.echo("prompts" + "".join(f"{f'{samples} samples':>20}" for samples in SAMPLES))
+    for prompts in PROMPTS:
+        cells = (in_words(evaluation_error(prompts, samples, pass_rate, spread)) for samples in SAMPLES)
+        typer.echo(f"{prompts:>7}" + "".join(f"{cell:>20}" for cell in cells))
+
+
+def of_run_file(file: Path, pass_rate: float = 0.5, spread: float = USUAL_SPREAD) -> list[str]:
+    """What the run file says is measured, part by part, and that its prompts are held out. Raises UserError."""
+    from rollcast.local.preflight import load_to_start
+    from rollcast.tasks.prompts import load, normalise
+
+    tasks = load_to_start(file)[0].tasks
+    split = load(tasks)
+    trained = {normalise(prompt.text) for prompt in split.train}
+    shared = [prompt for prompt in split.held_out if normalise(prompt.text) in trained]
+    if shared:
+        raise UserError(
+            f"run file {file}: {len(shared)} held-out prompts are also trained on, such as {shared[0].text[:80]!r}; "
+            "remove one of the two"
+        )
+    lines = []
+    for part in tasks.parts:
+        prompts, samples = tasks.held_out_prompts(part), tasks.evaluation.rollouts_per_prompt
+        error = evaluation_error(prompts, samples, pass_rate, spread)
+        lines.append(
+            f"{part.dataset.name}: {prompts} held-out prompts, {samples} samples of each: a pass rate of {pass_rate:g} "
+            f"is measured to ±{error.same_prompts:.3f} on these prompts, ±{error.other_prompts:.3f} on others of their "
+            "kind (90 %)"
+        )
+    lines.append(f"none of the {len(split.held_out)} held-out prompts is among the {len(split.train)} trained on")
+    return lines
+
+
+def in_words(error: EvaluationError) -> str:
+    return f"±{error.same_prompts:.3f} | ±{error.other_prompts:.3f}"

@@ -1,0 +1,122 @@
+"""`rollcast plan memory`: what every process of a run holds, counted before a device is taken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollcast.cli import curve_options, memory_options, report
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.memory.device import Device
+    from rollcast.memory.plan import MemoryPlan
+
+EXIT_DOES_NOT_FIT = 1
+GIGA = 10**9
+
+
+def memory(
+    config: Annotated[Path, typer.Option(help="run file")],
+    gpu: memory_options.Gpu = None,
+    cpu: Annotated[
+        float | None, typer.Option(min=1, max=memory_options.LARGEST, help="no GPUs: memory of the machine, in GB")
+    ] = None,
+    trainer_ranks: memory_options.TrainerRanks = None,
+    model_config: memory_options.ModelConfig = None,
+    as_json: curve_options.AsJson = False,
+) -> None:
+    """Count what every rank and every generator of a run holds, and say which setting to change where it does not fit.
+
+    Without --gpu and --cpu it is this machine's: the smallest of its GPUs, else its main memory. Ends with 1 where the
+    run does not fit. The model's config.json is fetched where model.path is a name on the hub that is not here.
+
+    \b
+    rollcast plan memory --config run.yaml --gpu 80
+    rollcast plan memory --config run.yaml --gpu 141 --trainer-ranks 16 --json
+    rollcast plan memory --config run.yaml --cpu 24
+    """
+    from rollcast.config.run import load_run_config
+    from rollcast.memory.check import plan_run
+    from rollcast.memory.verdict import refusals, warnings
+
+    device = _device(gpu, cpu)
+    plan = plan_run(load_run_config(config), device, ranks=trainer_ranks, model_config=model_config, ask_hub=True)
+    assert plan is not None, "the hub was asked"
+    refused, cautions = refusals(plan), warnings(plan)
+    if as_json:
+        typer.echo(
+            json.dumps({**plan.as_json(), "fits": not refused, "refusals": refused, "cautions": cautions}, indent=1)
+        )
+    else:
+        _show(plan)
+        for sentence in refused:
+            typer.echo(f"does not fit: {sentence}")
+        for sentence in cautions:
+            typer.echo(f"caution: {sentence}")
+    if refused:
+        raise typer.Exit(EXIT_DOES_NOT_FIT)
+
+
+def _device(gpu: float | None, cpu: float | None) -> Device:
+    from rollcast.memory.device import Device, this_machine
+
+    if gpu is not None and cpu is not None:
+        raise UserError(f"--gpu {gpu:g}, --cpu {cpu:g}: a run is on GPUs or on none; give one of the two")
+    if gpu is not None:
+        return Device("gpu", round(gpu * GIGA))
+    return this_machine() if cpu is None else Device("cpu", round(cpu * GIGA))
+
+
+def _show(plan: MemoryPlan) -> None:
+    """One column for each kind of process."""
+    columns = _columns(plan)
+    names = list(dict.fromkeys(name for _, parts, _ in columns for name in parts))
+    rows = [(name, *(_gb(parts.get(name)) for _, parts, _ in columns)) for name in names]
+    rows.append(("together", *(_gb(total) for _, _, total in columns)))
+    if plan.device.kind == "gpu":
+        rows.append(("free", *(_gb(plan.device.num_bytes - total) for _, _, total in columns)))
+    report.show_table(("GB", *(title for title, _, _ in columns)), rows)
+    first, worker, length = plan.trainer[0], plan.worker, plan.config.model.max_length
+    typer.echo(
+        f"{first.model.num_parameters / GIGA:.2f} B parameters; a version is {_gb(first.version)} GB; "
+        f"{plan.device.in_words}."
+    )
+    typer.echo(
+        f"A trainer rank is fullest at {first.fullest.name}, with {first.load.tokens:,} tokens; "
+        f"while it starts, each reads {_gb(first.start_on_host)} GB into host memory."
+    )
+    typer.echo(
+        f"A rollout of {length:,} tokens holds {_gb(worker.kv_of_slot(length))} GB of KV cache; "
+        f"{worker.slots_that_fit} fit; each of {worker.slots} slots gets {worker.tokens_per_slot:,} tokens."
+    )
+    if plan.device.kind == "cpu":
+        typer.echo(
+            f"Together: {_gb(plan.on_one_machine)} GB of {_gb(plan.device.num_bytes)}, {plan.ranks} trainer ranks and "
+            f"{plan.generators} generators."
+        )
+
+
+def _columns(plan: MemoryPlan) -> list[tuple[str, dict[str, int], int]]:
+    """Title, parts and sum; ranks that hold the same are one column."""
+    alike: list[tuple[list[int], Any]] = []
+    for rank in plan.trainer:
+        if alike and alike[-1][1].parts == rank.fullest.parts:
+            alike[-1][0].append(rank.rank)
+        else:
+            alike.append(([rank.rank], rank.fullest))
+    columns = [
+        (f"trainer {ranks[0]}" if len(ranks) == 1 else f"trainer {ranks[0]}-{ranks[-1]}", fullest.parts, fullest.total)
+        for ranks, fullest in alike
+    ]
+    title = "generator" if plan.worker.workers == 1 else f"generator, each of {plan.worker.workers}"
+    return [*columns, (title, plan.worker_parts, plan.worker_total)]
+
+
+def _gb(num_bytes: int | None) -> str:
+    if num_bytes is None:
+        return report.NOTHING
+    return f"{num_bytes / GIGA:.2f}"

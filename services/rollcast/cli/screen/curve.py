@@ -1,0 +1,107 @@
+"""The curve of pass rates with its forecast, in characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import rich.text
+
+from rollcast.local.forecast_reading import ForecastReading
+from rollcast.runfolder.records import EvaluationRecord
+
+LEAST_SPAN = 0.05
+"""Of the scale, in pass rate: what a single evaluation's noise spans must not look like a climb."""
+LABEL_COLUMNS = 7
+"""Pass rate and edge."""
+_POINT, _MIDDLE, _BAND = "●", "─", "░"
+_STYLE = {_POINT: "bold green", _MIDDLE: "yellow", _BAND: "dim yellow"}
+Band = Sequence[tuple[float, float, float, float]]
+
+
+def draw_curve(
+    points: Sequence[EvaluationRecord], forecast: ForecastReading | None, width: int, height: int
+) -> list[rich.text.Text]:
+    """`height` lines of at most `width` columns: points ●, the forecast's median ─ and its 90 % interval ░.
+
+    Compute from 0 to the end of the budget, or to half as much again as was spent; the scale is that of what is shown.
+    """
+    columns, rows = width - LABEL_COLUMNS, height - 2
+    if columns < 10 or rows < 3 or not points:
+        return []
+    now = points[-1].compute_device_hours
+    end = forecast.end_device_hours if forecast is not None else None
+    last = max(end, now) if end is not None else 1.5 * now
+    if last <= 0:
+        last = 1.0
+    band = _between([] if forecast is None else forecast.band, columns, last, now)
+    low, high = _scale(points, band)
+    cells = [[" "] * columns for _ in range(rows)]
+
+    def row(rate: float) -> int:
+        return min(rows - 1, max(0, round((high - rate) / (high - low) * (rows - 1))))
+
+    for column, (bottom, middle, top) in band.items():
+        for line in range(row(top), row(bottom) + 1):
+            cells[line][column] = _BAND
+        cells[row(middle)][column] = _MIDDLE
+    for point in points:
+        column = min(columns - 1, round(point.compute_device_hours / last * (columns - 1)))
+        cells[row(point.pass_rate)][column] = _POINT
+    return [*_with_scale(cells, low, high), *_feet(columns, last, now, is_budget=end is not None)]
+
+
+def _between(band: Band, columns: int, last: float, now: float) -> dict[int, tuple[float, float, float]]:
+    """The band at each column from the newest evaluation on, straight between its points."""
+    found = {}
+    for column in range(columns):
+        at = column / (columns - 1) * last
+        if at < now:
+            continue
+        for (left, *before), (right, *after) in pairwise(band):
+            if left <= at <= right and right > left:
+                share = (at - left) / (right - left)
+                low, middle, high = (a + share * (b - a) for a, b in zip(before, after, strict=True))
+                found[column] = (low, middle, high)
+                break
+    return found
+
+
+def _scale(points: Sequence[EvaluationRecord], band: dict[int, tuple[float, float, float]]) -> tuple[float, float]:
+    values = [point.pass_rate for point in points]
+    for bottom, _, top in band.values():
+        values += [bottom, top]
+    low, high = max(0.0, min(values)), min(1.0, max(values))
+    if high - low < LEAST_SPAN:
+        low = max(0.0, (low + high - LEAST_SPAN) / 2)
+        high = low + LEAST_SPAN
+    return low, high
+
+
+def _with_scale(cells: list[list[str]], low: float, high: float) -> list[rich.text.Text]:
+    lines, middle = [], (len(cells) - 1) // 2
+    for place, row in enumerate(cells):
+        told = {0: high, middle: high - (high - low) * middle / (len(cells) - 1), len(cells) - 1: low}.get(place)
+        line = rich.text.Text("     │ " if told is None else f"{told:.3f}┤ ")
+        for cell in row:
+            line.append(cell, _STYLE.get(cell, ""))
+        line.rstrip()
+        lines.append(line)
+    return lines
+
+
+def _feet(columns: int, last: float, now: float, *, is_budget: bool) -> list[rich.text.Text]:
+    """The axis, with a mark at what was spent, and what stands below it."""
+    mark = min(columns - 1, round(now / last * (columns - 1)))
+    axis = "─" * mark + "┴" + "─" * (columns - 1 - mark)
+    right = f"{last:.3g} device-hours" + (", the end" if is_budget else "")
+    if len(right) + 2 > columns:
+        right = f"{last:.3g}"
+    here = f"now {now:.3g}"
+    free = columns - len(right) - 1
+    feet = "0".ljust(columns - len(right)) + right
+    if mark > 2 and mark + len(here) <= free:
+        feet = feet[:mark] + here + feet[mark + len(here) :]
+    elif len(here) + 2 < mark <= columns and mark <= free:
+        feet = feet[: mark - len(here) + 1] + here + feet[mark + 1 :]
+    return [rich.text.Text(f"     └ {axis}", "dim"), rich.text.Text(f"       {feet}", "dim")]

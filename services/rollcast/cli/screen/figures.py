@@ -1,0 +1,110 @@
+"""What is said of a run in words: where it stands, how long the rest takes, what its forecast says."""
+
+from __future__ import annotations
+
+import time
+
+from rollcast.config.run import RunConfig
+from rollcast.local.forecast_reading import Quantiles
+from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
+from rollcast.local.start_up import Phase
+from rollcast.local.status import RunStatus
+
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+
+
+def duration(seconds: float) -> str:
+    """42 s, 3 min 05 s, 2 h 05 min, 3 d 4 h."""
+    whole = max(0, round(seconds))
+    if whole < MINUTE:
+        return f"{whole} s"
+    if whole < HOUR:
+        return f"{whole // MINUTE} min {whole % MINUTE:02} s"
+    if whole < DAY:
+        return f"{whole // HOUR} h {whole % HOUR // MINUTE:02} min"
+    return f"{whole // DAY} d {whole % DAY // HOUR} h"
+
+
+def interval(quantiles: Quantiles) -> str:
+    low, median, high = quantiles
+    return f"{median:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def step_of(config: RunConfig, status: RunStatus) -> str:
+    return f"step {status.step:,}" + ("" if config.budget.steps is None else f" of {config.budget.steps:,}")
+
+
+def phase_words(phase: Phase, now: float) -> str:
+    """`engine starts: 12 s` while it does, `engine starts: after 14 s` once it has."""
+    seconds = phase.seconds(now)
+    if seconds is None:
+        return f"{phase.name}: waits"
+    return f"{phase.name}: {'' if phase.done_at is None else 'after '}{duration(seconds)}"
+
+
+def coming(status: RunStatus, now: float) -> list[str]:
+    """When what comes next is due: step, evaluation, end."""
+    pace = status.pace
+    if pace is None:
+        return []
+    told = [f"{_step_seconds(pace.step_seconds)} a step", _due("next step", pace.next_step_at, now)]
+    if pace.next_evaluation_at is not None:
+        told.append(_due("next evaluation", pace.next_evaluation_at, now))
+    if pace.end_at is not None:
+        at = time.strftime("%H:%M" if pace.end_at - now < DAY else "%d %b %H:%M", time.localtime(pace.end_at))
+        told.append(f"{_due('end', pace.end_at, now)} ({at})")
+    return told
+
+
+def _due(what: str, at: float, now: float) -> str:
+    return f"{what} in {duration(at - now)}" if at - now >= 0.5 else f"{what} now"
+
+
+def _step_seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+
+
+def work(config: RunConfig, status: RunStatus, *, is_running: bool) -> list[str]:
+    """Compute, generators, speed, staleness."""
+    told = [f"{status.compute_device_hours:.4g} device-hours"]
+    if is_running:
+        told.append(f"generators {status.generators_ready} of {config.local.generators}")
+    if status.tokens_per_second is not None:
+        told.append(f"{status.tokens_per_second:,.0f} tokens/s")
+    if total := sum(status.staleness.values()):
+        mean = sum(age * tokens for age, tokens in status.staleness.items()) / total
+        told.append(f"staleness {mean:.1f}, at most {max(status.staleness)} of {config.recipe.schedule.max_staleness}")
+    return told
+
+
+def measured(status: RunStatus) -> list[str]:
+    """The newest evaluation, and the reward of the newest batch."""
+    told = []
+    if status.evaluations:
+        newest = status.evaluations[-1]
+        error = "" if newest.standard_error is None else f" ± {newest.standard_error:.3f}"
+        told.append(f"pass rate {newest.pass_rate:.3f}{error} at step {newest.step:,}")
+    else:
+        told.append("no evaluation yet")
+    if status.reward_mean is not None:
+        told.append(f"training reward {status.reward_mean:.3f}")
+    return told
+
+
+def forecast_words(status: RunStatus) -> list[str]:
+    """The verdict first. Below five evaluations it is too early for anything else."""
+    forecast = status.forecast
+    made = sum(point.step > 0 for point in status.evaluations)
+    if forecast is None and made >= LEAST_EVALUATIONS:
+        return ["the forecaster has not answered yet"]
+    if forecast is None:
+        return [f"too early: {made} of the {LEAST_EVALUATIONS} evaluations that a forecast takes"]
+    told = [forecast.verdict_in_words]
+    if forecast.end is not None:
+        told.append(f"end {interval(forecast.end)}")
+    return [*told, f"ceiling {interval(forecast.asymptote)}"]
+
+
+def advice_words(status: RunStatus) -> str | None:
+    advice = None if status.forecast is None else status.forecast.advice
+    return None if advice is None else advice.sentence()

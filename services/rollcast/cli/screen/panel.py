@@ -1,0 +1,138 @@
+"""A run's picture for a screen of any size: what matters most has room first, and no line is left to the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from rollcast.cli.screen import figures
+from rollcast.cli.screen.curve import draw_curve
+from rollcast.config.run import RunConfig
+from rollcast.local.event_log import RunEvent
+from rollcast.local.status import RunStatus
+
+LEAST_CURVE_LINES = 7
+MOST_CURVE_LINES = 20
+EVENT_SHARE = 5
+"""One line in so many is kept for events, however large the curve could be."""
+LEAST_EVENT_LINES = 4
+"""Where there is a curve."""
+FEWEST_EVENT_LINES = 2
+"""On the smallest of screens: an error is seen whatever else is not."""
+MOST_TROUBLES = 3
+"""The newest of them stand above the other events."""
+BAR_COLUMNS = 20
+GAP = " · "
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """All that is shown."""
+
+    config: RunConfig
+    status: RunStatus
+    events: Sequence[RunEvent]
+    state: str
+    """Running for how long, finished, stopped: in words."""
+    page: str | None
+    """Address of the live page, once it is there."""
+    now: float
+    """Unix seconds."""
+    is_running: bool = True
+
+
+def panel(screen: Screen, width: int, height: int) -> Text:
+    """At most `height` lines of at most `width` columns."""
+    events = _events(screen.events, width)
+    least = min(len(events), FEWEST_EVENT_LINES)
+    head = [*_head(screen, width), *_body(screen, width)][: max(1, height - least)]
+    room = height - len(head)
+    kept = min(len(events), max(LEAST_EVENT_LINES, height // EVENT_SHARE))
+    curve_lines = min(MOST_CURVE_LINES, room - kept)
+    curve = []
+    if curve_lines >= LEAST_CURVE_LINES:
+        curve = draw_curve(screen.status.evaluations, screen.status.forecast, width, curve_lines)
+    lines = [*head, *curve, *events[: max(0, room - len(curve))]][:height]
+    return Text("\n").join(lines)
+
+
+def _head(screen: Screen, width: int) -> list[Text]:
+    name = Text(f"rollcast {screen.config.run}", "bold")
+    rest = [screen.state, *([screen.page] if screen.page else [])]
+    first, *more = flow([name.plain, *rest], width)
+    line = Text(first)
+    line.stylize("bold", 0, len(name))
+    return [line, *map(Text, more)]
+
+
+def _body(screen: Screen, width: int) -> list[Text]:
+    config, status = screen.config, screen.status
+    if status.phases and not status.is_started and screen.state.startswith("starting"):
+        lines = _phases(screen, width)
+    else:
+        lines = [Text(line) for line in _progress(config, status, width)]
+        lines += map(Text, flow(figures.coming(status, screen.now), width))
+    lines += map(Text, flow(figures.work(config, status, is_running=screen.is_running), width))
+    lines += [Text(line, "green") for line in flow(figures.measured(status), width)]
+    lines += [Text(line, "yellow") for line in flow(figures.forecast_words(status), width, "forecast  ")]
+    if screen.is_running and (advice := figures.advice_words(status)):
+        lines += [Text(line, "bold") for line in _wrapped(f"advice    {advice}", width, 10)]
+    return lines
+
+
+def _phases(screen: Screen, width: int) -> list[Text]:
+    """Done, under way, to come: in three ways that need no colour."""
+    marks = []
+    for phase in screen.status.phases:
+        mark = "✓" if phase.done_at is not None else "▸" if phase.started_at is not None else "·"
+        marks.append(f"{mark} {figures.phase_words(phase, screen.now)}")
+    return [Text(line) for line in flow(marks, width, gap="   ")]
+
+
+def _progress(config: RunConfig, status: RunStatus, width: int) -> list[str]:
+    share = status.budget_share
+    if share is None:
+        return flow([figures.step_of(config, status), "no end is set"], width)
+    filled = round(share * BAR_COLUMNS)
+    bar = "█" * filled + "░" * (BAR_COLUMNS - filled)
+    return flow([figures.step_of(config, status), f"{bar} {share:.0%}"], width)
+
+
+def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
+    """The newest first of each kind, troubles before the rest: what has no room is what one would miss least."""
+    troubles = [event for event in events if event.trouble][-MOST_TROUBLES:]
+    others = [event for event in events if event not in troubles]
+    lines = []
+    for event in [*reversed(troubles), *reversed(others)]:
+        mark, style = ("!", "bold red") if event.trouble else (" ", "")
+        lines += [Text(line, style) for line in _wrapped(f"{mark} {event.at} {event.line}", width, 11)]
+    return lines
+
+
+def flow(items: Sequence[str], width: int, start: str = "", gap: str = GAP) -> list[str]:
+    """The items side by side as far as they fit, and on further lines, indented below `start`."""
+    lines: list[str] = []
+    line = start
+    for item in items:
+        if line.strip() and line != start:
+            if cell_len(f"{line}{gap}{item}") <= width:
+                line += f"{gap}{item}"
+                continue
+            lines.append(line)
+            line = " " * len(start)
+        line += item
+    if line.strip():
+        lines.append(line)
+    return [part for line in lines for part in _wrapped(line, width, len(start))]
+
+
+def _wrapped(line: str, width: int, indent: int) -> list[str]:
+    if cell_len(line) <= width:
+        return [line]
+    return textwrap.wrap(
+        line, width, subsequent_indent=" " * min(indent, width // 3), break_on_hyphens=False, drop_whitespace=True
+    )

@@ -1,0 +1,114 @@
+"""`rollcast show RUN`: one look at a run of this machine, under way or over."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rollcast.config.errors import UserError
+
+if TYPE_CHECKING:
+    from rollcast.config.run import RunConfig
+    from rollcast.local.forecast_reading import ForecastReading
+    from rollcast.local.status import RunStatus
+
+PIPE_SIZE = (100, 40)
+"""Columns and lines where no terminal says its own."""
+
+
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run, such as runs/demo")],
+) -> None:
+    """How far a run is, its curve with the forecast, the advice, and what happened last.
+
+    \b
+    rollcast show runs/demo
+    """
+    from rich.console import Console
+
+    from rollcast.cli.screen.panel import Screen, panel
+    from rollcast.local.event_log import events_of
+    from rollcast.local.status import StatusReader
+    from rollcast.runfolder.folder import is_held
+
+    config = settings_of(run)
+    is_running = is_held(config.run_folder)
+    reader = StatusReader(config, one_look=True, is_running=is_running)
+    status = reader.read()
+    if not is_running:
+        status = replace(status, pace=None, generators_ready=0, tokens_per_second=None)
+    if status.forecast is None:
+        status = replace(status, forecast=forecast_now(config))
+    page = reader.url("forecaster") if is_running else None
+    state = _state(config, status, is_running=is_running)
+    events = events_of(config.run_folder)
+    screen = Screen(config, status, events, state, page, time.time(), is_running=is_running)
+    size = shutil.get_terminal_size(PIPE_SIZE)
+    width, height = (size.columns, size.lines) if sys.stdout.isatty() else PIPE_SIZE
+    closing = [] if is_running else _closing(config, status)
+    picture = panel(screen, width, height - 1 - len(closing))
+    Console(width=width, highlight=False, markup=False, emoji=False).print(picture)
+    for line in closing:
+        typer.echo(line)
+
+
+def settings_of(folder: Path) -> RunConfig:
+    """The settings that the run was started with last, wherever its folder lies now. Raises UserError."""
+    from rollcast.config.run import load_run_config
+    from rollcast.runfolder.files import RUN_FILE
+    from rollcast.runfolder.format_version import check_format
+
+    file = folder / RUN_FILE
+    if not file.is_file():
+        raise UserError(f"RUN = {folder}: holds no {RUN_FILE}; give the folder of a run of `rollcast up`, as runs/NAME")
+    check_format(folder)
+    whole = folder.absolute()
+    return load_run_config(file).model_copy(update={"folder": whole.parent, "run": whole.name})
+
+
+def forecast_now(config: RunConfig) -> ForecastReading | None:
+    """Of the evaluations in the folder, as `fit` makes it; None where there is none after the first step."""
+    from rollcast.curves.run_folder import history_of_folder
+    from rollcast.curves.run_forecast import RunBudget, forecast_history
+    from rollcast.local.forecast_reading import forecast_here
+    from rollcast.scaling.options import FitOptions
+
+    try:
+        history, _, _ = history_of_folder(config.run_folder, None)
+    except UserError:
+        return None
+    budget = RunBudget(config.budget.steps, config.budget.device_hours)
+    return forecast_here(forecast_history(history, FitOptions()), budget.end(history.evaluations))
+
+
+def _state(config: RunConfig, status: RunStatus, *, is_running: bool) -> str:
+    from rollcast.cli.screen.figures import duration
+    from rollcast.local.start_up import StartUp
+    from rollcast.runfolder.files import RESULT
+
+    if is_running:
+        began = StartUp(config.run_folder).began_at
+        lasts = "" if began is None else f" for {duration(time.time() - began)}"
+        return ("running" if status.is_started else "starting") + lasts
+    return "finished" if (config.run_folder / RESULT).exists() else "stopped"
+
+
+def _closing(config: RunConfig, status: RunStatus) -> list[str]:
+    """How it ended, or what continues it."""
+    from rollcast.cli.up import continuing
+    from rollcast.runfolder.files import RESULT
+    from rollcast.runfolder.outcomes import RunResult
+    from rollcast.runfolder.records import read_record
+
+    try:
+        return [read_record(config.run_folder / RESULT, RunResult).sentence()]
+    except FileNotFoundError:
+        return [f"continue with: {continuing(config)}"]
+    except (OSError, ValueError) as error:
+        return [f"{config.run_folder / RESULT}: cannot be read ({error})"]

@@ -1,0 +1,116 @@
+"""`rollcast try`: a few completions of the real engine, graded, before a run is started."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rollcast.local.one_line import one_line
+
+if TYPE_CHECKING:
+    from rollcast.config.run import RunConfig
+    from rollcast.local.trial import TimeOutlook
+    from rollcast.runfolder.trial import TrialRecord, TriedCompletion
+
+SHOWN_CHARACTERS = 160
+
+
+def try_out(
+    config: Annotated[Path, typer.Option(help="run file")],
+    prompts: Annotated[int, typer.Option(min=1, max=1_000, help="how many prompts are sampled")] = 4,
+) -> None:
+    """Sample a few prompts with the real engine and grade them: tokens per second, lengths, and what a step will take.
+
+    \b
+    rollcast try --config my-run.yaml
+    rollcast try --config my-run.yaml --prompts 16
+    """
+    from rollcast.local import preflight
+    from rollcast.local.trial import outlook
+    from rollcast.local.trial import try_out as tried_out
+
+    settings, _ = preflight.load_to_start(config)
+    preflight.check_files(settings)
+    typer.echo(f"starting the engine; {prompts} prompts, {settings.recipe.rollouts_per_prompt} completions of each ...")
+    trial = tried_out(settings, prompts)
+    for line in [*completions(trial), *figures(settings, trial), *expected(settings, outlook(settings, trial))]:
+        typer.echo(line)
+
+
+def completions(trial: TrialRecord) -> list[str]:
+    """The first completion of each prompt, with its verdict and how the others fared."""
+    by_prompt: dict[str, list[int]] = {}
+    for number, one in enumerate(trial.completions):
+        by_prompt.setdefault(one.prompt, []).append(number)
+    lines = []
+    for prompt, numbers in by_prompt.items():
+        group = [trial.completions[number] for number in numbers]
+        first = group[0]
+        verdict = f"reward {first.reward:g}" if _is_graded(first) else f"no verdict: {one_line(first.failure)}"
+        rewards = (f"{one.reward:g}" if _is_graded(one) else "-" for one in group)
+        lines += [
+            f"prompt: {_short(prompt)}",
+            f"    {_short(first.text) or '(nothing)'} -> {verdict}",
+            f"    rewards of all {len(group)}: {' '.join(rewards)}",
+        ]
+    return lines
+
+
+def figures(config: RunConfig, trial: TrialRecord) -> list[str]:
+    """Pass rate, lengths, truncation, and what was not graded."""
+    tried = trial.completions
+    graded = [one for one in tried if _is_graded(one)]
+    lengths = sorted(one.num_tokens for one in tried)
+    lines = []
+    if graded:
+        lines.append(f"pass rate: {sum(one.reward for one in graded) / len(graded):.3f} of {len(graded)} completions")
+        if len({one.reward for one in graded}) == 1:
+            lines.append(
+                f"caution: every one has reward {graded[0].reward:g}, and groups without a difference teach nothing; "
+                "look at verifier and template, or take easier or harder prompts"
+            )
+    failures = Counter(one.failure for one in tried if not _is_graded(one))
+    lines += [f"no verdict on {count} completions: {one_line(said)}" for said, count in failures.most_common(3)]
+    truncated = sum(one.truncated for one in tried) / len(tried)
+    lines.append(
+        f"lengths: median {median(lengths):g}, longest {lengths[-1]} of {config.recipe.max_completion_tokens} tokens; "
+        f"{truncated:.0%} were cut off"
+    )
+    return lines
+
+
+def expected(config: RunConfig, outlook: TimeOutlook) -> list[str]:
+    """What a step and the budget will take, as far as generation alone tells."""
+    recipe = config.recipe
+    lines = [
+        f"speed: {outlook.tokens_per_second:.0f} tokens/s with {outlook.at_once} completions at once",
+        f"a step ({recipe.prompts_per_step} x {recipe.rollouts_per_prompt} completions): about "
+        f"{_duration(outlook.step_seconds)} of generation at that speed",
+        f"an evaluation: about {_duration(outlook.evaluation_seconds)}",
+    ]
+    if outlook.total_seconds is not None:
+        lines.append(f"the budget of {outlook.num_steps} steps: about {_duration(outlook.total_seconds)} of generation")
+    elif config.budget.device_hours is not None:
+        lines.append("the budget is device-hours: it ends when they are spent")
+    lines.append("not in it: the trainer, which works at the same time; more completions at once are faster than these")
+    return lines
+
+
+def _is_graded(one: TriedCompletion) -> bool:
+    return one.status in ("ok", "wrong")
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def _short(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]}..."

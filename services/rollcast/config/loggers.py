@@ -1,0 +1,46 @@
+"""Where a run is logged beside its own folder."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rollcast.config.base import WEB_ADDRESS, Settings
+
+
+class TensorBoardLog(Settings):
+    kind: Literal["tensorboard"] = "tensorboard"
+    """Write event files."""
+    folder: Path | None = None
+    """Of the event files. None = tensorboard in the run folder."""
+
+
+class MlflowLog(Settings):
+    kind: Literal["mlflow"] = "mlflow"
+    """Send to an MLflow tracking server; credentials are those of MLflow's own environment variables."""
+    url: Annotated[str, Field(pattern=WEB_ADDRESS)]
+    """Of the tracking server, as http://host:5000."""
+    experiment: str = "rollcast"
+    """Name of the experiment, which is made where there is none."""
+
+
+class WandbLog(Settings):
+    kind: Literal["wandb"] = "wandb"
+    """Send to Weights & Biases; the key is that of `wandb login` or of WANDB_API_KEY."""
+    project: str = "rollcast"
+    """Name of the project."""
+    entity: str | None = None
+    """User or team. None = the key's default."""
+    mode: Literal["online", "offline"] = "online"
+    """offline = files under wandb in the run folder, which `wandb sync` sends later."""
+
+
+Log = Annotated[TensorBoardLog | MlflowLog | WandbLog, Field(discriminator="kind")]
+
+
+def is_installed(log: Log) -> bool:
+    """Whether the package that writes to it is there; it has the name of the kind, as Rollcast's extra has."""
+    return importlib.util.find_spec(log.kind) is not None

@@ -1,0 +1,33 @@
+"""Which port each service of a run listens on: a small file for each under `ports/` in the run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MAX_CHARACTERS = 20
+"""Of a file that is read: more is no port."""
+
+
+def ports_of(folder: Path) -> Path:
+    """Where the services of the run folder tell their ports."""
+    return folder / "ports"
+
+
+def port_file(folder: Path, service: str) -> Path:
+    """The file in which one service tells its port."""
+    return ports_of(folder) / service
+
+
+def publish_port(folder: Path, service: str, port: int) -> None:
+    """Write the port a service listens on to the run folder, where local mode and the forecaster find it."""
+    file = port_file(folder, service)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f".{service}.tmp")
+    temporary.write_text(f"{port}\n")
+    temporary.replace(file)
+
+
+def read_port(file: Path) -> int:
+    """Raises OSError where there is no such file (yet), ValueError where it holds no number."""
+    with file.open() as text:
+        return int(text.read(MAX_CHARACTERS))

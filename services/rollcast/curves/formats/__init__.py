@@ -1,0 +1,1 @@
+"""Files of other frameworks: one file for each format, and one rule that tells them apart (`recognise.py`)."""

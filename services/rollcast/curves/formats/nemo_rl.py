@@ -1,0 +1,39 @@
+"""NeMo-RL's console: under `==== Step 12/1000 ====` the results of a step, `Avg Reward: 0.43`, and where it was
+validated those too, `Accuracy: 0.41`. A validation before the first step is of step 0.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rollcast.curves.curve_row import Row
+from rollcast.curves.left_out import Tell
+
+NAME = "console log of NeMo-RL"
+_STEP = re.compile(r"=====+ Step (\d{1,12})/\d+ =====+")
+_RESULTS = re.compile(r"\b(Training|Validation) Results:")
+_ITEM = re.compile(r"•\s*([A-Z][\w ]{0,60}): (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
+_PREFIX = {"Training": "train/", "Validation": "validation/"}
+
+
+def recognises(text: str) -> bool:
+    return "Results:" in text and _RESULTS.search(text) is not None and _STEP.search(text) is not None
+
+
+def rows(text: str, path: Path, tell: Tell) -> list[Row]:
+    """One row for each block of results."""
+    found: list[Row] = []
+    step = 0
+    row: Row | None = None
+    prefix = ""
+    for line in text.split("\n"):
+        if began := _STEP.search(line):
+            step, row = int(began[1]), None
+        elif block := _RESULTS.search(line):
+            prefix, row = _PREFIX[block[1]], {"step": step}
+            found.append(row)
+        elif row is not None:
+            for name, value in _ITEM.findall(line):
+                row.setdefault(prefix + name.strip().lower().replace(" ", "_"), value)
+    return found

@@ -1,0 +1,46 @@
+"""prime-rl's console: `SUCCESS Step 12 | Time: 3.1s | Reward: 0.4312 | Val. Reward: 0.4 | ..` of the orchestrator, and
+`Evaluated aime2024 in 12.3s (Avg@8=0.1234, Pass@8: 0.3, ..)` of its evaluations. Those run beside the training, several
+steps long; `Running evals for checkpoint step 12` before them says of which weights they are.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rollcast.curves.curve_row import Row
+from rollcast.curves.left_out import Tell
+
+NAME = "console log of prime-rl"
+_STEP = re.compile(r"\bStep (\d{1,12}) \| (.*\bReward: .*)")
+_EVALUATED = re.compile(r"\bEvaluated (\S{1,200}) in [\d.]+\s?\w* \((.*)\)")
+_PART = re.compile(r"([A-Z][\w .@/-]{0,60}?)[:=] ?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[\s,)|%a-z]|$)")
+_AT_STEP = re.compile(r"\b(?:step|ckpt)[= ](\d{1,12})\b", re.IGNORECASE)
+_BEGUN = re.compile(r"\bRunning (?:evals for (?:checkpoint|interval) step (\d{1,12})|final evals\b)")
+
+
+def recognises(text: str) -> bool:
+    return "Step " in text and _STEP.search(text) is not None
+
+
+def rows(text: str, path: Path, tell: Tell) -> list[Row]:
+    """A row for each step and each evaluation; one whose step no line names is of the step that stands before it."""
+    found: list[Row] = []
+    step = 0
+    evaluated: int | None = None
+    for line in text.split("\n"):
+        if made := _STEP.search(line):
+            step = int(made[1])
+            found.append({"step": step, **{_name(key): value for key, value in _PART.findall(made[2])}})
+        elif begun := _BEGUN.search(line):
+            evaluated = int(begun[1]) if begun[1] else step
+        elif made := _EVALUATED.search(line):
+            told = _AT_STEP.search(line)
+            at = int(told[1]) if told else step if evaluated is None else evaluated
+            values = {f"eval/{made[1]}/{_name(key)}": value for key, value in _PART.findall(made[2])}
+            found.append({"step": at, **values})
+    return found
+
+
+def _name(label: str) -> str:
+    return label.strip().lower().replace(".", "").replace(" ", "_")

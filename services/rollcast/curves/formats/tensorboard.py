@@ -1,0 +1,146 @@
+"""TensorBoard's event files: scalars of one run, by step.
+
+A record is its length (8 bytes), a checksum of the length, the bytes of an Event, a checksum of these. The checksum of
+the length is held against it, so that a torn end is noticed. TensorFlow 2 writes a scalar as a tensor, others as a
+plain number.
+
+Source: tensorboard/compat/proto/{event,summary,tensor}.proto; the record format is TensorFlow's TFRecord.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from rollcast.curves.curve_row import Row
+from rollcast.curves.formats.found import MAX_FIELDS, MAX_ROWS
+from rollcast.curves.formats.wire_format import BYTES, FIXED32, FIXED64, VARINT, fields, signed
+from rollcast.curves.left_out import Tell
+
+NAME = "TensorBoard event file"
+FILE_MARK = "tfevents"
+HEADER = struct.Struct("<QI")
+FOOTER_BYTES = 4
+WALL_TIME = "wall_time"
+_FLOAT, _DOUBLE = 1, 2
+"""DataType of a tensor."""
+
+
+def recognises(content: bytes) -> bool:
+    """Whether the first record's length has the checksum that stands beside it."""
+    if len(content) < HEADER.size:
+        return False
+    length, checksum = HEADER.unpack_from(content)
+    return bool(length < 1 << 20 and masked_crc32c(content[:8]) == checksum)
+
+
+def rows(contents: list[bytes], path: Path, tell: Tell) -> list[Row]:
+    """Scalars of the files of one run, in the order of the files: a row for each stretch of events of one step."""
+    found: list[Row] = []
+    num_bad = 0
+    for content in contents:
+        row: Row = {}
+        view = memoryview(content)
+        for start, end in _records(view):
+            if end < 0:
+                tell(f"{path}: ends within a record, as one that is still written does; read up to there")
+                break
+            try:
+                step, at, scalars = _event(view[start:end])
+            except (ValueError, struct.error):
+                num_bad += 1
+                continue
+            if not scalars:
+                continue
+            if row.get("step") != step or scalars.keys() & row.keys() or len(row) > MAX_FIELDS:
+                if len(found) >= MAX_ROWS:
+                    return found
+                row = {"step": step, WALL_TIME: at}
+                found.append(row)
+            row.update(scalars)
+    if num_bad:
+        tell(f"{path}: {num_bad} events left out, malformed")
+    return found
+
+
+def _records(content: memoryview) -> Iterator[tuple[int, int]]:
+    """Where each record begins and ends; the end is -1 where the file is torn."""
+    at = 0
+    while at < len(content):
+        if len(content) - at < HEADER.size:
+            yield at, -1
+            return
+        length, checksum = HEADER.unpack_from(content, at)
+        start = at + HEADER.size
+        if masked_crc32c(bytes(content[at : at + 8])) != checksum or length > len(content) - start - FOOTER_BYTES:
+            yield at, -1
+            return
+        yield start, start + length
+        at = start + length + FOOTER_BYTES
+
+
+def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
+    """Step, Unix seconds, scalars by tag."""
+    step, at, scalars = 0, 0.0, {}
+    for number, kind, part, value in fields(message):
+        if (number, kind) == (1, FIXED64):
+            (at,) = struct.unpack("<d", part)
+        elif (number, kind) == (2, VARINT):
+            step = signed(value)
+        elif (number, kind) == (5, BYTES):
+            for summary_number, summary_kind, summary, _ in fields(part):
+                if (summary_number, summary_kind) == (1, BYTES):
+                    tag, scalar = _scalar(summary)
+                    if scalar is not None:
+                        scalars[tag] = scalar
+    return step, at, scalars
+
+
+def _scalar(message: memoryview) -> tuple[str, float | None]:
+    tag, scalar = "", None
+    for number, kind, part, _ in fields(message):
+        if (number, kind) == (1, BYTES):
+            tag = bytes(part).decode(errors="replace")[:300]
+        elif (number, kind) == (2, FIXED32):
+            (scalar,) = struct.unpack("<f", part)
+        elif (number, kind) == (8, BYTES):
+            scalar = _of_tensor(part)
+    return tag, scalar
+
+
+def _of_tensor(message: memoryview) -> float | None:
+    """The one number of a tensor; None for more, or for another type than float and double."""
+    data_type, raw = 0, b""
+    for number, kind, part, value in fields(message):
+        if (number, kind) == (1, VARINT):
+            data_type = value
+        elif number in (4, 5, 6) and kind != VARINT:
+            raw = bytes(part)
+    if (data_type, len(raw)) == (_FLOAT, 4):
+        return float(struct.unpack("<f", raw)[0])
+    if (data_type, len(raw)) == (_DOUBLE, 8):
+        return float(struct.unpack("<d", raw)[0])
+    return None
+
+
+def masked_crc32c(data: bytes) -> int:
+    """The checksum of the record format: CRC-32C, rotated and shifted."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _table() -> tuple[int, ...]:
+    found = []
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        found.append(crc)
+    return tuple(found)
+
+
+_TABLE = _table()

@@ -1,0 +1,25 @@
+"""The console of TRL and transformers: `{'loss': 0.01, 'reward': 0.43, .., 'epoch': 0.12}` for each entry of the log.
+
+It is Python's way of writing, not JSON; transformers 5 puts the numbers in quotes. Progress bars stand between lines.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rollcast.curves.curve_row import Row
+from rollcast.curves.left_out import Tell
+
+NAME = "console log of TRL or transformers"
+_LINE = re.compile(r"\{'[^'\n]{1,300}': [^{}\n]*'epoch': '?[\d.][^{}\n]*\}")
+_ITEM = re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?'?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)'?\)?(?=[,}])")
+
+
+def recognises(text: str) -> bool:
+    return "'epoch': " in text and _LINE.search(text) is not None
+
+
+def rows(text: str, path: Path, tell: Tell) -> list[Row]:
+    """One row for each entry; it is read as text, never evaluated."""
+    return [dict(_ITEM.findall(found[0])) for found in _LINE.finditer(text)]

@@ -1,0 +1,27 @@
+"""verl's file logger: a line {"step": 12, "data": {"val-core/openai/gsm8k/reward/mean@1": 0.5, ..}} for each step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rollcast.curves.sheet import Sheet
+
+NAME = "file log of verl"
+_DATA = "data/"
+
+
+class VerlMark:
+    """Whether every entry has a step and its data."""
+
+    def __init__(self) -> None:
+        self.is_one = True
+
+    def see(self, entry: Mapping[str, Any]) -> None:
+        """The next entry."""
+        self.is_one = self.is_one and "step" in entry and isinstance(entry.get("data"), dict)
+
+
+def unwrapped(sheet: Sheet) -> Sheet:
+    """The metrics beside the step."""
+    return sheet.renamed(lambda name: name.removeprefix(_DATA))

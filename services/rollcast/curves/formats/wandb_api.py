@@ -1,0 +1,35 @@
+"""A run of W&B by its address, wandb:ENTITY/PROJECT/RUN, through W&B's own client where that is installed."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from itertools import islice
+
+from rollcast.config.errors import UserError
+from rollcast.curves.formats.found import MAX_ROWS, Found, flat
+
+NAME = "run of W&B"
+PREFIX = "wandb:"
+_ADDRESS = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+")
+TIMEOUT_SECONDS = 30
+
+
+def found(source: str) -> Found:
+    """The run's whole history. Raises UserError: no address, no client, or what W&B answers."""
+    address = source.removeprefix(PREFIX).removeprefix("//").replace("/runs/", "/")
+    if not _ADDRESS.fullmatch(address):
+        raise UserError(f"{source}: is no run of W&B; write {PREFIX}ENTITY/PROJECT/RUN, as in the address of its page")
+    if find_spec("wandb") is None:
+        raise UserError(f"{source}: the package wandb is not installed; install it: pip install wandb")
+    import wandb
+
+    try:
+        history = wandb.Api(timeout=TIMEOUT_SECONDS).run(address).scan_history()
+        rows = [flat(row) for row in islice(history, MAX_ROWS)]
+    except Exception as error:  # its client raises what it likes
+        told = " ".join(str(error).split())[:200]
+        raise UserError(f"{source}: W&B does not answer ({told}); check the address, or run `wandb login`") from None
+    if not rows:
+        raise UserError(f"{source}: has no history yet")
+    return Found.of_rows(NAME, rows)

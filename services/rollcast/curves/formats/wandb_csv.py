@@ -1,0 +1,51 @@
+"""Tables that W&B exports.
+
+Of a panel: "Step","RUN - metric","RUN - metric__MIN","RUN - metric__MAX", for each run; the columns of one run become
+rows of that run. Of a run's history: _step, _runtime and _timestamp beside the metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rollcast.curves.formats.found import RUN
+from rollcast.curves.sheet import Sheet
+
+PANEL_NAME = "W&B panel export"
+HISTORY_NAME = "W&B run export"
+BOUNDS = ("__MIN", "__MAX")
+"""Endings of the columns that tell the least and the largest value where the panel was smoothed or sampled."""
+SEPARATOR = " - "
+STEP_COUNTER = "_step"
+HISTORY_MARKS = ("_step", "_runtime", "_timestamp")
+
+
+def is_panel(header: Sequence[str]) -> bool:
+    """Whether every column behind the first is one of a run, and its bounds stand beside it."""
+    metrics = [name for name in header[1:] if not name.endswith(BOUNDS)]
+    return (
+        len(header) > 2
+        and all(SEPARATOR in name for name in header[1:])
+        and any(name + ending in header for name in metrics for ending in BOUNDS)
+    )
+
+
+def is_history(header: Sequence[str]) -> bool:
+    """Whether two of W&B's own columns are there."""
+    return sum(mark in header for mark in HISTORY_MARKS) > 1
+
+
+def by_run(sheet: Sheet) -> Sheet:
+    """A panel's rows, one for each run that has a value there: run, the panel's axis, its metrics."""
+    axis = sheet.names[0]
+    columns: dict[str, dict[str, str]] = {}
+    for name in sheet.names[1:]:
+        run, _, metric = name.rpartition(SEPARATOR)
+        if not name.endswith(BOUNDS) and metric != STEP_COUNTER:
+            columns.setdefault(run, {})[metric] = name
+    return Sheet.of_rows(
+        {RUN: run, axis: at, **dict(zip(metrics, values, strict=True))}
+        for run, metrics in columns.items()
+        for at, *values in zip(sheet.cells(axis), *map(sheet.cells, metrics.values()), strict=True)
+        if any(values)
+    )

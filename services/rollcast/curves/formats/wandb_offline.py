@@ -1,0 +1,97 @@
+"""The .wandb file of a W&B run: its history, as it lies in the folder of an offline run (and of an online one).
+
+The file is LevelDB's log: 7 bytes of a header, then blocks of 32 KiB that hold records, whole or in pieces; a record is
+a protobuf message whose field 2 is an entry of the history.
+
+Source: wandb/sdk/internal/datastore.py and wandb/proto/wandb_internal.proto.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from rollcast.curves.curve_row import Row
+from rollcast.curves.formats.found import MAX_FIELDS, MAX_ROWS, flat
+from rollcast.curves.formats.wire_format import BYTES, fields
+from rollcast.curves.left_out import Tell, counted
+
+NAME = "offline run of W&B"
+ENDING = ".wandb"
+MAGIC = b":W&B"
+HEADER_BYTES = 7
+BLOCK_BYTES = 32_768
+RECORD = struct.Struct("<IHB")
+"""Checksum, length, kind."""
+FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+MAX_RECORD_BYTES = 16 << 20
+_HISTORY, _ITEM = 2, 1
+
+
+def recognises(content: bytes) -> bool:
+    return content.startswith(MAGIC)
+
+
+def rows(content: bytes, path: Path, tell: Tell) -> list[Row]:
+    """One row for each call of `wandb.log`."""
+    found: list[Row] = []
+    num_bad = 0
+    for record in _records(content):
+        if len(found) >= MAX_ROWS:
+            break
+        try:
+            parts = [part for number, kind, part, _ in fields(record) if (number, kind) == (_HISTORY, BYTES)]
+            found += [row for part in parts if (row := _history(part))]
+        except (ValueError, RecursionError):
+            num_bad += 1
+    if num_bad:
+        tell(f"{path}: {counted(num_bad, 'record')} left out, malformed")
+    return found
+
+
+def _records(content: bytes) -> Iterator[memoryview]:
+    """The records that are whole; what a kill tore at the end is left."""
+    at, pieces = HEADER_BYTES, bytearray()
+    while at + RECORD.size <= len(content):
+        left = BLOCK_BYTES - at % BLOCK_BYTES
+        if left < RECORD.size:
+            at += left
+            continue
+        _, length, kind = RECORD.unpack_from(content, at)
+        start, at = at + RECORD.size, at + RECORD.size + length
+        if at > len(content) or not FULL <= kind <= LAST:
+            return
+        if kind in (FULL, FIRST):
+            pieces.clear()
+        pieces += content[start:at]
+        if len(pieces) > MAX_RECORD_BYTES:
+            return
+        if kind in (FULL, LAST):
+            yield memoryview(bytes(pieces))
+
+
+def _history(message: memoryview) -> Row:
+    row: Row = {}
+    for number, kind, part, _ in fields(message):
+        if (number, kind) == (_ITEM, BYTES) and len(row) < MAX_FIELDS:
+            name, text = _item(part)
+            found = json.loads(text) if text else None
+            if name and not isinstance(found, list):
+                row |= flat({name: found})
+    return row
+
+
+def _item(message: memoryview) -> tuple[str, str]:
+    """Name and value as JSON; a nested name is joined."""
+    key, nested, text = "", [], ""
+    for number, kind, part, _ in fields(message):
+        spelt = bytes(part).decode(errors="replace") if kind == BYTES else ""
+        if number == 1:
+            key = spelt
+        elif number == 2:
+            nested.append(spelt)
+        elif number == 16:
+            text = spelt
+    return key or "/".join(nested), text

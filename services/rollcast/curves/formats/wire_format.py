@@ -1,0 +1,51 @@
+"""The fields of a protobuf message without its schema: what event files need is a handful of numbers and names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+MAX_VARINT_BYTES = 10
+
+
+def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
+    """Number, wire type, bytes and value of each field: the bytes lie in `message`, the value is a varint's.
+
+    Raises ValueError where it is no message.
+    """
+    at, end = 0, len(message)
+    while at < end:
+        key, at = _varint(message, at)
+        number, kind = key >> 3, key & 7
+        if kind == VARINT:
+            value, at = _varint(message, at)
+            yield number, kind, message[at:at], value
+            continue
+        if kind == BYTES:
+            length, at = _varint(message, at)
+        elif kind in (FIXED64, FIXED32):
+            length = 8 if kind == FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {kind} is none of protobuf's")
+        if length > end - at:
+            raise ValueError("a field is longer than its message")
+        yield number, kind, message[at : at + length], 0
+        at += length
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for place in range(MAX_VARINT_BYTES):
+        if at + place >= len(message):
+            break
+        byte = message[at + place]
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value, at + place + 1
+    raise ValueError("a number does not end")
+
+
+def signed(value: int) -> int:
+    """A varint as the int64 that it spells."""
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >= 1 << 63 else value

@@ -1,0 +1,63 @@
+"""What is forecast of the forecaster's own run, kept in the run folder for whoever logs it elsewhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.curves.run_forecast import RunForecast
+from rollcast.forecaster.metrics import ForecastMetrics
+from rollcast.runfolder.files import FORECASTS_SAID
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import ForecastRecord, as_json
+from rollcast.runfolder.writing import append_line
+from rollcast.telemetry.logging import get_logger
+
+INTERVAL = (0.05, 0.5, 0.95)
+log = get_logger()
+
+
+class ForecastLog:
+    """One line for each evaluation that is forecast from. One that came again after a restart is not written twice."""
+
+    def __init__(self, folder: Path, metrics: ForecastMetrics) -> None:
+        self._path = folder / FORECASTS_SAID
+        self._metrics = metrics
+        newest = deque(RecordFile(self._path, ForecastRecord).read(), maxlen=1)
+        self._written = (newest[0].incarnation, newest[0].step, newest[0].num_evaluations) if newest else None
+
+    def note(self, forecast: RunForecast | None) -> None:
+        """A disk that refuses the line is logged and counted; the forecast goes on."""
+        if forecast is None:
+            return
+        newest = forecast.newest
+        key = (newest.incarnation, newest.step, len(forecast.evaluations))
+        if key == self._written:
+            return
+        self._written = key
+        try:
+            append_line(self._path, as_json(_record(forecast)))
+        except UserError as error:
+            self._metrics.count_skipped("forecast_write", 1)
+            log.error("the forecast cannot be written to the run folder; the forecaster goes on", error=str(error))
+
+
+def _record(forecast: RunForecast) -> ForecastRecord:
+    advice, law = forecast.advice(), forecast.forecast
+    end = None if forecast.end is None else forecast.reading([forecast.end], INTERVAL)[:, 0].tolist()
+    return ForecastRecord(
+        incarnation=forecast.newest.incarnation,
+        step=forecast.newest.step,
+        num_evaluations=len(forecast.evaluations),
+        verdict=str(law.verdict.kind),
+        asymptote=law.asymptote(INTERVAL).tolist(),
+        headroom=law.headroom(INTERVAL).tolist(),
+        end=end,
+        end_compute=forecast.end,
+        advice=str(advice.kind),
+        headline=advice.headline,
+        reason=advice.reason,
+        chance=advice.chance,
+        at=forecast.updated_at,
+    )

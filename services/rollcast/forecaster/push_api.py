@@ -1,0 +1,187 @@
+"""POST /api/push: the evaluations of a run of any trainer, answered with its forecast and advice.
+
+What was pushed once stands: a point of the same run, incarnation and step is counted as repeated. A trainer that starts
+again from a checkpoint counts its incarnation up; what was evaluated beyond its first step no longer counts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, HTTPException, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from rollcast.connections.token_gate import presents
+from rollcast.curves.evaluations import CurvePoint, checked
+from rollcast.curves.run_forecast import RunForecast
+from rollcast.curves.units import TIME_UNITS
+from rollcast.forecaster.board import Board
+from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.history import PushedRun
+from rollcast.forecaster.schema import Answer, Compute, PositiveCompute, Refusal, Share
+from rollcast.scaling.advice import Advice
+
+PUSH_PATH = "/api/push"
+MAX_POINTS = 1_000
+"""Of one request."""
+MAX_STEP = 10**12
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class PushPoint(BaseModel):
+    """One evaluation."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    step: Annotated[int, Field(ge=0, le=MAX_STEP)]
+    pass_rate: Share
+    compute: Compute | None = None
+    """Since the start, in the unit of the run; null = the step."""
+    standard_error: Share | None = None
+    truncation_ratio: Share | None = None
+    """Share of the answers that were cut off; only the verdict looks at it."""
+    incarnation: Annotated[int, Field(ge=1, le=10**6)] = 1
+    """Which start of the trainer made it: one more after every restart from a checkpoint."""
+
+
+class PushRequest(BaseModel):
+    """Evaluations of one run."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    run: Name
+    points: Annotated[list[PushPoint], Field(max_length=MAX_POINTS)]
+    unit: Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[\w /.-]+$")] = "steps"
+    """What compute is counted in: steps, tokens, device-hours; the same at every push."""
+    budget: PositiveCompute | None = None
+    """Compute at which the run will end; null = as told before."""
+    worth: Share | None = None
+    """Gain in pass rate that the rest would be paid for, for this answer; null = 0.02 for a doubling of compute."""
+    price: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
+    """Of one unit of compute, for this answer."""
+
+
+class PushAnswer(Answer):
+    run: str
+    new: int
+    """Points that were not known yet."""
+    repeated: int
+    """Points that were known, or beyond the most that a run may have; their first reading stands."""
+    step: int | None
+    """Of the run's newest evaluation: later than what was pushed where the name is that of an older run; null before
+    the first evaluation after step 0."""
+    advice: str | None
+    """stop, continue or wait; null before the first evaluation after step 0."""
+    headline: str | None
+    reason: str | None
+    metrics: dict[str, float]
+    """To be logged beside the trainer's own."""
+
+
+def push_router(engine: ForecastEngine, board: Board, token: str | None) -> APIRouter:
+    """The one route. Without a token nobody may push."""
+
+    def admit(request: Request) -> None:
+        if token is None:
+            raise HTTPException(403, "pushing is off; set forecaster.push_token, or ROLLCAST_PUSH_TOKEN")
+        if not presents(request.scope, token.encode()):
+            raise HTTPException(
+                401,
+                "wrong or missing token; present forecaster.push_token as bearer token",
+                {"www-authenticate": "Bearer"},
+            )
+
+    router = APIRouter()
+    told = {
+        400: "A body that cannot be read",
+        401: "No token, or another one",
+        403: "No token is set",
+        413: "Too large",
+        422: "Not as documented",
+        503: "Busy",
+    }
+    refusals: dict[int | str, dict[str, Any]] = {
+        status: {"model": Refusal, "description": text} for status, text in told.items()
+    }
+
+    @router.post(PUSH_PATH, dependencies=[Depends(admit)], responses=refusals)
+    def push(request: Annotated[PushRequest, Body()]) -> PushAnswer:
+        """Evaluations of a run of any trainer; its forecast and advice come back."""
+        try:
+            _check_name(request.run)
+            points = [_point(request, point) for point in request.points]
+            new = engine.push(PushedRun(request.run, request.unit, request.budget), points)
+        except TimeoutError as error:
+            raise HTTPException(503, str(error)) from error
+        except ValueError as error:
+            raise HTTPException(422, str(error)) from error
+        return _answer(request, new, board.get(request.run))
+
+    return router
+
+
+def _check_name(run: str) -> None:
+    """Raises ValueError: no page could be asked for under this name."""
+    if not run.isprintable() or "/" in run or run in (".", ".."):
+        raise ValueError(f"run {run[:50]!r}: give printable characters without a slash, and neither . nor ..")
+
+
+def _point(request: PushRequest, point: PushPoint) -> CurvePoint:
+    """Raises ValueError: a value is out of bounds."""
+    return checked(
+        CurvePoint(
+            run=request.run,
+            dataset="",
+            incarnation=point.incarnation,
+            step=point.step,
+            pass_rate=point.pass_rate,
+            compute=float(point.step) if point.compute is None else point.compute,
+            standard_error=point.standard_error,
+            trained_tokens=None,
+            samples=None,
+            at=time.time(),
+            truncation_ratio=point.truncation_ratio,
+            # Nothing starts up in steps or tokens: a longer first interval is one, as in a file.
+            start_up=None if request.unit in TIME_UNITS else 0.0,
+        )
+    )
+
+
+def _answer(request: PushRequest, new: int, item: RunForecast | None) -> PushAnswer:
+    advice = None if item is None else item.advice(worth=request.worth, price=request.price)
+    return PushAnswer(
+        run=request.run,
+        new=new,
+        repeated=len(request.points) - new,
+        step=None if item is None else item.newest.step,
+        advice=None if advice is None else str(advice.kind),
+        headline=None if advice is None else advice.headline,
+        reason=None if advice is None else advice.reason,
+        metrics={} if item is None or advice is None else _metrics(item, advice),
+    )
+
+
+def _metrics(item: RunForecast, advice: Advice) -> dict[str, float]:
+    """Flat numbers by name, as trackers take them; what is not known is left out."""
+    low, median, high = (float(value) for value in item.forecast.asymptote((0.05, 0.5, 0.95)))
+    numbers = {
+        "rollcast/ceiling": median,
+        "rollcast/ceiling_low": low,
+        "rollcast/ceiling_high": high,
+        "rollcast/stop": float(advice.kind == "stop"),
+        "rollcast/wait_evaluations": float(advice.evaluations),
+        "rollcast/cost_of_rest": advice.rest.compute,
+    }
+    end = item.end if item.end is not None else advice.budget
+    reading = item.reading([end], (0.05, 0.5, 0.95))[:, 0]
+    numbers |= dict(zip(("rollcast/end_low", "rollcast/end", "rollcast/end_high"), map(float, reading), strict=True))
+    if advice.chance is not None:
+        numbers["rollcast/chance"] = advice.chance
+    if advice.rest.money is not None:
+        numbers["rollcast/price_of_rest"] = advice.rest.money
+    for name, stretch in (("next_tenth", advice.soon), ("rest", advice.rest)):
+        if stretch.gain is not None:
+            numbers[f"rollcast/gain_of_{name}"] = stretch.gain[1]
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}

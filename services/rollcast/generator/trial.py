@@ -1,0 +1,124 @@
+"""`python -m rollcast.generator.trial --config FILE --prompts N --out FILE`: a few completions, without a trainer.
+
+The engine samples from the model's folder as a generator would from the trainer's first version. Thinking is not cut.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig, load_run_config
+from rollcast.generator.engine import Engine
+from rollcast.generator.engine_start import set_environment
+from rollcast.generator.grading import Graded, GradingThreads
+from rollcast.generator.sampling import RolloutSampler
+from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling, StopReason
+from rollcast.runfolder.trial import TrialRecord, TriedCompletion
+from rollcast.runfolder.writing import replace_json
+from rollcast.tasks.prompts import load
+from rollcast.tasks.tokens import TokenizedPrompt, load_tokenizer, tokenize_prompts
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import configure_logging
+
+NAME = "trial"
+
+
+async def try_out(config: RunConfig, num_prompts: int) -> TrialRecord:
+    """Sample and grade `recipe.rollouts_per_prompt` completions of the first training prompts. Raises UserError."""
+    prompts = _prompts(config, num_prompts)
+    began = time.monotonic()
+    engine = await Engine.start(config, NAME, own_weights=True)
+    started = time.monotonic()
+    grader = GradingThreads(engine.decode, config.tasks, Exporter(config.run))
+    try:
+        tasks = [_task(config, number, prompt) for number, prompt in enumerate(prompts)]
+        samplers = [(task, RolloutSampler(engine, task, index)) for task in tasks for index in range(task.num_rollouts)]
+        await asyncio.gather(*(sampler.run() for _, sampler in samplers))
+        sampled = time.monotonic()
+        graded = await asyncio.gather(*(_graded(grader, task, sampler) for task, sampler in samplers))
+        tried = [
+            _tried(engine, prompts[task.sequence], sampler, found)
+            for (task, sampler), found in zip(samplers, graded, strict=True)
+        ]
+        seconds = sum(found.seconds for found in graded)
+        return TrialRecord(started - began, sampled - started, seconds, tuple(tried))
+    finally:
+        await grader.close()
+        engine.shutdown()
+
+
+def _prompts(config: RunConfig, num_prompts: int) -> list[TokenizedPrompt]:
+    limit, tokenizer = config.recipe.max_prompt_tokens, load_tokenizer(config.model)
+    few = load(config.tasks).train[: 4 * num_prompts]  # some may be too long
+    kept, _ = tokenize_prompts(tokenizer, few, limit, config.tasks.prompt_format)
+    if not kept:
+        raise UserError(f"recipe.max_prompt_tokens = {limit}: each of the first {len(few)} prompts is longer; raise it")
+    return kept[:num_prompts]
+
+
+def _task(config: RunConfig, number: int, prompt: TokenizedPrompt) -> PromptTask:
+    return PromptTask(
+        sequence=number,
+        incarnation=0,
+        purpose=Purpose.TRAIN,
+        dataset=prompt.prompt.dataset,
+        prompt_id=prompt.prompt.id,
+        prompt_token_ids=np.asarray(prompt.token_ids, dtype=np.int32),
+        num_rollouts=config.recipe.rollouts_per_prompt,
+        sampling=Sampling(temperature=config.recipe.temperature),
+        length=LengthBudget(config.recipe.max_completion_tokens),
+        verifier=prompt.prompt.verifier,
+        reference=prompt.prompt.reference,
+    )
+
+
+async def _graded(grader: GradingThreads, task: PromptTask, sampler: RolloutSampler) -> Graded:
+    return await grader.grade(task, _text_tokens(sampler))
+
+
+def _text_tokens(sampler: RolloutSampler) -> list[int]:
+    """Without the end-of-text token, which is no part of the answer's text."""
+    completion = sampler.completion
+    return completion.token_ids[: len(completion.token_ids) - (completion.stop_reason is StopReason.END)]
+
+
+def _tried(engine: Engine, prompt: TokenizedPrompt, sampler: RolloutSampler, graded: Graded) -> TriedCompletion:
+    completion = sampler.completion
+    return TriedCompletion(
+        prompt=prompt.prompt.text,
+        text=engine.decode(_text_tokens(sampler)),
+        num_tokens=len(completion.token_ids),
+        truncated=completion.stop_reason is StopReason.LENGTH,
+        reward=graded.reward,
+        status=str(graded.status),
+        failure=graded.failure,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m rollcast.generator.trial", description="Samples a few prompts.")
+    parser.add_argument("--config", type=Path, required=True, help="run file, resolved")
+    parser.add_argument("--prompts", type=int, default=4, help="how many")
+    parser.add_argument("--out", type=Path, required=True, help="where the record goes, JSON")
+    arguments = parser.parse_args()
+    try:
+        config = load_run_config(arguments.config)
+        configure_logging(NAME)
+        set_environment(config)
+        replace_json(arguments.out, asdict(asyncio.run(try_out(config, arguments.prompts))))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Which GPUs each process of a run on this machine gets: the trainer's ranks the first, then each generator its own.
+
+    GPUs that may be used              0  1  2  3  4  5
+    trainer, 2 ranks                   0  1                each rank sees both and takes that of its LOCAL_RANK
+    generator-0, tensor_parallel 2           2  3
+    generator-1                                    4  5
+    Redis, grader, forecaster          none
+
+No two processes share one: NCCL refuses two ranks on a GPU, and vLLM takes most of its memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
+from rollcast.memory.device import gpu_sizes
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+CPU_BUILD = "+cpu"
+"""In the version of a torch that uses no GPU, whatever the machine has."""
+
+
+def usable_gpus() -> tuple[str, ...]:
+    """As CUDA_VISIBLE_DEVICES names them, else by their numbers; empty where everything runs on the CPU."""
+    try:
+        if CPU_BUILD in version("torch"):
+            return ()
+    except PackageNotFoundError:
+        return ()
+    return named_gpus(len(gpu_sizes()), os.environ)
+
+
+def named_gpus(count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Of `count` GPUs, those that this environment leaves. CUDA reads its list up to the first entry that is none."""
+    if VISIBLE not in environment:
+        return tuple(map(str, range(count)))
+    left: list[str] = []
+    for entry in map(str.strip, environment[VISIBLE].split(",")):
+        if not entry or entry.startswith("-") or len(left) == count:
+            break
+        left.append(entry)
+    return tuple(left)
+
+
+def check_gpus(config: RunConfig, gpus: Sequence[str]) -> None:
+    """Raise UserError where there are some, and too few."""
+    local, workers = config.local, config.generator.tensor_parallel
+    needed = local.trainer_ranks + local.generators * workers
+    if 0 < len(gpus) < needed:
+        raise UserError(
+            f"local.trainer_ranks = {local.trainer_ranks}: with local.generators {local.generators} of "
+            f"generator.tensor_parallel {workers} the run needs {needed} GPUs, each for one process, and {len(gpus)} "
+            f"may be used here; lower one of the three, or name more in {VISIBLE}"
+        )
+
+
+def trainer_gpus(config: RunConfig, gpus: Sequence[str]) -> dict[str, str]:
+    """What the environment of each trainer rank gets."""
+    return _seen(gpus, gpus[: config.local.trainer_ranks])
+
+
+def generator_gpus(config: RunConfig, gpus: Sequence[str], index: int) -> dict[str, str]:
+    """The same of the index-th generator."""
+    workers = config.generator.tensor_parallel
+    first = config.local.trainer_ranks + index * workers
+    return _seen(gpus, gpus[first : first + workers])
+
+
+def no_gpus(gpus: Sequence[str]) -> dict[str, str]:
+    """The same of a service that computes on none."""
+    return _seen(gpus, ())
+
+
+def _seen(gpus: Sequence[str], own: Sequence[str]) -> dict[str, str]:
+    """A machine without GPUs is left as it is."""
+    return {VISIBLE: ",".join(own)} if gpus else {}

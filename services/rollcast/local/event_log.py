@@ -1,0 +1,55 @@
+"""What was said of a run while it went on, in its folder: whoever looks later reads it there."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollcast.local.one_line import one_line
+
+LOG = Path("logs") / "up.log"
+TAIL_BYTES = 64 << 10
+"""Read from the end of the log: far more than a terminal shows."""
+_TROUBLE, _NEWS = "!", "-"
+_TIME = "%Y-%m-%d %H:%M:%S"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something that happened."""
+
+    at: str
+    """Local time, HH:MM:SS."""
+    line: str
+    trouble: bool = False
+    """Something went wrong."""
+
+
+def note(folder: Path, line: str, *, trouble: bool = False) -> RunEvent:
+    """The event of now, appended to the log; a disk that takes no more costs the log alone."""
+    now = time.localtime()
+    text = one_line(line)
+    with suppress(OSError):
+        (folder / LOG).parent.mkdir(parents=True, exist_ok=True)
+        with (folder / LOG).open("a") as log:
+            log.write(f"{time.strftime(_TIME, now)} {_TROUBLE if trouble else _NEWS} {text}\n")
+    return RunEvent(time.strftime("%H:%M:%S", now), text, trouble)
+
+
+def events_of(folder: Path) -> list[RunEvent]:
+    """The last events of the log, in order; nothing where there is none. What is no line of it is passed over."""
+    try:
+        with (folder / LOG).open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+            lines = log.read(TAIL_BYTES).decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    parts = [line.split(" ", 3) for line in lines]
+    return [
+        RunEvent(part[1], part[3], part[2] == _TROUBLE)
+        for part in parts
+        if len(part) == 4 and part[2] in (_TROUBLE, _NEWS)
+    ]

@@ -1,0 +1,105 @@
+"""A look at somebody's data: which kind of file, which fields, which verifier may suit."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rollcast.config.datasets import HuggingfaceDataset, JsonlDataset, MappingName, ParquetDataset, RowsDataset
+from rollcast.config.errors import UserError
+from rollcast.tasks.fields import Row, RowError, value
+from rollcast.tasks.mappings import MAPPINGS
+from rollcast.tasks.rows import read_rows
+
+UNFIT_FOR_A_NAME = r"[:/\x00-\x1f\x7f]"
+LOOKED_AT = 50
+"""Rows from which fields are guessed."""
+PROMPT_FIELDS = ("prompt", "question", "problem", "messages", "query", "instruction", "input")
+ANSWER_FIELDS = ("answer", "solution", "ground_truth", "reward_model.ground_truth", "target", "final_answer", "label")
+"""Names that TRL, verl and published sets use, the likeliest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataLook:
+    kind: str
+    path: str
+    name: str
+    """Label of the data set."""
+    prompt_field: str
+    answer_field: str | None
+    """None = no field looks like an answer."""
+    suits: str
+    """The built-in verifier that suits the answers."""
+    mapping: MappingName = "plain"
+    """The ready mapping of a published set, which knows its fields."""
+
+    @property
+    def in_words(self) -> str:
+        if self.mapping != "plain":
+            return f"the mapping {self.mapping} knows its fields"
+        return f"prompts are in {self.prompt_field!r}, answers in {self.answer_field or 'no field'!r}"
+
+
+def look_at(data: str, prompt_field: str | None, answer_field: str | None) -> DataLook:
+    """`data`: a file, or a set of the hub. Fields that are not given are looked for in the first rows.
+
+    Raises UserError where nothing can be read, or no field looks like a prompt.
+    """
+    for mapping, known in MAPPINGS.items():
+        if known.hub is not None and known.hub.path == data:
+            return DataLook("huggingface", data, mapping, "", None, known.verifier, mapping)
+    dataset = _dataset(data)
+    rows = [row for _, row in islice(read_rows(dataset, None, Counter()), LOOKED_AT)]
+    if not rows:
+        raise UserError(f"--data {data}: holds no rows; give a file with one JSON object a line")
+    prompts = prompt_field or _first_field(rows, PROMPT_FIELDS)
+    if prompts is None:
+        raise UserError(
+            f"--data {data}: none of its fields ({', '.join(map(repr, list(rows[0])[:10]))}) has a usual name of a "
+            "prompt; say which it is with --prompt-field"
+        )
+    answers = answer_field or _first_field(rows, tuple(name for name in ANSWER_FIELDS if name != prompts))
+    return DataLook(dataset.kind, data, dataset.name, prompts, answers, _suiting(rows, answers))
+
+
+def _dataset(data: str) -> RowsDataset:
+    path = Path(data).expanduser()
+    stem = re.sub(UNFIT_FOR_A_NAME, "-", path.name.partition(".")[0])[:100] or "data"
+    if path.suffix == ".parquet":
+        return ParquetDataset(name=stem, path=path)
+    if path.exists() or path.suffix in (".jsonl", ".json", ".gz") or data.startswith((".", "/", "~")):
+        return JsonlDataset(name=stem, path=path)
+    return HuggingfaceDataset(name=stem, path=data)
+
+
+def _first_field(rows: list[Row], names: tuple[str, ...]) -> str | None:
+    """The first name under which every row has something."""
+    return next((name for name in names if all(_value(row, name) is not None for row in rows)), None)
+
+
+def _value(row: Row, name: str) -> Any:
+    try:
+        return value(row, name)
+    except RowError:
+        return None
+
+
+def _suiting(rows: list[Row], answers: str | None) -> str:
+    """`math` where every answer is a number or LaTeX and math-verify is there, else `exact`."""
+    if answers is None or importlib.util.find_spec("math_verify") is None:
+        return "exact"
+    texts = [str(_value(row, answers)) for row in rows]
+    return "math" if all(_is_number(text) or "\\" in text for text in texts) else "exact"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "").replace("/", "").strip("$ "))
+    except ValueError:
+        return False
+    return True

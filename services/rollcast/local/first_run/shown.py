@@ -1,0 +1,60 @@
+"""What the verifier says of right and wrong answers to the first prompts: a mistake is seen before it costs a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rollcast.config.tasks import Tasks
+from rollcast.local.one_line import one_line
+from rollcast.tasks.prompts import Prompt, load
+from rollcast.tasks.trial import grader, reference_answer
+from rollcast.tasks.verifiers import Grade
+
+SHOWN_PROMPTS = 3
+SHOWN_CHARACTERS = 100
+
+
+def examples(tasks: Tasks) -> Iterator[str]:
+    """Lines: each prompt, and under it answers with their verdicts. Raises UserError."""
+    prompts = load(tasks).train
+    with grader(tasks) as grade_one:
+        for prompt in prompts[:SHOWN_PROMPTS]:
+            yield f"prompt: {_short(prompt.text)}"
+            for answer in _answers(prompt, prompts):
+                yield f"    {_short(answer) or '(nothing)'} -> {in_words(grade_one(prompt, answer))}"
+
+
+def in_words(grade: Grade) -> str:
+    """A verdict as a line says it."""
+    match grade.status:
+        case "ok":
+            return f"reward {grade.reward:g}"
+        case "wrong":
+            return "reward 0"
+        case _:
+            return f"no verdict: {one_line(grade.failure)}"
+
+
+def _answers(prompt: Prompt, others: list[Prompt]) -> list[str]:
+    """The row's own answer as the verifier wants it, another row's, and none."""
+    own = _as_answer(prompt)
+    wrong = next((found for other in others if (found := _as_answer(other)) not in (None, own)), "no idea")
+    return [answer for answer in (own, wrong, "") if answer is not None]
+
+
+def _as_answer(prompt: Prompt) -> str | None:
+    reference = reference_answer(prompt)
+    if reference is None or prompt.verifier == "countdown":  # whose target is no answer: an expression is
+        return None
+    match prompt.verifier:
+        case "math":
+            return f"\\boxed{{{reference}}}"
+        case "arithmetic":
+            return f"|{reference}"
+        case _:
+            return reference
+
+
+def _short(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]}..."

@@ -1,0 +1,152 @@
+"""What a forecast says of a run, as the terminal shows it: off the forecaster's page, or of a forecast made here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rollcast.telemetry import names
+from rollcast.telemetry.names import Metric
+
+if TYPE_CHECKING:
+    from rollcast.curves.run_forecast import RunForecast
+
+Page = dict[str, list[tuple[dict[str, str], float]]]
+"""Metric name -> (labels, value) of each series."""
+Quantiles = tuple[float, float, float]
+"""5 %, 50 %, 95 %."""
+_WANTED = (0.05, 0.5, 0.95)
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceReading:
+    """What to do with the rest of the budget."""
+
+    kind: str
+    """stop, continue or wait."""
+    evaluations: int
+    """To wait for; 0 for stop and continue."""
+    chance: float | None
+    """That the rest gains what is asked of it; None where that is not known."""
+    gain: Quantiles | None
+    """Of all of the rest, in pass rate."""
+
+    def sentence(self) -> str:
+        """As `fit` and the page say it, in a line."""
+        if self.kind == "wait":
+            what = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
+        else:
+            what = self.kind
+        gain = "" if self.gain is None else "the rest gains {1:.3f} [{0:.3f}, {2:.3f}]".format(*self.gain)
+        chance = "" if self.chance is None else f"worth it with {100 * self.chance:.0f} %"
+        why = ", ".join(filter(None, (gain, chance)))
+        return f"{what}: {why}" if why else what
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastReading:
+    """The newest forecast of a run."""
+
+    verdict: str
+    asymptote: Quantiles
+    headroom: Quantiles
+    end: Quantiles | None
+    """What an evaluation at the end of the budget will read."""
+    end_device_hours: float | None
+    num_points: int
+    """Evaluations it was made from, the one at step 0 included."""
+    band: tuple[tuple[float, float, float, float], ...] = ()
+    """Device-hours and the quantiles of what an evaluation there reads, by device-hours."""
+    advice: AdviceReading | None = None
+
+    @property
+    def verdict_in_words(self) -> str:
+        return self.verdict.replace("_", " ")
+
+
+def forecast_on_page(page: Page) -> ForecastReading | None:
+    """None while there is no forecast of the run on the forecaster's page."""
+    asymptote, headroom = _quantiles(page, names.FORECAST_ASYMPTOTE), _quantiles(page, names.FORECAST_HEADROOM)
+    if asymptote is None or headroom is None:
+        return None
+    return ForecastReading(
+        verdict=_in_force(page, names.FORECAST_VERDICT, "verdict") or "unknown",
+        asymptote=asymptote,
+        headroom=headroom,
+        end=_quantiles(page, names.FORECAST_END),
+        end_device_hours=first(page, names.FORECAST_END_DEVICE_HOURS),
+        num_points=int(first(page, names.FORECAST_POINTS) or 0),
+        band=_band(page),
+        advice=_advice(page),
+    )
+
+
+def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
+    """Of a forecast that was made in this process. `end`: device-hours at which the budget ends, if it does."""
+    from rollcast.curves.run_forecast import metric_grid
+
+    law, advice = run.forecast, run.advice(end)
+    grid = metric_grid(run)
+    computes = [*grid, end] if end is not None and end > run.newest.compute else list(grid)
+    readings = run.reading(computes, _WANTED)
+    band = [(compute, *map(float, readings[:, place])) for place, compute in enumerate(computes)]
+    return ForecastReading(
+        verdict=str(law.verdict.kind),
+        asymptote=_three(law.asymptote(_WANTED)),
+        headroom=_three(law.headroom(_WANTED)),
+        end=_three(band[-1][1:]) if len(computes) > len(grid) else None,
+        end_device_hours=end,
+        num_points=len(run.evaluations),
+        band=tuple(sorted((at, low, middle, high) for at, low, middle, high in band)),
+        advice=AdviceReading(str(advice.kind), advice.evaluations, advice.chance, advice.rest.gain),
+    )
+
+
+def first(page: Page, metric: Metric, **labels: str) -> float | None:
+    """The value of the first series with these labels."""
+    for found, value in page.get(metric.name, []):
+        if labels.items() <= found.items():
+            return value
+    return None
+
+
+def _three(values: object) -> Quantiles:
+    low, middle, high = (float(value) for value in values)  # type: ignore[attr-defined]
+    return low, middle, high
+
+
+def _in_force(page: Page, metric: Metric, label: str) -> str | None:
+    return next((labels.get(label, "") for labels, value in page.get(metric.name, []) if value == 1), None)
+
+
+def _quantiles(page: Page, metric: Metric, **labels: str) -> Quantiles | None:
+    found = {
+        float(of.get("quantile", "nan")): value
+        for of, value in page.get(metric.name, [])
+        if labels.items() <= of.items()
+    }
+    return (found[0.05], found[0.5], found[0.95]) if all(quantile in found for quantile in _WANTED) else None
+
+
+def _band(page: Page) -> tuple[tuple[float, float, float, float], ...]:
+    found: dict[float, dict[float, float]] = {}
+    for labels, value in page.get(names.FORECAST_PASS_RATE.name, []):
+        at, quantile = float(labels.get("compute", "nan")), float(labels.get("quantile", "nan"))
+        found.setdefault(at, {})[quantile] = value
+    return tuple(
+        (at, of[0.05], of[0.5], of[0.95])
+        for at, of in sorted(found.items())
+        if all(quantile in of for quantile in _WANTED)
+    )
+
+
+def _advice(page: Page) -> AdviceReading | None:
+    kind = _in_force(page, names.ADVICE, "advice")
+    if kind is None:
+        return None
+    return AdviceReading(
+        kind=kind,
+        evaluations=int(first(page, names.ADVICE_EVALUATIONS) or 0),
+        chance=first(page, names.ADVICE_CHANCE),
+        gain=_quantiles(page, names.ADVICE_GAIN, stretch="rest"),
+    )

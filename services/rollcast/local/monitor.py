@@ -1,0 +1,214 @@
+"""Prometheus and Grafana for one run of this machine: `monitor/` in its folder, and `--monitor`'s own Prometheus.
+
+    monitor/prometheus.yml, rules.yaml     the alerts of docs/runbook.md, for this run
+            targets.json                   who is scraped; written anew whenever a service tells another port
+            dashboards/*.json
+            grafana/{datasources,dashboards}/rollcast.yaml     provisioning: what GF_PATHS_PROVISIONING names
+            data/                          what Prometheus stored
+
+Paths in prometheus.yml are relative to it, so that a container may have the folder elsewhere.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.config.run import RunConfig
+from rollcast.connections import http
+from rollcast.connections.port_files import ports_of, read_port
+from rollcast.local.process import Command, ServiceSpec
+from rollcast.runfolder.writing import replace_json
+
+FOLDER = "monitor"
+TARGETS, TOKEN = "targets.json", "token"
+SCRAPE_SECONDS = 5
+"""A demo's steps take some seconds; the forecaster's page, the largest, has 20 kB."""
+PLACEHOLDERS = {"@NAMESPACE@": "", "@NO_STEP_MINUTES@": "30", "@RUNBOOK@": "docs/runbook.md"}
+"""In rules and dashboards, beside the run's name: what the chart's values say by default. Series of a run without a
+cluster have no namespace, which is what an empty one matches."""
+HOST = "127.0.0.1"
+STOP_SECONDS = 5.0
+
+
+def find_prometheus() -> str | None:
+    """The server on the path; None where there is none."""
+    return shutil.which("prometheus")
+
+
+def shipped_files() -> Path:
+    """Rules and dashboards: of the installed package, or of the repository that it is installed from."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "monitoring"
+    return installed if installed.exists() else package.parents[1] / "helm" / "rollcast" / "files"
+
+
+def write_monitor(config: RunConfig) -> Path:
+    """The folder for this run. `config`: resolved, with the ports of forecaster and Prometheus chosen.
+
+    Raises UserError where the disk refuses it.
+    """
+    try:
+        return _write(config)
+    except OSError as error:
+        raise refused_by_the_world(
+            error,
+            f"folder: {error.filename or config.run_folder / FOLDER} cannot be written ({error.strerror}); free space "
+            "or mend the permissions, or leave --monitor out",
+        ) from error
+
+
+def _write(config: RunConfig) -> Path:
+    folder = config.run_folder / FOLDER
+    provisioning = folder / "grafana"
+    for part in (folder / "dashboards", provisioning / "datasources", provisioning / "dashboards"):
+        part.mkdir(parents=True, exist_ok=True)
+    if config.http.token is not None:
+        token = folder / TOKEN
+        token.touch(mode=0o600)
+        token.write_text(config.http.token.get_secret_value())
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(_prometheus(config), sort_keys=False))
+    (folder / "rules.yaml").write_text(_filled_in(shipped_files() / "rules.yaml", config.run))
+    (provisioning / "datasources" / "rollcast.yaml").write_text(yaml.safe_dump(_data_sources(config), sort_keys=False))
+    (provisioning / "dashboards" / "rollcast.yaml").write_text(yaml.safe_dump(_provider(folder), sort_keys=False))
+    for dashboard in sorted((shipped_files() / "dashboards").glob("*.json")):
+        (folder / "dashboards" / f"rollcast-{dashboard.name}").write_text(_filled_in(dashboard, config.run))
+    Targets(config).refresh()
+    return folder
+
+
+class Targets:
+    """Whom Prometheus scrapes: every service that told its port, by its own name."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self._file = config.run_folder / FOLDER / TARGETS
+        self._written: list[dict[str, Any]] | None = None
+
+    def refresh(self) -> None:
+        """Write the file where something changed: a service that was started again may listen elsewhere."""
+        found = [self._target(path) for path in sorted(ports_of(self._config.run_folder).glob("*")) if _is_page(path)]
+        targets = [target for target in found if target is not None]
+        if targets == self._written:
+            return
+        with suppress(UserError):  # a full disk is told by those whose files matter; here it is tried again
+            replace_json(self._file, targets)
+            self._written = targets
+
+    def _target(self, path: Path) -> dict[str, Any] | None:
+        try:
+            port = read_port(path)
+        except (OSError, ValueError):
+            return None
+        settings = self._config.http
+        if path.name == "forecaster":
+            settings = settings.model_copy(update={"bind": self._config.forecaster.bind})
+        _, _, address = http.local_url(settings, port).partition("://")
+        return {"targets": [address], "labels": {"job": path.name.partition("-")[0], "instance": path.name}}
+
+
+def prometheus_spec(config: RunConfig, server: str) -> ServiceSpec:
+    """Started and stopped with the run, which goes on without it."""
+    folder = config.run_folder / FOLDER
+    arguments = (
+        server,
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={HOST}:{config.local.prometheus_port}",
+        "--log.level=warn",
+    )
+    command = Command(arguments, config.run_folder / "logs" / "prometheus.log")
+    return ServiceSpec("prometheus", (command,), stop_order=3, stop_seconds=STOP_SECONDS, essential=False)
+
+
+def how_to_watch(config: RunConfig, server: str | None) -> list[str]:
+    """What the user is told: where Prometheus is, and how Grafana is started with all of it."""
+    folder, port = config.run_folder / FOLDER, config.local.prometheus_port
+    if server is None:
+        prometheus = "no prometheus on the path; install one, or start both in containers (below)"
+    else:
+        prometheus = f"Prometheus: http://{HOST}:{port}, its alerts at /alerts"
+    services = "" if server is None else " grafana"
+    provisioning = shlex.quote(str(folder / "grafana"))
+    return [
+        prometheus,
+        f"Grafana: GF_PATHS_PROVISIONING={provisioning} grafana server --homepath /usr/share/grafana",
+        f"or in containers: MONITOR={shlex.quote(str(folder))} docker compose -f monitoring/compose.yaml up{services}",
+    ]
+
+
+def _is_page(path: Path) -> bool:
+    """Whether the port is one of metrics: gRPC's is not."""
+    return path.name in ("trainer", "forecaster", "grader", "loggers") or path.name.startswith("generator-")
+
+
+def _prometheus(config: RunConfig) -> dict[str, Any]:
+    scrape: dict[str, Any] = {
+        "job_name": "rollcast",
+        "honor_labels": True,
+        "file_sd_configs": [{"files": [TARGETS], "refresh_interval": f"{SCRAPE_SECONDS}s"}],
+    }
+    if config.http.token is not None:
+        scrape["authorization"] = {"credentials_file": TOKEN}
+    if config.http.tls is not None:  # pages are asked by address, which certificates rarely name
+        scrape |= {"scheme": "https", "tls_config": {"insecure_skip_verify": True}}
+    interval = f"{SCRAPE_SECONDS}s"
+    return {
+        "global": {"scrape_interval": interval, "evaluation_interval": interval},
+        "rule_files": ["rules.yaml"],
+        "scrape_configs": [scrape],
+    }
+
+
+def _filled_in(file: Path, run: str) -> str:
+    text = file.read_text()
+    for placeholder, value in {**PLACEHOLDERS, "@RUN@": run}.items():
+        text = text.replace(placeholder, value)
+    return text
+
+
+def _data_sources(config: RunConfig) -> dict[str, Any]:
+    """The Prometheus, and the forecaster, which answers queries for times to come."""
+    bind = config.http.model_copy(update={"bind": config.forecaster.bind})
+    forecaster = http.local_url(bind, config.forecaster.http_port)
+    common = {"type": "prometheus", "access": "proxy"}
+    settings: dict[str, Any] = {"httpMethod": "POST", "timeInterval": f"{SCRAPE_SECONDS}s"}
+    of_forecaster: dict[str, Any] = {"jsonData": dict(settings)}
+    if config.http.tls is not None:
+        of_forecaster["jsonData"]["tlsSkipVerify"] = True
+    if config.http.token is not None:  # a variable of Grafana's own: no secret is written into a second file
+        of_forecaster["jsonData"]["httpHeaderName1"] = "Authorization"
+        of_forecaster["secureJsonData"] = {"httpHeaderValue1": "Bearer $ROLLCAST_HTTP_TOKEN"}
+    return {
+        "apiVersion": 1,
+        "datasources": [
+            {
+                "name": "Prometheus",
+                "uid": "rollcast-prometheus",
+                **common,
+                "url": f"http://{HOST}:{config.local.prometheus_port}",
+                "isDefault": True,
+                "jsonData": settings,
+            },
+            {
+                "name": f"Rollcast forecast {config.run}",
+                "uid": "rollcast-forecast",
+                **common,
+                "url": f"{forecaster}/prometheus",
+                **of_forecaster,
+            },
+        ],
+    }
+
+
+def _provider(folder: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": 1,
+        "providers": [{"name": "rollcast", "folder": "Rollcast", "options": {"path": str(folder / "dashboards")}}],
+    }

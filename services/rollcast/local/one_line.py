@@ -1,0 +1,10 @@
+"""Text of others on one line of a terminal."""
+
+from __future__ import annotations
+
+_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CHARACTER}")
+
+
+def one_line(text: str) -> str:
+    """What models write, and exceptions that repeat it, could move the cursor or hide what was said before."""
+    return " ".join(text.split()).translate(_CONTROLS)

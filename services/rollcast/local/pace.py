@@ -1,0 +1,58 @@
+"""How fast a run goes on, and when its next step, its next evaluation and its end are due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rollcast.config.run import RunConfig
+from rollcast.runfolder.records import StepRecord
+
+RECENT_STEPS = 20
+"""The pace is that of so many last steps: it changes as answers grow longer."""
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Moments are Unix seconds; None = not before the end, or there is none."""
+
+    step_seconds: float
+    """From one step to the next, waits included."""
+    next_step_at: float
+    next_evaluation_at: float | None
+    """When its step is due; its answers come later."""
+    next_evaluation_step: int | None
+    end_at: float | None
+
+
+def pace_of(steps: Sequence[StepRecord], config: RunConfig, compute_device_hours: float) -> Pace | None:
+    """`steps`: those of this start, in order. None before the second: a first one holds the start-up."""
+    times = [record.at for record in steps[-RECENT_STEPS - 1 :] if record.at is not None]
+    if len(times) < 2 or times[-1] <= times[0]:
+        return None
+    step, now = steps[-1].step, times[-1]
+    seconds = (now - times[0]) / (len(times) - 1)
+    end = _end(config, step, seconds, now, compute_device_hours)
+    every = config.tasks.evaluation.every_steps
+    evaluated = step + every - step % every
+    evaluation_at = now + (evaluated - step) * seconds
+    is_before_end = end is None or evaluation_at <= end + seconds / 2
+    return Pace(
+        step_seconds=seconds,
+        next_step_at=now + seconds,
+        next_evaluation_at=evaluation_at if is_before_end else None,
+        next_evaluation_step=evaluated if is_before_end else None,
+        end_at=end,
+    )
+
+
+def _end(config: RunConfig, step: int, seconds: float, now: float, compute: float) -> float | None:
+    """At the first of the budgets; device-hours pass at the rate of the devices of this machine's processes."""
+    ends = []
+    if config.budget.steps is not None:
+        ends.append(now + (config.budget.steps - step) * seconds)
+    if config.budget.device_hours is not None:
+        devices = config.local.trainer_ranks + config.local.generators * config.generator.tensor_parallel
+        ends.append(now + (config.budget.device_hours - compute) / devices * SECONDS_PER_HOUR)
+    return max(now, min(ends)) if ends else None

@@ -1,0 +1,85 @@
+"""A record of the run folder as every logger takes it: numbers by name, and text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+
+from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, SampledCompletion, SamplesRecord, StepRecord
+from rollcast.telemetry.names import is_own_curve
+
+QUANTILES = ("low", "median", "high")
+_NOT_MEASURED = frozenset({"step", "at", "staleness_tokens"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one record tells."""
+
+    step: int
+    at: float
+    """Unix seconds."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """Finite, by names such as train/loss."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    samples: tuple[SampledCompletion, ...] = ()
+    samples_of: str = ""
+    """Data set of the samples."""
+    num_left_out: int = 0
+    """Numbers that were not finite."""
+    begins_anew: bool = False
+    """An optimizer step that was made before: what was told of it and of later ones is of a lost history."""
+
+
+def of_step(record: StepRecord, newest: int) -> Entry:
+    """`newest`: the last optimizer step told so far; -1 = none."""
+    told = {item.name: getattr(record, item.name) for item in fields(record) if item.name not in _NOT_MEASURED}
+    total = sum(record.staleness_tokens.values())
+    if total:
+        told["staleness_mean"] = sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / total
+    return _entry("train", record.step, record.at, told, begins_anew=record.step <= newest)
+
+
+def of_evaluation(record: EvaluationRecord) -> Entry:
+    place = "eval" if is_own_curve(record.dataset) else f"eval/{record.dataset}"
+    names = (
+        "pass_rate", "standard_error", "compute_device_hours", "samples", "num_prompts", "generated_tokens", "ungraded",
+        "missing_prompts", "devices", "incarnation",
+    )  # fmt: skip
+    return _entry(place, record.step, record.at, {name: getattr(record, name) for name in names})
+
+
+def of_samples(record: SamplesRecord) -> Entry:
+    return Entry(record.step, record.at, samples=tuple(record.samples), samples_of=record.dataset)
+
+
+def of_forecast(record: ForecastRecord) -> Entry:
+    told: dict[str, float | None] = {"chance": record.chance, "num_evaluations": record.num_evaluations}
+    told["end_compute"] = record.end_compute
+    for name, interval in (("asymptote", record.asymptote), ("headroom", record.headroom), ("end", record.end or [])):
+        told |= {f"{name}_{quantile}": value for quantile, value in zip(QUANTILES, interval, strict=False)}
+    entry = _entry("forecast", record.step, record.at, told)
+    texts = {"forecast/verdict": record.verdict, "forecast/advice": f"{record.headline}. {record.reason}"}
+    return Entry(entry.step, entry.at, entry.numbers, texts, num_left_out=entry.num_left_out)
+
+
+def _entry(
+    place: str, step: int, at: float | None, told: Mapping[str, float | None], *, begins_anew: bool = False
+) -> Entry:
+    known = {f"{place}/{name}": float(value) for name, value in told.items() if value is not None}
+    finite = {name: value for name, value in known.items() if math.isfinite(value)}
+    return Entry(step, at or 0.0, finite, num_left_out=len(known) - len(finite), begins_anew=begins_anew)
+
+
+def as_table(samples: tuple[SampledCompletion, ...]) -> Iterator[str]:
+    """Markdown, a line each; what the model wrote stays in its cell."""
+    yield "| reward | status | tokens | prompt | completion |"
+    yield "|---|---|---|---|---|"
+    for sample in samples:
+        prompt, completion = (_in_a_cell(text) for text in (sample.prompt, sample.completion))
+        yield f"| {sample.reward:g} | {sample.status} | {sample.num_tokens} | {prompt} | {completion} |"
+
+
+def _in_a_cell(text: str) -> str:
+    return "`" + text.replace("`", "'").replace("|", "¦").replace("\n", "⏎") + "`"

@@ -1,0 +1,94 @@
+"""A run on an MLflow tracking server."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+# Before the import. Our own back-off takes the place of its retries, and nothing is told to its makers.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+
+from rollcast.config.loggers import MlflowLog
+from rollcast.loggers.destination import RefusedError
+from rollcast.loggers.entries import Entry, as_table
+
+MAX_METRICS, MAX_PARAMS = 1_000, 100
+"""Of one request."""
+MAX_PARAM_CHARACTERS = 500
+MAX_TAG_CHARACTERS = 5_000
+PASSING = frozenset({401, 403, 404, 408, 429})
+"""Statuses of a refusal that may pass: credentials are mended, a server is set up."""
+
+
+class MlflowRun:
+    """Attributes:
+    run_id: MLflow's own, under which an interrupted run goes on.
+    """
+
+    def __init__(self, log: MlflowLog, name: str, settings: dict[str, Any], run_id: str | None) -> None:
+        self._log = log
+        self._name = name
+        self._settings = settings
+        self.run_id = run_id
+        self._client: Any = MlflowClient(log.url)
+
+    def open(self) -> None:
+        if self.run_id is not None:
+            self._client.update_run(self.run_id, status="RUNNING")
+            return
+        found = self._client.get_experiment_by_name(self._log.experiment)
+        experiment = found.experiment_id if found else self._client.create_experiment(self._log.experiment)
+        self.run_id = str(self._client.create_run(experiment, run_name=self._name).info.run_id)
+        params = [Param(name, text[:MAX_PARAM_CHARACTERS]) for name, text in flat(self._settings)]
+        for start in range(0, len(params), MAX_PARAMS):
+            self._client.log_batch(self.run_id, params=params[start : start + MAX_PARAMS])
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        try:
+            self._write(entries)
+        except MlflowException as error:
+            status = error.get_http_status_code()
+            if 400 <= status < 500 and status not in PASSING:
+                raise RefusedError(str(error)) from error
+            raise
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        metrics = [
+            Metric(_key(name), value, int(1000 * entry.at), entry.step)
+            for entry in entries
+            for name, value in entry.numbers.items()
+        ]
+        texts = {name: text for entry in entries for name, text in entry.texts.items()}
+        tags = [RunTag(_key(name), text[:MAX_TAG_CHARACTERS]) for name, text in texts.items()]
+        for start in range(0, max(len(metrics), 1), MAX_METRICS):
+            self._client.log_batch(self.run_id, metrics=metrics[start : start + MAX_METRICS], tags=tags)
+        for entry in entries:
+            if entry.samples:
+                file = f"samples/{_key(entry.samples_of).replace('/', '_')}/step-{entry.step:06d}.md"
+                self._client.log_text(self.run_id, "\n".join(as_table(entry.samples)), file)
+
+    def close(self) -> None:
+        if self.run_id is not None:
+            self._client.set_terminated(self.run_id)
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted names of the settings and their values as text."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", str(value)
+
+
+def _key(name: str) -> str:
+    """With the characters that MLflow allows in a name."""
+    return re.sub(r"[^\w. /-]", "_", name)

@@ -1,0 +1,51 @@
+"""The loggers' process: a thread for each destination, probes and metrics over HTTP.
+
+    the trainer and the forecaster write the run folder --> a thread for each of `log` --> TensorBoard, MLflow, W&B
+
+Nobody waits for it, so that no server that is away or hangs holds the run. At SIGTERM what is
+left is told, for a while.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from rollcast.config.run import RunConfig
+from rollcast.connections.http import HttpServer, listen, service_routes
+from rollcast.connections.port_files import publish_port
+from rollcast.loggers.forwarder import Forwarder
+from rollcast.loggers.kinds import open_destination
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.telemetry.stop_signal import StopSignal
+
+FINISH_SECONDS = 20.0
+"""At the end of the run, for what is left. What is not told by then is told when the run is resumed."""
+log = get_logger()
+
+
+def serve(config: RunConfig) -> int:
+    """Run until a signal; returns the exit code. Raises UserError where no port is free."""
+    stop = StopSignal()
+    exporter = Exporter(config.run)
+    listener = listen(config.http.bind, 0, setting="http.bind")
+    http = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener, config.http)
+    http.start()
+    publish_port(config.run_folder, "loggers", http.port)
+    forwarders = [
+        Forwarder(item.kind, config.run_folder, partial(open_destination, item, config), exporter)
+        for item in config.log
+    ]
+    for forwarder in forwarders:
+        forwarder.start()
+    stop.wait()
+    for forwarder in forwarders:
+        forwarder.stop()
+    deadline = time.monotonic() + FINISH_SECONDS
+    for forwarder in forwarders:
+        forwarder.join(max(0.0, deadline - time.monotonic()))
+        if not forwarder.done:
+            log.warning("the run is not wholly logged; what is left is told when it is resumed", logger=forwarder.name)
+    http.stop()
+    return 0

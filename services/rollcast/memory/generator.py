@@ -1,0 +1,173 @@
+"""What one worker of a generator holds, and what its KV cache is left with.
+
+vLLM takes generator.gpu_memory_utilization of the GPU: weights, what one forward pass of its largest batch needs, and
+KV cache with all the rest. Versions that arrive are staged beside that, or in host memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from rollcast.config.run import RunConfig
+from rollcast.config.services import MOST_DERIVED_SLOTS
+from rollcast.memory.activations import WIDE
+from rollcast.memory.architecture import FeedForwardShape, LayerShape, ModelShape, Shape
+from rollcast.memory.device import DeviceKind
+from rollcast.memory.staging import StagingPlace, staged_by_generator, staging_place
+from rollcast.weights.manifest import DTYPE_BYTES
+
+BATCHED_TOKENS = 2_048
+"""vLLM's max_num_batched_tokens where an engine is made as Rollcast makes it, and generator.engine says no other."""
+VOCABULARY_MULTIPLE = 64
+"""vLLM pads embeddings and head to it."""
+BLOCK_TOKENS = {"gpu": 16, "cpu": 128}
+"""vLLM's KV blocks, where generator.block_size is not set."""
+SAMPLER_BYTES = 7 * WIDE
+"""Of each logit while vLLM's sampler is tried out with every slot: logits, their log-probs, probabilities, the sorted
+ones and their places (8 bytes), and sums."""
+SPLIT_BY_INPUT = ("o_proj.weight", "down_proj.weight")
+"""Projections that tensor parallelism cuts by columns."""
+
+
+@dataclass(frozen=True)
+class WorkerMemory:
+    """Counts one worker; all workers of a generator are alike."""
+
+    model: ModelShape
+    config: RunConfig
+    kind: DeviceKind
+    device_bytes: int
+    """Of the GPU; not asked on a CPU."""
+
+    @property
+    def workers(self) -> int:
+        return self.config.generator.tensor_parallel
+
+    @property
+    def item(self) -> int:
+        return DTYPE_BYTES[self.config.model.dtype]
+
+    @property
+    def kv_item(self) -> int:
+        return self.item if self.config.generator.engine.kv_cache_dtype is None else 1
+
+    @property
+    def batched_tokens(self) -> int:
+        return self.config.generator.engine.max_num_batched_tokens or BATCHED_TOKENS
+
+    @property
+    def slots(self) -> int:
+        """Rollouts at once: generator.slots, or what the engine will find that its KV cache holds."""
+        if (given := self.config.generator.slots) is not None:
+            return given
+        group = max(self.config.recipe.most_rollouts_per_prompt, self.config.tasks.most_evaluation_rollouts)
+        return max(group, min(self.slots_that_fit, MOST_DERIVED_SLOTS))
+
+    @cached_property
+    def weights(self) -> int:
+        layers = sum(
+            _of_worker(name, shape, layer.attention.head_size, self.workers) * self._item_of(name)
+            for layer in self.model.layers
+            for name, shape in layer.weights.items()
+        )
+        rows = -(-self.model.vocabulary // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+        tables = -(-rows // self.workers) * self.model.hidden * (1 if self.model.tied else 2)
+        return layers + self.item * (tables + self.model.hidden)
+
+    def _item_of(self, name: str) -> int:
+        """Quantised are the products of attention and feed-forward; embeddings, head and norms are not."""
+        quantised = self.config.generator.engine.quantization is not None and name.endswith("_proj.weight")
+        return 1 if quantised else self.item
+
+    @cached_property
+    def activations(self) -> int:
+        """Of vLLM's largest batch, and of its sampler with every slot taken."""
+        slots, length = self.config.generator.most_slots, self.config.model.max_length
+        tokens = min(self.batched_tokens, slots * length)
+        widest = max(_widest(layer, self.workers) for layer in self.model.layers)
+        body = tokens * self.item * (3 * self.model.hidden + widest)
+        return max(body, min(slots, tokens) * self.model.vocabulary * SAMPLER_BYTES)
+
+    @cached_property
+    def place(self) -> StagingPlace:
+        """Where versions are staged; with `auto` as the engine will decide it, by what vLLM leaves."""
+        free = None if self.kind == "cpu" else self.device_bytes - self.taken_by_engine
+        return staging_place(self.config.weights.stage, [(free, self.weights)] * self.workers)
+
+    @cached_property
+    def staging(self) -> int:
+        version = self.model.num_parameters * self.item
+        return staged_by_generator(version, self.place, self.kind, self.workers)
+
+    @property
+    def taken_by_engine(self) -> int:
+        """Bytes that vLLM takes; the rest of the GPU is free."""
+        if self.kind == "cpu":
+            return self.weights + self.activations + self.kv_bytes
+        return int(self.config.generator.gpu_memory_utilization * self.device_bytes)
+
+    @cached_property
+    def kv_bytes(self) -> int:
+        """What is left to the KV cache; negative where weights and activations exceed what vLLM takes."""
+        if self.kind == "cpu":
+            return self.config.generator.cpu_kv_cache_gib << 30
+        return self.taken_by_engine - self.weights - self.activations
+
+    def kv_of_slot(self, tokens: int) -> int:
+        """Bytes of KV cache that one rollout of so many tokens holds. A window keeps what it looks back at, what a
+        batch adds to it, and a block more, since it may begin in the middle of one."""
+        block = self.config.generator.block_size or BLOCK_TOKENS[self.kind]
+        total = 0
+        for layer in self.model.layers:
+            shape = layer.attention
+            kept = tokens
+            if shape.window is not None:
+                kept = min(tokens, shape.window - (not shape.chunked) + self.batched_tokens)
+            blocks = -(-kept // block) + (shape.window is not None and not shape.chunked)
+            total += blocks * block * 2 * max(1, shape.key_heads // self.workers) * shape.head_size * self.kv_item
+        return total
+
+    @property
+    def slots_that_fit(self) -> int:
+        """Rollouts of the full length that the KV cache holds at once."""
+        return max(0, self.kv_bytes) // self.kv_of_slot(self.config.model.max_length)
+
+    @property
+    def tokens_per_slot(self) -> int:
+        """What each slot gets when all are taken: the longest that fits, at most the full length."""
+        share = max(0, self.kv_bytes) // self.slots
+        low, high = 0, self.config.model.max_length
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.kv_of_slot(middle) <= share else (low, middle - 1)
+        return low
+
+
+def _of_worker(name: str, shape: Shape, head_size: int, workers: int) -> int:
+    """Numbers of a layer's weight on one of `workers`: norms and routers on each, keys of a head at least."""
+    rows, rest = shape[0], math.prod(shape[1:])
+    if "norm" in name or "router" in name or name.endswith("mlp.gate.weight"):
+        return rows * rest
+    if ".experts." in name:
+        return rows * rest // workers
+    if name.endswith(SPLIT_BY_INPUT):
+        return rows * -(-rest // workers)
+    if name.endswith(("o_proj.bias", "down_proj.bias")):
+        return rows
+    if "k_proj" in name or "v_proj" in name:
+        return max(rows // workers, head_size) * rest
+    return -(-rows // workers) * rest
+
+
+def _widest(layer: LayerShape, workers: int) -> int:
+    """Numbers per token at the widest place of a layer: between a feed-forward's two products, or in attention."""
+    attention, feed_forward = layer.attention, layer.feed_forward
+    heads = 2 * (attention.query_width + 2 * attention.key_width)
+    return max(heads, _between(feed_forward)) // workers
+
+
+def _between(shape: FeedForwardShape) -> int:
+    routed = 1 if shape.scaled_input else max(1, shape.chosen)  # vLLM computes the chosen experts alone
+    return 3 * (routed * shape.width + shape.shared)

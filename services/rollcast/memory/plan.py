@@ -1,0 +1,91 @@
+"""The memory of a whole run: every rank of the trainer and a generator's worker, on given devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from rollcast.config.run import RunConfig
+from rollcast.memory.architecture import ModelShape
+from rollcast.memory.device import Device
+from rollcast.memory.generator import WorkerMemory
+from rollcast.memory.trainer import Parts, RankMemory
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """`ranks`: of the trainer. `generators`: on this machine, which counts where all share its memory."""
+
+    model: ModelShape
+    config: RunConfig
+    device: Device
+    ranks: int
+    generators: int = 1
+
+    @cached_property
+    def trainer(self) -> tuple[RankMemory, ...]:
+        return tuple(
+            RankMemory(self.model, self.config, self.device.kind, rank, self.ranks) for rank in range(self.ranks)
+        )
+
+    @cached_property
+    def worker(self) -> WorkerMemory:
+        return WorkerMemory(self.model, self.config, self.device.kind, self.device.num_bytes)
+
+    @property
+    def worker_parts(self) -> Parts:
+        worker = self.worker
+        return {
+            "weights": worker.weights,
+            "activations": worker.activations,
+            "KV cache": max(0, worker.kv_bytes),
+            "staging": worker.staging,
+        }
+
+    @property
+    def worker_total(self) -> int:
+        """What vLLM takes, whatever it finds a use for, and what is staged beside it."""
+        return max(self.worker.taken_by_engine, self.worker.weights + self.worker.activations) + self.worker.staging
+
+    @property
+    def on_one_machine(self) -> int:
+        """Bytes of all processes together: what a machine without GPUs must have."""
+        return sum(rank.fullest.total for rank in self.trainer) + self.generators * self.worker_total
+
+    def changed(self, *, ranks: int | None = None, **groups: dict[str, Any]) -> MemoryPlan:
+        """With other settings: `changed(trainer={"activation_checkpointing": True})`."""
+        updates = {group: getattr(self.config, group).model_copy(update=settings) for group, settings in groups.items()}
+        return replace(self, config=self.config.model_copy(update=updates), ranks=ranks or self.ranks)
+
+    def as_json(self) -> dict[str, Any]:
+        """Bytes throughout."""
+        worker, device = self.worker, self.device
+        return {
+            "parameters": self.model.num_parameters,
+            "version": self.trainer[0].version,
+            "device": {"kind": device.kind, "bytes": device.num_bytes},
+            "trainer": [
+                {
+                    "rank": rank.rank,
+                    "parts": rank.fullest.parts,
+                    "total": rank.fullest.total,
+                    "fullest": rank.fullest.name,
+                    "moments": {moment.name: moment.total for moment in rank.moments()},
+                    "free": device.num_bytes - rank.fullest.total,
+                    "start_on_host": rank.start_on_host,
+                    "tokens": rank.load.tokens,
+                }
+                for rank in self.trainer
+            ],
+            "generator": {
+                "workers": worker.workers,
+                "parts": self.worker_parts,
+                "total": self.worker_total,
+                "free": device.num_bytes - self.worker_total,
+                "kv_bytes_of_a_slot": worker.kv_of_slot(self.config.model.max_length),
+                "tokens_per_slot": worker.tokens_per_slot,
+                "slots": worker.slots,
+                "slots_that_fit": worker.slots_that_fit,
+            },
+        }

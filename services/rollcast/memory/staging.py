@@ -1,0 +1,44 @@
+"""Weights on their way from the trainer to the generators: what each process stages of them, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from rollcast.memory.device import DeviceKind
+from rollcast.weights.manifest import PIECE_BYTES
+
+StagingPlace = Literal["device", "host"]
+"""Where a generator keeps a received version: whole on every worker's device, or once in host memory for all."""
+KEPT_FREE = 1 << 30
+"""Bytes of a device that staging leaves to kernels' scratch."""
+PIECES_ON_THE_WAY = 2
+"""What travels, of all lanes together: on a device that holds no version."""
+
+
+def staging_place(wanted: Literal["auto", "device", "host"], room: Sequence[tuple[int | None, int]]) -> StagingPlace:
+    """`room`: for each worker of a generator the bytes free on its device (None = that is the host), and those of its
+    weights.
+
+    A worker holds its part of the weights, and on the device it would stage all of them.
+    """
+    if wanted != "auto":
+        return wanted
+    whole = sum(held for _, held in room)
+    fits = all(free is None or free - whole >= KEPT_FREE for free, _ in room)
+    return "device" if fits and (len(room) == 1 or room[0][0] is not None) else "host"
+
+
+def staged_by_trainer(shard: int, kind: DeviceKind) -> int:
+    """Bytes on the device of a rank whose rows of a version take `shard`.
+
+    Two of them wait in host memory (`rollcast.weights.staging`), which is the device where there is no GPU.
+    """
+    return 2 * shard if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES
+
+
+def staged_by_generator(version: int, place: StagingPlace, kind: DeviceKind, workers: int) -> int:
+    """Bytes on the device of each worker of a generator (`rollcast.weights.receiver`)."""
+    if place == "device":
+        return version
+    return version // workers if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES

@@ -1,0 +1,250 @@
+"""What a rank of the learner holds, moment by moment of a step; the fullest moment decides.
+
+    W ranks; d bytes of a number in the forward pass; 4 of a master weight, of a gradient, of each AdamW moment
+
+FSDP2 cuts every weight by rows into W parts of ceil(rows / W) and stores weights and gradients padded to that. For its
+turn a unit (a decoder layer, an untied head, and the root with everything else, which stays from forward to backward)
+is gathered whole in the forward pass's dtype. Backward gathers the unit before it ahead of time, and keeps what goes
+into the reduction of the unit after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from rollcast.config.run import RunConfig
+from rollcast.memory.activations import (
+    WIDE,
+    Load,
+    kept_around_layers,
+    kept_by_input,
+    kept_by_layer,
+    passing_through_layer,
+)
+from rollcast.memory.architecture import ModelShape, Shape
+from rollcast.memory.device import DeviceKind
+from rollcast.memory.staging import staged_by_trainer
+from rollcast.weights.manifest import DTYPE_BYTES
+
+Parts = dict[str, int]
+"""Bytes by what they hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepMoment:
+    """One moment of a step on one rank."""
+
+    name: str
+    parts: Parts
+
+    @property
+    def total(self) -> int:
+        return sum(self.parts.values())
+
+
+def rows_of_rank(rows: int, rank: int, ranks: int) -> int:
+    """As torch.chunk cuts them."""
+    chunk = -(-rows // ranks)
+    return max(0, min(chunk, rows - rank * chunk))
+
+
+def sharded(weights: Iterable[tuple[str, Shape]], rank: int, ranks: int) -> int:
+    """Numbers of these weights that a rank holds."""
+    return sum(rows_of_rank(shape[0], rank, ranks) * math.prod(shape[1:]) for _, shape in weights)
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Counts one rank of a run's learner."""
+
+    model: ModelShape
+    config: RunConfig
+    kind: DeviceKind
+    rank: int
+    ranks: int
+
+    @cached_property
+    def load(self) -> Load:
+        """The largest micro-batch: a sequence longer than trainer.tokens_per_micro_batch is one by itself."""
+        recipe = self.config.recipe
+        longest = min(recipe.max_prompt_tokens + recipe.max_completion_tokens, self.config.model.max_length)
+        tokens = max(self.config.trainer.tokens_per_micro_batch, longest)
+        return Load(tokens, longest, DTYPE_BYTES[self.config.model.dtype])
+
+    def moments(self) -> Iterator[StepMoment]:
+        """Of a step with several micro-batches: gradients of the first are there when the others are computed."""
+        yield from (self._with_standing(name, parts) for name, parts in self._passes())
+        yield self._with_standing("publish", {"converted": self._converted()}, gradients=False)
+        yield self._with_standing("checkpoint", {}, gradients=False)
+
+    @cached_property
+    def fullest(self) -> StepMoment:
+        return max(self.moments(), key=lambda moment: moment.total)
+
+    @property
+    def start_on_host(self) -> int:
+        """Bytes of host memory while the model is read: its largest weight's rows, on their way to the device.
+
+        Without a GPU all rows of this rank end in host memory.
+        """
+        own = sharded(self.model.weights(), 0, self.ranks) if self.kind == "cpu" else 0
+        return WIDE * own + WIDE * self._largest_rows
+
+    @cached_property
+    def version(self) -> int:
+        """Bytes of one published version."""
+        return self.model.num_parameters * self.load.item
+
+    @cached_property
+    def _standing(self) -> Parts:
+        """What a rank holds at any moment of any step but the first."""
+        weights = list(self.model.weights())
+        padded = sharded(weights, 0, self.ranks)
+        parts = {
+            "weights": WIDE * padded,
+            "gradients": WIDE * padded,
+            "optimizer": 2 * WIDE * sharded(weights, self.rank, self.ranks),
+        }
+        if self.config.recipe.kl is not None:
+            parts["reference"] = self.load.item * padded
+        if self.kind == "cpu":
+            parts["checkpoint"] = 3 * WIDE * sharded(weights, self.rank, self.ranks)
+        parts["staging"] = staged_by_trainer(self.load.item * sharded(weights, self.rank, self.ranks), self.kind)
+        return parts
+
+    def _with_standing(self, name: str, parts: Mapping[str, int], *, gradients: bool = True) -> StepMoment:
+        whole = {part: size for part, size in self._standing.items() if gradients or part != "gradients"}
+        for part, size in parts.items():
+            whole[part] = whole.get(part, 0) + size
+        return StepMoment(name, whole)
+
+    def _passes(self) -> Iterator[tuple[str, Parts]]:
+        kept = list(self._kept())
+        yield from self._head(sum(kept) + kept_around_layers(self.model, self.load))
+        for index in reversed(range(len(kept))):
+            yield from self._layer(index, sum(kept[:index]))
+        yield from self._embedding()
+
+    def _kept(self) -> Iterator[int]:
+        for layer in self.model.layers:
+            if self.config.trainer.activation_checkpointing:
+                yield kept_by_input(self.model, self.load)
+            else:
+                yield kept_by_layer(self.model, layer, self.load)
+
+    def _head(self, activations: int) -> Iterator[tuple[str, Parts]]:
+        """The chunked head (`rollcast.trainer.learner.head`), forward and backward."""
+        d, head = self.load.item, self.model.vocabulary * self.model.hidden
+        chunk = min(self.config.trainer.logits_chunk_tokens, self.load.tokens) * self.model.vocabulary
+        fused = self.kind == "gpu" and self.config.recipe.lm_head == "fp32"
+        product = d if self.config.recipe.lm_head == "model" else WIDE
+        narrow = d if fused else product
+        widened = 0 if narrow == d else narrow * (head + self.load.tokens * self.model.hidden)
+        unit = 0 if self.model.tied else head
+        gathered = d * (_gathered(self.model.root, self.ranks) + unit)
+        # Logits, probabilities of the chunk before, and what is computed from them.
+        forward = 3 * WIDE * chunk + (product * chunk if product != WIDE else 0)
+        ahead = self._in_flight(unit) if unit else self._gathered_ahead(len(self.model.layers) - 1)
+        yield (
+            "head, forward",
+            {
+                "gathered": gathered + ahead,
+                "activations": activations,
+                "logits": forward + widened,
+            },
+        )
+        # Logits of this chunk and of the one before; the gradient's sum, and what this chunk adds to it.
+        backward = 2 * WIDE * chunk + (narrow * chunk if narrow != WIDE else 0)
+        sums = head * (WIDE + (WIDE if fused else narrow))
+        ahead = self._gathered_ahead(len(self.model.layers) - 1)
+        yield (
+            "head, backward",
+            {
+                "gathered": gathered + ahead,
+                "activations": activations + d * self.load.tokens * self.model.hidden,
+                "logits": backward + widened,
+                "gradients": sums,
+            },
+        )
+        if unit:
+            yield (
+                "head, reduced",
+                {
+                    "gathered": gathered - d * unit + ahead,
+                    "activations": activations,
+                    "gradients": self._reduced(self.model.head),
+                },
+            )
+
+    def _layer(self, index: int, before: int) -> Iterator[tuple[str, Parts]]:
+        """Backward of one layer; `before`: what the layers below keep."""
+        model, d, layer = self.model, self.load.item, self.model.layers[index]
+        root = d * _gathered(model.root, self.ranks)
+        own = d * _gathered(layer.weights, self.ranks)
+        ahead = self._gathered_ahead(index - 1) if index else 0
+        whole = kept_by_layer(model, layer, self.load)
+        if self.config.trainer.activation_checkpointing:
+            whole += kept_by_input(model, self.load)
+        above = model.layers[index + 1].weights if index + 1 < len(model.layers) else model.head
+        yield (
+            f"layer {index}, backward",
+            {
+                "gathered": root + own + ahead,
+                "activations": before + whole + passing_through_layer(model, layer, self.load),
+                "gradients": self._held_head() + WIDE * _gathered(above, self.ranks),
+            },
+        )
+        yield (
+            f"layer {index}, reduced",
+            {
+                "gathered": root + ahead,
+                "activations": before + kept_by_input(model, self.load),
+                "gradients": self._held_head() + self._reduced(layer.weights),
+            },
+        )
+
+    def _embedding(self) -> Iterator[tuple[str, Parts]]:
+        d, root = self.load.item, self.model.root
+        yield (
+            "embeddings, backward",
+            {
+                "gathered": d * _gathered(root, self.ranks),
+                "gradients": self._held_head()
+                + d * _gathered(root, 1)
+                + WIDE * _gathered(self.model.layers[0].weights, self.ranks),
+            },
+        )
+        yield "embeddings, reduced", {"gradients": self._reduced(root)}
+
+    def _held_head(self) -> int:
+        """The gradient that a tied head leaves waits for that of the embeddings."""
+        return self.load.item * self.model.vocabulary * self.model.hidden if self.model.tied else 0
+
+    def _reduced(self, weights: Mapping[str, Shape]) -> int:
+        """A unit's gradients as they were computed, what goes into their reduction, and what comes out."""
+        padded = _gathered(weights, self.ranks)
+        return self.load.item * _gathered(weights, 1) + WIDE * padded + WIDE * padded // self.ranks
+
+    def _gathered_ahead(self, index: int) -> int:
+        return self._in_flight(_gathered(self.model.layers[index].weights, self.ranks))
+
+    def _in_flight(self, numbers: int) -> int:
+        """What a unit's shards are gathered into; a single rank gathers nothing."""
+        return self.load.item * numbers if self.ranks > 1 else 0
+
+    @property
+    def _largest_rows(self) -> int:
+        """Numbers of the largest weight that this rank holds."""
+        return max(sharded([weight], 0, self.ranks) for weight in self.model.weights())
+
+    def _converted(self) -> int:
+        """One weight's rows in the published dtype, before they are copied to the host."""
+        return 0 if self.load.item == WIDE else self.load.item * self._largest_rows
+
+
+def _gathered(weights: Mapping[str, Shape], ranks: int) -> int:
+    """Numbers of a unit, each weight padded to equal shards."""
+    return ranks * sharded(weights.items(), 0, ranks)

@@ -1,0 +1,176 @@
+"""What does not fit, as sentences: the setting, what it asks for, and the value with which it would fit.
+
+A remedy is found by counting again with other settings, the mildest first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rollcast.memory.device import GB, gigabytes
+from rollcast.memory.plan import MemoryPlan
+
+MOST_RANKS = 4_096
+MOST_WORKERS = 64
+FEWEST_CHUNK_TOKENS = 128
+
+
+def refusals(plan: MemoryPlan) -> list[str]:
+    """One sentence for each role that cannot run; empty where all fit."""
+    if plan.device.kind == "cpu":
+        return list(_machine(plan))
+    return [*_trainer(plan), *_generator(plan)]
+
+
+def warnings(plan: MemoryPlan) -> list[str]:
+    """What will run, and not as it was meant to."""
+    worker, slots = plan.worker, plan.worker.slots
+    fit = worker.slots_that_fit
+    if fit >= slots or fit < 1:
+        return []
+    length, group = plan.config.model.max_length, plan.config.recipe.most_rollouts_per_prompt
+    sentence = (
+        f"generator.slots = {_given(plan)}: the KV cache holds {fit} rollouts of model.max_length {length}, or "
+        f"{worker.tokens_per_slot} tokens each where all slots are taken; it will preempt"
+    )
+    if fit >= group:
+        return [f"{sentence}; set it to {fit}"]
+    wider = next((n for n in _worker_counts(plan) if _with_workers(plan, n).worker.slots_that_fit >= group), None)
+    remedy = "shorten model.max_length" if wider is None else f"set generator.tensor_parallel to {wider}"
+    return [f"{sentence}, and the {group} rollouts of one prompt need as many slots; {remedy}"]
+
+
+def _given(plan: MemoryPlan) -> str:
+    return str(plan.worker.slots) if plan.config.generator.slots else "null"
+
+
+def _trainer(plan: MemoryPlan) -> Iterator[str]:
+    if _trainer_fits(plan):
+        return
+    fullest = plan.trainer[0].fullest
+    need, parts = fullest.total, fullest.parts
+    most = ", ".join(f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda one: -one[1])[:3])
+    said = f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} ({most}), and {plan.device.in_words}"
+    for setting, value, remedy, mended in _milder(plan):
+        if _trainer_fits(mended):
+            yield f"{setting} = {value}: {said}; {remedy}"
+            return
+    if (ranks := _ranks_that_fit(plan)) is not None:
+        yield f"model.path = {plan.config.model.path}: {said}; train on {ranks} ranks"
+        return
+    yield (
+        f"model.path = {plan.config.model.path}: {said}; no number of ranks makes it fit: give GPUs of at least "
+        f"{math.ceil(need / GB)} GB, or a smaller model"
+    )
+
+
+def _trainer_fits(plan: MemoryPlan) -> bool:
+    """No rank holds more than rank 0: it has the largest part of every weight."""
+    return plan.trainer[0].fullest.total <= plan.device.num_bytes
+
+
+def _milder(plan: MemoryPlan) -> Iterator[tuple[str, Any, str, MemoryPlan]]:
+    """Settings that cost time, not devices: what is now, what to do, and the plan with it."""
+    trainer, longest = plan.config.trainer, plan.trainer[0].load.longest
+    if not trainer.activation_checkpointing:
+        mended = plan.changed(trainer={"activation_checkpointing": True})
+        yield "trainer.activation_checkpointing", "false", "set it to true", mended
+    if (tokens := trainer.tokens_per_micro_batch) > longest:
+        mended = plan.changed(trainer={"tokens_per_micro_batch": longest})
+        yield "trainer.tokens_per_micro_batch", tokens, f"set it to {longest}, the longest rollout", mended
+        mended = mended.changed(trainer={"activation_checkpointing": True})
+        yield (
+            "trainer.tokens_per_micro_batch",
+            tokens,
+            f"set it to {longest}, the longest rollout, and trainer.activation_checkpointing to true",
+            mended,
+        )
+    chunk = trainer.logits_chunk_tokens
+    while (chunk := chunk // 2) >= FEWEST_CHUNK_TOKENS:
+        mended = plan.changed(trainer={"logits_chunk_tokens": chunk})
+        yield "trainer.logits_chunk_tokens", trainer.logits_chunk_tokens, f"set it to {chunk}", mended
+
+
+def _ranks_that_fit(plan: MemoryPlan) -> int | None:
+    """The fewest, with the settings as they are; None where no number would do."""
+    low, high = plan.ranks, plan.ranks
+    while not _trainer_fits(plan.changed(ranks=high)):
+        low, high = high, 2 * high
+        if high > MOST_RANKS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _trainer_fits(plan.changed(ranks=middle)) else (middle, high)
+    return high
+
+
+def _generator(plan: MemoryPlan) -> Iterator[str]:
+    if _generator_fits(plan):
+        return
+    worker, generator, device = plan.worker, plan.config.generator, plan.device
+    share = f"generator.gpu_memory_utilization = {generator.gpu_memory_utilization:g}"
+    one = worker.kv_of_slot(plan.config.model.max_length)
+    if plan.worker_total > device.num_bytes:
+        said = (
+            f"a generator's worker takes {gigabytes(plan.worker_total - worker.staging)} and stages a version of "
+            f"{gigabytes(worker.staging)} beside it, and {device.in_words}"
+        )
+    else:
+        said = (
+            f"weights {gigabytes(worker.weights)} and activations {gigabytes(worker.activations)} leave "
+            f"{gigabytes(worker.kv_bytes)} for KV cache, and one rollout of model.max_length needs {gigabytes(one)}"
+        )
+    if worker.place == "device" and _generator_fits(plan.changed(weights={"stage": "host"})):
+        yield f"{share}: {said}; set weights.stage to host"
+        return
+    for workers in _worker_counts(plan):
+        mended = _with_workers(plan, workers)
+        if not _generator_fits(mended):
+            continue
+        best = mended.config.generator
+        if workers == generator.tensor_parallel:
+            yield f"{share}: {said}; set it to {best.gpu_memory_utilization:g}"
+        else:
+            yield (
+                f"generator.tensor_parallel = {generator.tensor_parallel}: {said}; set it to {workers}, and "
+                f"generator.gpu_memory_utilization to {best.gpu_memory_utilization:g}"
+            )
+        return
+    least = (worker.weights + worker.activations + one + worker.staging) / GB
+    yield (
+        f"model.path = {plan.config.model.path}: {said}; no generator.tensor_parallel makes it fit: give GPUs of at "
+        f"least {math.ceil(least)} GB, or a smaller model"
+    )
+
+
+def _generator_fits(plan: MemoryPlan) -> bool:
+    return plan.worker_total <= plan.device.num_bytes and plan.worker.slots_that_fit >= 1
+
+
+def _worker_counts(plan: MemoryPlan) -> Iterator[int]:
+    """Tensor-parallel sizes from the given one on that the model's heads can be cut into."""
+    heads = plan.model.layers[0].attention.heads
+    workers = plan.config.generator.tensor_parallel
+    while workers <= min(MOST_WORKERS, heads):
+        if heads % workers == 0:
+            yield workers
+        workers *= 2
+
+
+def _with_workers(plan: MemoryPlan, workers: int) -> MemoryPlan:
+    """With the largest share of the GPU that leaves room for what is staged, at most the given one."""
+    given = plan.config.generator.gpu_memory_utilization
+    room = math.floor(100 * (1 - plan.worker.staging / plan.device.num_bytes)) / 100
+    share = min(given, room) if room > 0 else given
+    return plan.changed(generator={"tensor_parallel": workers, "gpu_memory_utilization": share})
+
+
+def _machine(plan: MemoryPlan) -> Iterator[str]:
+    if plan.on_one_machine > plan.device.num_bytes:
+        yield (
+            f"model.path = {plan.config.model.path}: trainer ranks ({plan.ranks}) and generators ({plan.generators}) "
+            f"need {gigabytes(plan.on_one_machine)}, and {plan.device.in_words}; lower "
+            "trainer.tokens_per_micro_batch or generator.cpu_kv_cache_gib, or give a smaller model"
+        )

@@ -1,0 +1,240 @@
+"""Forecasts in Python: `rollcast.forecast(..)` of a file, a frame, arrays or a mapping.
+
+    f = rollcast.forecast("trainer_state.json")
+    f.verdict, f.reason, f.unit
+    f.at(5000)["q50"]
+    f.advice(budget=8000, worth=0.01)["headline"]
+    f.plot("fit.png")
+
+It reads what `rollcast fit` reads and says what that says, with the same sentences where something is wrong.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rollcast.cli import report
+from rollcast.cli.curve_source import fit_options, forecast_source, tell
+from rollcast.cli.fit import QUANTILES, fit_report
+from rollcast.config.errors import UserError
+from rollcast.curves.curve_row import real_number
+from rollcast.curves.formats.found import Found
+from rollcast.curves.run_forecast import RunForecast, forecast_history
+from rollcast.curves.sheet import Sheet
+from rollcast.curves.table import Columns, Table, table_of
+from rollcast.curves.units import STEPS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Answer = TypeVar("Answer")
+LARGEST = 1e12
+LONGEST_UNIT = 40
+ARRAYS = "arrays"
+COUNTED = "tokens"
+"""A column of this name is a count, whatever its numbers: no clock is looked for in it."""
+
+
+class InputError(ValueError):
+    """What was given cannot be forecast; the sentence says why, and what would help."""
+
+
+class CurveForecast:
+    """The forecast of one run's curve, as it was at its newest evaluation."""
+
+    def __init__(self, run: RunForecast) -> None:
+        self._run = run
+
+    @property
+    def verdict(self) -> str:
+        """too_early, forecastable, saturated, not_sigmoid or regime_change."""
+        return str(self._run.forecast.verdict.kind)
+
+    @property
+    def reason(self) -> str:
+        """The evidence for the verdict, in a sentence."""
+        return self._run.forecast.verdict.reason
+
+    @property
+    def unit(self) -> str:
+        """What compute is counted in."""
+        return self._run.unit
+
+    def at(self, compute: float) -> dict[str, float | None]:
+        """What an evaluation at `compute`, in `unit`, will read: its 5, 25, 50, 75 and 95 % quantiles, q05 to q95.
+
+        Raises InputError where it is no amount of compute.
+        """
+        if not 0 < compute <= LARGEST:
+            raise InputError(f"compute {compute:g}: {self.unit} must lie in (0, 1e12]")
+        return report.interval(self._run.reading([compute], QUANTILES)[:, 0], QUANTILES)
+
+    def to_dict(self, at: Sequence[float] = (), target: Sequence[float] = ()) -> dict[str, Any]:
+        """What `rollcast fit --json` prints. `at`: compute to predict, twice and four times the newest where none is
+        given; `target`: pass rates to reach. Raises InputError."""
+        last = self._run.newest.compute
+        told = {"advice": self.advice()}
+        return told | _asked(lambda: fit_report(self._run, list(at) or [2 * last, 4 * last], list(target)))
+
+    def advice(
+        self, budget: float | None = None, worth: float | None = None, price: float | None = None
+    ) -> dict[str, Any]:
+        """Stop, continue, or wait for n more evaluations: what `fit --json` says of the rest of a budget.
+
+        Args:
+            budget: compute in `unit` at which the run would end, in all; twice what was spent where None.
+            worth: gain in pass rate that the rest would be paid for; 0.02 where None, less for a small rest.
+            price: of one `unit`, in any currency.
+
+        Raises InputError where one of them cannot be.
+        """
+        return _asked(lambda: self._run.advice(budget, worth, price).to_dict())
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, until: float | None = None) -> Figure:
+        """Points, law and bands up to `until`, four times the newest compute where None; written to `path` (.png, .svg)
+        where one is given. Raises InputError: it cannot be written, or matplotlib is not installed."""
+        return _asked(lambda: self._plot(None if path is None else Path(path), until))
+
+    def _plot(self, path: Path | None, until: float | None) -> Figure:
+        report.check_plot(Path("figure.png") if path is None else path)
+        from rollcast.cli.plots.figure import save
+        from rollcast.cli.plots.forecast import forecast_figure
+
+        figure = forecast_figure(self._run, until or 4 * self._run.newest.compute)
+        if path is not None:
+            save(figure, path)
+        return figure
+
+    def _repr_html_(self) -> str:
+        """A table for a notebook; names of a file are text, never markup."""
+        answer = self.to_dict()
+        rows = [("asymptote A", answer["asymptote"]), ("headroom", answer["headroom"])]
+        rows += [(f"reading at {report.amount(of['compute'])} {self.unit}", of) for of in answer["predictions"]]
+        cells = [
+            f"<tr><th>{html.escape(name)}</th>"
+            + "".join(f"<td>{report.amount(of[level], '.3f')}</td>" for level in ("q05", "q50", "q95"))
+            + "</tr>"
+            for name, of in rows
+            if of is not None
+        ]
+        said = html.escape(f"{answer['curve']}: {self.verdict.replace('_', ' ')}. {self.reason}")
+        head = "<tr><th></th><th>5 %</th><th>median</th><th>95 %</th></tr>"
+        return f"<div><p>{said}</p><table>{head}{''.join(cells)}</table></div>"
+
+    def __repr__(self) -> str:
+        curve = self._run.forecast.curve
+        return f"<forecast of {curve.name!r}: {self.verdict.replace('_', ' ')}, {len(curve)} evaluations, {self.unit}>"
+
+
+def forecast(
+    data: Any,
+    *,
+    compute: str | None = None,
+    pass_rate: str | None = None,
+    standard_error: str | None = None,
+    scale: float = 1.0,
+    seconds: str | None = None,
+    devices: float | None = None,
+    run: str | None = None,
+    initial: float | None = None,
+    exclude_before: float | None = None,
+    unit: str | None = None,
+) -> CurveForecast:
+    """Forecast one run.
+
+    Args:
+        data: a path or address as `rollcast fit` takes it; a pandas DataFrame; a mapping of columns; or the two arrays
+            (compute, pass rate) (n,) each.
+        compute, pass_rate, standard_error: names of columns; recognised where None.
+        scale: times the pass rates; 0.01 where they are per cent.
+        seconds, devices: the column of the time that passed and the number of devices, for device-hours.
+        run: which one, where there are several.
+        initial: pass rate at compute 0, if it is known.
+        exclude_before: compute to leave out; found where None.
+        unit: what compute is counted in, as it is; where None a column's name tells it, and of two arrays nothing does:
+            `units`. A file tells its own.
+
+    Raises:
+        InputError: a ValueError that says what is wrong, and what would help.
+    """
+    columns = Columns(compute, pass_rate, standard_error, None, (), scale, seconds, devices)
+
+    def made() -> RunForecast:
+        if isinstance(data, (str, os.PathLike)):
+            if unit is not None:
+                raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file tells its own; leave it out")
+            return forecast_source(os.fspath(data), columns, run, initial, exclude_before)
+        found = _found(data)
+        table = _table(found, columns, run, unit)
+        history = table.history(run or found.format, tell)
+        return forecast_history(history, fit_options(initial, exclude_before))
+
+    return CurveForecast(_asked(made))
+
+
+def _asked(question: Callable[[], Answer]) -> Answer:
+    try:
+        return question()
+    except (UserError, ValueError) as error:
+        raise InputError(str(error)) from None
+
+
+def _table(found: Found, columns: Columns, run: str | None, unit: str | None) -> Table:
+    """Raises UserError, ValueError."""
+    if unit is None and (found.format != ARRAYS or columns.seconds is not None):
+        return table_of(found, found.format, columns, run, tell)
+    unit = "units" if unit is None else unit
+    if not (unit.strip() and unit.isprintable() and len(unit) <= LONGEST_UNIT):
+        raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: give 1 to {LONGEST_UNIT} printable characters, such as tokens")
+    if columns.seconds is not None:
+        raise ValueError(f"unit {unit!r}: seconds and devices make device-hours; leave one of them out")
+    # What this would tell of clocks does not hold: the numbers are taken as they are.
+    recognised = table_of(found, found.format, columns, run, lambda _: None).columns
+    compute = str(recognised.compute)
+    sheet = found.sheet.beside(COUNTED, [_as_it_is(cell, compute) for cell in found.sheet.cells(compute)])
+    table = table_of(replace(found, sheet=sheet), found.format, replace(recognised, compute=COUNTED), run, tell)
+    step = COUNTED if unit == STEPS else table.step
+    return replace(table, step=step, origin=replace(table.origin, compute=compute, unit=unit))
+
+
+def _as_it_is(value: Any, column: str) -> float | None:
+    return None if value is None or value == "" else real_number(value, column)
+
+
+def _found(data: Any) -> Found:
+    """The sheet of a frame, a mapping of columns, or two arrays. Raises ValueError."""
+    if hasattr(data, "to_dict") and hasattr(data, "columns"):
+        return Found("DataFrame", _sheet({str(name): list(data[name]) for name in data.columns}))
+    if isinstance(data, Mapping):
+        return Found("mapping of columns", _sheet({str(name): _column(name, values) for name, values in data.items()}))
+    try:
+        x, y = data
+        columns = {"compute": [float(value) for value in x], "pass_rate": [float(value) for value in y]}
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"data: a {type(data).__name__} is no curve; give a path, a DataFrame, a mapping of columns, or two arrays"
+        ) from None
+    return Found(ARRAYS, _sheet(columns))
+
+
+def _column(name: object, values: Any) -> list[Any]:
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise ValueError(
+            f"data: column {name} is a {type(values).__name__}; give a list of one value for each evaluation"
+        )
+    try:
+        return list(values)
+    except TypeError:  # an array without dimensions
+        raise ValueError(f"data: column {name} is one value; give a list of one for each evaluation") from None
+
+
+def _sheet(columns: dict[str, list[Any]]) -> Sheet:
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"data: columns of {', '.join(map(str, sorted(lengths)))} values; give one length")
+    return Sheet(columns, lengths.pop())

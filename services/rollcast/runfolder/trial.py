@@ -1,0 +1,36 @@
+"""What a trial of a run wrote down: a few completions of the real engine, graded, and how long they took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rollcast.runfolder.records import STRICT, Amount, Count, Share
+
+
+@dataclass(frozen=True, slots=True)
+class TriedCompletion:
+    __pydantic_config__ = STRICT
+
+    prompt: str
+    text: str
+    num_tokens: Count
+    truncated: bool
+    """Cut off by the token budget."""
+    reward: Share
+    status: str
+    """ok, wrong, timeout or error, as for a rollout."""
+    failure: str = ""
+    """Why there is no verdict, where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    __pydantic_config__ = STRICT
+
+    start_seconds: Amount
+    """Until the engine was ready, weights included."""
+    sampling_seconds: Amount
+    """For all completions, which were sampled side by side, without their grading."""
+    grading_seconds: Amount
+    """Of all gradings together."""
+    completions: tuple[TriedCompletion, ...]

@@ -1,0 +1,55 @@
+"""What each generator's verifiers failed at: one small file for each generator under `failures/` in the run folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rollcast.runfolder.writing import make_folder, replace_json
+
+MAX_FILE_BYTES = 1 << 20
+FAILURES = "failures"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierFailure:
+    verifier: str
+    sentence: str
+    """What the first of them was, with file and line where there is one."""
+    count: int
+    """Gradings without a verdict so far, up to the last time that their number had doubled."""
+
+
+def failures_file(folder: Path, generator: str) -> Path:
+    """Where a generator of the run writes."""
+    return folder / FAILURES / f"{generator}.json"
+
+
+def write_failures(file: Path, failures: Sequence[VerifierFailure]) -> None:
+    """Raises UserError where the disk refuses it."""
+    make_folder(file.parent)
+    replace_json(file, {"failures": [asdict(failure) for failure in failures]})
+
+
+def read_failures(folder: Path) -> list[VerifierFailure]:
+    """Of all generators of the run, one for each verifier. A file that is none is passed over."""
+    found: dict[str, VerifierFailure] = {}
+    for file in sorted((folder / FAILURES).glob("*.json")):
+        for one in _read(file):
+            known = found.get(one.verifier)
+            found[one.verifier] = (
+                one if known is None else VerifierFailure(one.verifier, known.sentence, known.count + one.count)
+            )
+    return list(found.values())
+
+
+def _read(file: Path) -> list[VerifierFailure]:
+    try:
+        with file.open("rb") as stream:
+            listed: Any = json.loads(stream.read(MAX_FILE_BYTES))["failures"]
+        return [VerifierFailure(str(one["verifier"]), str(one["sentence"]), int(one["count"])) for one in listed]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []

@@ -1,0 +1,140 @@
+"""Functions of one's own as verifiers: found by file or by import path, and told with file and line where they fail.
+
+./reward.py:grade        the function `grade` of a file; what lies beside the file can be imported
+my_package.rewards:grade of a module that is installed, or lies where the command was started
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+from rollcast.config.errors import UserError
+
+MAX_SENTENCE = 400
+"""Characters of a failure that travel on."""
+SANDBOX_HINT = (
+    "; in the sandbox a verifier has no files, network, processes or threads: read files while the module is imported, "
+    "or declare the function in tasks.verifiers with trusted: true"
+)
+_PACKAGE = Path(__file__).parents[1]
+
+
+def is_function(name: str) -> bool:
+    """Whether a verifier's name says where a function is."""
+    return ":" in name
+
+
+def absolute(source: str) -> str:
+    """The same function, named for a process that works in another folder."""
+    place, _, function = source.rpartition(":")
+    return f"{Path(place).expanduser().absolute()}:{function}" if place.endswith(".py") else source
+
+
+def check_file(source: str) -> None:
+    """Raises UserError where the file that a function is in is not there."""
+    place = source.rpartition(":")[0]
+    if place.endswith(".py") and not Path(place).expanduser().is_file():
+        raise UserError(
+            f"verifier {source}: there is no file {Path(place).expanduser().absolute()}; mend the path, which begins "
+            "where the command is started"
+        )
+
+
+@functools.cache
+def load_function(source: str) -> Callable[..., Any]:
+    """The function that `source` names. Raises UserError where there is none, and whatever its import raises."""
+    check_file(source)
+    place, _, name = source.rpartition(":")
+    module = _of_file(Path(place).expanduser().absolute()) if place.endswith(".py") else importlib.import_module(place)
+    found = getattr(module, name, None)
+    if not callable(found):
+        there = [key for key, value in vars(module).items() if _is_own_function(value, module)]
+        has = f"it has {', '.join(sorted(there)[:10])}" if there else "it has none"
+        raise UserError(f"{place} has no function {name!r} ({has}); name one, or add it")
+    return found  # type: ignore[no-any-return]
+
+
+def _of_file(file: Path) -> ModuleType:
+    sys.path.append(str(file.parent))  # behind everything else, so that no file hides a module of Python's
+    name = f"rollcast_own_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where pickle and dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_own_function(value: Any, module: ModuleType) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module.__name__ and not isinstance(value, type)
+
+
+def failure(
+    error: BaseException, function: Callable[..., Any] | None = None, row: Any = None, *, in_sandbox: bool = False
+) -> str:
+    """What an exception says, and where in the user's own code it was raised: one line.
+
+    ZeroDivisionError: division by zero (/home/me/reward.py, line 7)
+
+    function: that was called; None = none yet. row: what it was called with.
+    """
+    if isinstance(error, UserError):
+        return str(error)[:MAX_SENTENCE]
+    if isinstance(error, SyntaxError) and error.filename:
+        said, place = f"{type(error).__name__}: {error.msg}", f" ({error.filename}, line {error.lineno})"
+    else:
+        said = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+        place = _place(error.__traceback__)
+    hint = SANDBOX_HINT if in_sandbox and _asks_for_more(error) else ""
+    if isinstance(error, KeyError) and isinstance(row, dict) and error.args and error.args[0] not in row:
+        hint = f"; the row has {', '.join(map(repr, list(row)[:10]))}"
+    if not place and function is not None:
+        place = definition(function)
+        hint = "; a verifier is called with (completion, row)" if isinstance(error, TypeError) else hint
+    return said[: MAX_SENTENCE // 2] + place + hint
+
+
+def definition(function: Callable[..., Any] | None) -> str:
+    """Where a function is written, as `failure` says it; empty where Python does not know."""
+    code = getattr(function, "__code__", None)
+    return f" ({code.co_filename}, line {code.co_firstlineno})" if isinstance(code, CodeType) else ""
+
+
+def _place(traceback: TracebackType | None) -> str:
+    """The last line of the user's own code; of a library's where no code of the user's was at work."""
+    frames = list(_frames(traceback))
+    libraries = tuple(os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
+    own = [frame for frame in frames if not os.path.realpath(frame[0]).startswith(libraries)]
+    for file, line in reversed(own or frames):
+        return f" ({file}, line {line})"
+    return ""
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if not (file.startswith("<") or Path(file).is_relative_to(_PACKAGE)):
+            yield file, traceback.tb_lineno
+        traceback = traceback.tb_next
+
+
+def _asks_for_more(error: BaseException) -> bool:
+    """Whether it may be the sandbox that said no, to the code itself or to a library below it."""
+    link: BaseException | None = error
+    for _ in range(20):
+        if link is None:
+            return False
+        if isinstance(link, OSError) or "can't start new thread" in str(link):
+            return True
+        link = link.__cause__ or link.__context__
+    return False

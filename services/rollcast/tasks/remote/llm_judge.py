@@ -1,0 +1,72 @@
+"""A language model that reads a completion and gives a score, behind an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from rollcast.config.verifiers import JudgeVerifier
+from rollcast.tasks.remote.asking import Asking, Outcome
+from rollcast.tasks.thinking import final_answer
+from rollcast.tasks.verifiers import Grade, graded
+
+_PLACE = re.compile(r"\{([^{}\n]{1,100})\}")
+_SCORE = re.compile(r"\W*score\W*?(-?\d+(?:\.\d+)?)(?:\s*/\s*\d+)?\W*", re.IGNORECASE)
+MAX_SCORE_LINE = 200
+"""Characters. A longer line is no score: what looks for one takes time with the square of its length."""
+
+
+class LlmJudge:
+    """Grades with one language model; all from one event loop."""
+
+    def __init__(self, settings: JudgeVerifier, count: Callable[[Outcome], None]) -> None:
+        self._settings = settings
+        self._asking = Asking(settings, count)
+
+    async def grade(self, completion: str, row: Any) -> Grade:
+        """Raises NoAnswer: also where the last line of what it writes is no score."""
+        settings = self._settings
+        body = {
+            "model": settings.model,
+            "messages": [{"role": "user", "content": question(settings.prompt, completion, row)}],
+            "temperature": 0,
+            "max_tokens": settings.longest_answer,
+        }
+        url = f"{settings.url.rstrip('/')}/chat/completions"
+        return await self._asking.ask(url, body, lambda answer: self._read(answer["choices"][0]))
+
+    async def close(self) -> None:
+        await self._asking.close()
+
+    def _read(self, choice: Any) -> Grade:
+        written = choice["message"]["content"]
+        if choice.get("finish_reason") == "length":  # of a 10 the 1 may be there
+            raise ValueError(f"it is cut off after {self._settings.longest_answer} tokens, ...{written[-100:]!r}")
+        score = score_of(written)
+        if score is None:
+            raise ValueError(f"no line `Score: N` in {written[-100:]!r}")
+        if not 0 <= score <= self._settings.best_score:
+            raise ValueError(f"score {score:g} is not from 0 to {self._settings.best_score:g}")
+        return graded(score / self._settings.best_score, "the judge gave")
+
+
+def question(template: str, completion: str, row: Any) -> str:
+    """The template with its places filled, once: what a completion writes is no place."""
+    fields = row if isinstance(row, dict) else {}
+    places = {name: _as_text(found) for name, found in fields.items()} | {"completion": final_answer(completion)}
+    return _PLACE.sub(lambda place: places.get(place[1], place[0]), template)
+
+
+def score_of(written: str) -> float | None:
+    """The number of the last line that says `Score: N`."""
+    lines = (line for line in reversed(written.splitlines()) if len(line) <= MAX_SCORE_LINE)
+    found = next((found for line in lines if (found := _SCORE.fullmatch(line))), None)
+    return None if found is None else float(found[1])
+
+
+def _as_text(found: Any) -> str:
+    """A chat is what its messages hold, with who says it."""
+    if isinstance(found, list) and found and all(isinstance(item, dict) and "content" in item for item in found):
+        return "\n\n".join(f"{item.get('role', '')}: {item['content']}" for item in found)
+    return str(found)

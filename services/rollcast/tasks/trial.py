@@ -1,0 +1,92 @@
+"""Verifiers tried on a few real rows before anything is started: what fails here would fail on every rollout."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from rollcast.config.errors import UserError
+from rollcast.config.tasks import Tasks
+from rollcast.tasks.choice import Verifiers
+from rollcast.tasks.grading import grade
+from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.remote.services import Services
+from rollcast.tasks.sandbox.client import Sandbox
+from rollcast.tasks.verifiers import Grade, is_built_in
+
+TRIED_ROWS = 3
+_WRONG = "I think the answer is 42."
+_ANSWERS = ("", _WRONG)
+"""What models write early on: nothing, and something that is wrong."""
+
+
+GradeOne = Callable[[Prompt, str], Grade]
+"""The verdict on a completion of a prompt. Raises UserError for a verifier that is not there, cannot be imported, or
+cannot be contained by this machine."""
+
+
+@contextmanager
+def grader(tasks: Tasks) -> Iterator[GradeOne]:
+    """Grades as the run's generators would on this machine, one completion after the other."""
+    verifiers = Verifiers.of(tasks)
+    with closing(Sandbox(tasks.grading, verifiers)) as sandbox, asyncio.Runner() as runner:
+        services = Services(tasks.verifiers, lambda name, outcome: None)
+
+        def grade_one(prompt: Prompt, completion: str) -> Grade:
+            name = prompt.verifier
+            place = verifiers.find(name).place
+            if place == "remote":
+                return runner.run(services.grade(name, completion, prompt.reference))
+            if place != "here" and (why := sandbox.start(name)):
+                raise UserError(f"verifier {name}: {why}")
+            return grade(name, completion, prompt.reference, sandbox=sandbox, verifiers=verifiers)
+
+        try:
+            yield grade_one
+        finally:
+            runner.run(services.close())
+
+
+def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> None:
+    """Grade a few rows with every verifier of the user's own that `prompts` name.
+
+    Raises UserError with a sentence for each verifier that gives no verdict: file and line, or what the service said.
+    """
+    rows: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        if not is_built_in(prompt.verifier) and len(tried := rows.setdefault(prompt.verifier, [])) < TRIED_ROWS:
+            tried.append(prompt)
+    verifiers, failed = Verifiers.of(tasks), []
+    with grader(tasks) as grade_one:
+        for name, tried in rows.items():
+            once = verifiers.find(name).place == "remote"  # each costs somebody something, and the first one tells
+            gradings = [(prompt, answer) for prompt in tried for answer in ([_WRONG] if once else _answers(prompt))]
+            for prompt, answer in gradings[:1] if once else gradings:
+                if (found := grade_one(prompt, answer)).status in ("error", "timeout"):
+                    failed.append(f"verifier {name}: gives no verdict on the completion {answer!r}: {found.failure}")
+                    break
+    if failed:
+        raise UserError("\n".join(failed))
+
+
+def _answers(prompt: Prompt) -> list[str]:
+    """Completions that any verifier must have a verdict on; the row's own answer is among them, where it names one."""
+    answer = reference_answer(prompt)
+    return [*_ANSWERS, *([] if answer is None else [answer])]
+
+
+def reference_answer(prompt: Prompt) -> str | None:
+    """The text that the row gives as its answer; None where it gives none under a usual name."""
+    found: Any = json.loads(prompt.reference)
+    if isinstance(found, dict):
+        own = found.get("reward_model")
+        found = own.get("ground_truth") if isinstance(own, dict) else None
+        row = json.loads(prompt.reference)
+        found = next(
+            (row[name] for name in ("answer", "solution", "ground_truth", "target") if row.get(name) not in (None, "")),
+            found,
+        )
+    return str(found) if isinstance(found, str | int | float) and found != "" else None

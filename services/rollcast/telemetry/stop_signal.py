@@ -1,0 +1,44 @@
+"""SIGTERM and SIGINT as a question, and as something to wait for.
+
+A threading.Event does not do: where the kernel gives the signal to another thread, or to the main one after it last
+looked and before it sleeps, nobody wakes it; and a handler that sets the event inside its own `wait` never returns. The
+interpreter writes a byte for every signal, whichever thread it reached, and that byte wakes.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from contextlib import suppress
+from types import FrameType
+
+
+class StopSignal:
+    """True once SIGTERM or SIGINT came. To be made, and waited for, in the main thread."""
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._woken, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._handle)
+
+    def __call__(self) -> bool:
+        return self._requested
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether it came within so long; None = however long it takes."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while not self._requested:
+            rest = None if until is None else until - time.monotonic()
+            if rest is not None and rest <= 0:
+                return False
+            self._woken.settimeout(rest)
+            with suppress(TimeoutError):
+                self._woken.recv(4096)
+        return True
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._requested = True

@@ -1,0 +1,134 @@
+"""A model as its config describes it, without weights; and whether it can be trained here.
+
+Nothing is read but the config: the model stands on the meta device, and what it does between its body and its logits is
+tried with a head of a few rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForCausalLM
+from transformers.modeling_outputs import MoeModelOutputWithPast
+
+from rollcast.config.model import Model
+from rollcast.trainer.learner.head import LogitShape
+from rollcast.trainer.learner.stored_names import published_names
+
+PROBE_TOKENS, PROBE_ROWS = 4, 8
+"""Positions at which the model's own logits are compared with the head's, and the rows of the head for that."""
+RANDOM_ROUTERS = frozenset({"phimoe"})
+"""Model types whose routers draw experts at random while they train."""
+
+
+class Unsupported(ValueError):  # noqa: N818  (an answer, which the caller makes a sentence of)
+    """What of a model this trainer does not support, as the rest of a sentence on it, with the remedy."""
+
+    def __init__(self, reason: str, remedy: str = "choose another model") -> None:
+        super().__init__(f"{reason}; {remedy}")
+
+
+def read_config(settings: Model) -> Any:
+    """Read the config, with everything random switched off: else the ratio to the generators' log-probs was noise."""
+    config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+    for name, value in config.to_dict().items():
+        if isinstance(value, float) and ("dropout" in name or name.endswith(("pdrop", "jitter_noise"))):
+            setattr(config, name, 0.0)
+    return config
+
+
+def skeleton(settings: Model) -> Any:
+    """Return the causal LM on the meta device, in float32. Raises Unsupported, and what Transformers raises."""
+    config = read_config(settings)
+    _check_kind(config)
+    with torch.device("meta"):
+        causal_lm = AutoModelForCausalLM.from_config(
+            config,
+            dtype=torch.float32,
+            trust_remote_code=settings.trust_remote_code,
+            attn_implementation=_attention(config),
+        )
+    _check_head(causal_lm)
+    renamed = [name for name, published in published_names(causal_lm).items() if published is None]
+    if renamed:
+        raise Unsupported(f"stores {len(renamed)} weights in a form that the generators do not take ({renamed[0]})")
+    return causal_lm
+
+
+def body(causal_lm: Any) -> Any:
+    """The part that makes the hidden states. Llama 4 calls it otherwise than its `base_model_prefix` says."""
+    return causal_lm.model if causal_lm.base_model is causal_lm else causal_lm.base_model
+
+
+def logit_shape(config: Any) -> LogitShape:
+    """Return what a model of this Hugging Face config does to its logits after the projection."""
+    return LogitShape(
+        cap=getattr(config, "final_logit_softcapping", None),
+        scale=getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1.0),
+    )
+
+
+def _attention(config: Any) -> str | None:
+    """Torch's fused attention knows no soft cap on the scores (Gemma 2), and leaves it out without a word."""
+    return "eager" if getattr(config, "attn_logit_softcapping", None) is not None else None
+
+
+def _check_kind(config: Any) -> None:
+    if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder:
+        raise Unsupported(f"is no causal language model: each token of a {config.model_type} sees those after it")
+    if config.get_text_config() is not config and _has_text_model(config):
+        raise Unsupported(
+            f"is a {config.model_type} that takes more than text, and the generators would serve all of it",
+            "give its text model alone, which AutoModelForCausalLM.from_pretrained(..).save_pretrained(FOLDER) writes",
+        )
+    if getattr(config, "quantization_config", None) is not None:
+        raise Unsupported("is quantised, and masters are float32", "give its weights as they were before that")
+    if config.model_type in RANDOM_ROUTERS:
+        raise Unsupported(f"is a {config.model_type}, whose routers draw experts at random while they train")
+
+
+def _has_text_model(config: Any) -> bool:
+    """Whether Transformers takes the text model alone, under names that the whole model's files do not have."""
+    mapping = AutoModelForCausalLM._model_mapping
+    return type(config) in mapping and getattr(mapping[type(config)], "config_class", None) is type(
+        config.get_text_config()
+    )
+
+
+def _check_head(causal_lm: Any) -> None:
+    """Hold the model's own logits against what the head will make of the same hidden states."""
+    if getattr(causal_lm.get_output_embeddings(), "bias", None) is not None:
+        raise Unsupported("has a bias of the output projection")
+    width = causal_lm.get_output_embeddings().weight.shape[1]
+    numbers = torch.Generator().manual_seed(0)
+    hidden = torch.randn(1, PROBE_TOKENS, width, generator=numbers)
+    weight = torch.randn(PROBE_ROWS, width, generator=numbers)
+    expected = logit_shape(causal_lm.config).apply_(nn.functional.linear(hidden, weight))
+    try:
+        with torch.no_grad(), _bare(causal_lm, hidden, weight):
+            logits = causal_lm(input_ids=torch.zeros(1, PROBE_TOKENS, dtype=torch.long), use_cache=False).logits
+        is_known = torch.allclose(expected, logits, rtol=0, atol=1e-4 * float(logits.abs().max()))
+    except (RuntimeError, NotImplementedError):  # it computes with more weights than these: they stand on no device
+        is_known = False
+    if not is_known:
+        raise Unsupported("makes logits that are not its output projection's as its config describes them")
+
+
+@contextmanager
+def _bare(causal_lm: Any, hidden: torch.Tensor, weight: torch.Tensor) -> Iterator[None]:
+    """The model with `hidden` for what its body returns and `weight` for its head's."""
+    head, inner = causal_lm.get_output_embeddings(), body(causal_lm)
+    rows, width = weight.shape
+    few = nn.Linear(width, rows, bias=False, device="meta")  # there it draws no random numbers
+    few.weight = nn.Parameter(weight)
+    inner.forward = lambda *arguments, **named: MoeModelOutputWithPast(last_hidden_state=hidden)
+    causal_lm.set_output_embeddings(few)
+    try:
+        yield
+    finally:
+        causal_lm.set_output_embeddings(head)
+        del inner.forward

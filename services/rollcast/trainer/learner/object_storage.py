@@ -1,0 +1,174 @@
+"""Checkpoints behind a URL that fsspec knows: s3://bucket/path, gs://bucket/path.
+
+Objects cannot be renamed. They are written under the checkpoint's own name, the controller's state last: a checkpoint
+is whole if it has that, and loses that first when it is taken away. Credentials and addresses are those of the
+library behind the protocol, from its environment variables and files.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+
+from fsspec.core import url_to_fs
+from torch.distributed.checkpoint._fsspec_filesystem import FileSystem, FsspecReader, FsspecWriter
+
+from rollcast.trainer.learner.checked_files import (
+    CHECKSUM,
+    DATA,
+    CheckedStream,
+    check,
+    leave_out_other_checksums,
+)
+from rollcast.trainer.learner.storage import CONTROLLER, Location, newest_first
+
+NO_NETWORK = frozenset({"builtins", "_pickle", "torch", "zlib"})
+"""Modules of errors that say something of the data, or of us."""
+NO_CACHE = {"use_listings_cache": False}
+"""Of the file system: other processes write too."""
+
+
+@contextmanager
+def as_os_error() -> Iterator[None]:
+    """Errors of the library behind a protocol concern the network, and may pass; those of credentials do not."""
+    try:
+        yield
+    except Exception as error:
+        name = type(error).__name__
+        if type(error).__module__.partition(".")[0] in NO_NETWORK or isinstance(error, OSError):
+            raise
+        number = errno.EACCES if "Credential" in name else errno.EIO
+        raise OSError(number, f"{name}: {' '.join(str(error).split())[:200]}") from error
+
+
+class ObjectFiles(FileSystem):
+    """As torch sees it: with a checksum beside each file of tensors, and without folders."""
+
+    @contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase, None, None]:
+        with as_os_error():
+            if mode != "wb" or not os.fspath(path).endswith(DATA):
+                with super().create_stream(path, mode) as stream:
+                    yield stream
+                return
+            assert self.fs is not None
+            checked = CheckedStream(self.fs.open(os.fspath(path), "wb"))
+            try:
+                yield checked
+            finally:
+                checked.end()
+            self.fs.pipe_file(f"{os.fspath(path)}{CHECKSUM}", checked.checksum.encode())
+
+    def mkdir(self, path: str | os.PathLike[str]) -> None:
+        """A bucket that is not there would be made."""
+
+
+class ObjectWriter(FsspecWriter):
+    def __init__(self, path: str) -> None:
+        super().__init__(path, sync_files=False)  # where there is no file, torch would sync all disks of the machine
+        files = ObjectFiles()
+        self.path = files.init_path(path, **NO_CACHE, **_folders(path))
+        self.fs = cast(Any, files)
+        leave_out_other_checksums()
+
+
+class ObjectReader(FsspecReader):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        files = ObjectFiles()
+        self.path = files.init_path(path, **NO_CACHE)
+        self.fs = cast(Any, files)
+
+
+class ObjectStorage:
+    """Implements `storage.CheckpointStorage`."""
+
+    remedy = "mend the credentials or the bucket, or change trainer.checkpoints"
+
+    def __init__(self, url: str) -> None:
+        """Raises OSError where it is no URL of a known protocol, or the library for it is not installed."""
+        self.location: Location = url
+        self._url = url
+        try:
+            self._fs, self._root = url_to_fs(url, **NO_CACHE, **_folders(url))
+        except (ValueError, ImportError) as error:
+            raise OSError(errno.ENOENT, str(error)) from error
+
+    def at(self, name: str) -> str:
+        return f"{self._url}/{name}"
+
+    def names(self) -> list[str]:
+        with as_os_error():
+            return [name for name in self._all() if self._is_whole(name)]
+
+    def controller(self, name: str) -> str:
+        with as_os_error():
+            return bytes(self._fs.cat_file(self._path(name, CONTROLLER))).decode()
+
+    def check_files(self, name: str, *, part: int, parts: int) -> None:
+        with as_os_error():
+            found = self._fs.ls(self._path(name), detail=False)
+            checksums = sorted(path for path in found if path.endswith(f"{DATA}{CHECKSUM}"))
+            for path in checksums[part::parts]:
+                data = path.removesuffix(CHECKSUM)
+                with self._fs.open(data, "rb") as file:
+                    check(data.rpartition("/")[2], self._fs.size(data), file, self._fs.cat_file(path).decode())
+
+    def reader(self, name: str) -> ObjectReader:
+        return ObjectReader(self.at(name))
+
+    def begin(self, name: str, num_bytes: int) -> None:
+        """Nobody tells how much room there is."""
+        with as_os_error():
+            whole = set(self.names())
+            for stale in self._all():
+                if stale not in whole:
+                    self._fs.rm(self._path(stale), recursive=True)
+
+    def writer(self, name: str) -> ObjectWriter:
+        return ObjectWriter(self.at(name))
+
+    def complete(self, name: str, controller: str) -> None:
+        self.replace_controller(name, controller)
+
+    def abandon(self, name: str) -> None:
+        with suppress(Exception):
+            self._fs.rm(self._path(name), recursive=True)
+
+    def replace_controller(self, name: str, controller: str) -> None:
+        with as_os_error():
+            self._fs.pipe_file(self._path(name, CONTROLLER), controller.encode())
+
+    def remove(self, name: str) -> None:
+        """Where what makes it whole cannot be removed, all of it stays."""
+        with suppress(Exception):
+            self._fs.rm_file(self._path(name, CONTROLLER))
+            self._fs.rm(self._path(name), recursive=True)
+
+    def _is_whole(self, name: str) -> bool:
+        """Not by `exists`, to which a storage that does not answer is one that holds nothing."""
+        try:
+            self._fs.info(self._path(name, CONTROLLER))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _all(self) -> list[str]:
+        """Whole or not."""
+        try:
+            found = self._fs.ls(self._root, detail=False)
+        except FileNotFoundError:
+            return []
+        return newest_first([path.rstrip("/").rpartition("/")[2] for path in found])
+
+    def _path(self, *parts: str) -> str:
+        return "/".join([self._root.rstrip("/"), *parts])
+
+
+def _folders(url: str) -> dict[str, Any]:
+    """A file:// needs its folders made; to others the option means nothing."""
+    return {"auto_mkdir": True} if url.startswith(("file:", "local:")) else {}

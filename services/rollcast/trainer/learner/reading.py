@@ -1,0 +1,160 @@
+"""From a model's folder to a sharded policy: each rank reads its own slices of the weights, and no others.
+
+    config -> skeleton (meta device) -> shard (nothing in memory yet) -> read the slices, cast -> other buffers
+
+Transformers' loader knows parameters that are sharded: it asks each stored tensor for this rank's slice alone, and
+stacks only the experts that this rank holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import convert_and_load_state_dict_in_model
+from transformers.modeling_utils import LoadStateDictConfig
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
+from transformers.utils.hub import get_checkpoint_shard_files
+from transformers.utils.logging import disable_progress_bar
+
+from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.config.model import Model
+from rollcast.config.run import RunConfig
+from rollcast.trainer.learner.architecture import Unsupported, skeleton
+from rollcast.trainer.learner.model import Policy, shard_policy
+from rollcast.trainer.learner.out_of_memory import is_out_of_memory
+from rollcast.trainer.learner.ranks import Ranks
+
+UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    RuntimeError,
+    ImportError,
+    AttributeError,
+    SafetensorError,
+    StrictDataclassError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor of a safetensors file. What is asked for is read then; the file is mapped no longer than that.
+
+    Transformers would keep the files mapped until all is read: pages that count as this process's memory.
+    """
+
+    file: str
+    name: str
+    shape: list[int]
+    dtype: str
+
+    def get_shape(self) -> list[int]:
+        return self.shape
+
+    def get_dtype(self) -> str:
+        return self.dtype
+
+    def __getitem__(self, slices: Any) -> Tensor:
+        with safe_open(self.file, framework="pt") as file:
+            return cast(Tensor, file.get_slice(self.name)[slices].clone())
+
+
+def read_policy(
+    settings: Model, config: RunConfig, ranks: Ranks, *, dtype: torch.dtype, frozen: bool = False
+) -> Policy:
+    """Read and shard a model: parameters in `dtype`, buffers as the model makes them. Collective.
+
+    `frozen`: for forward passes alone. Raises UserError if it cannot be read or cannot be trained here.
+    """
+    disable_progress_bar()
+    try:
+        causal_lm = skeleton(settings)
+        for parameter in causal_lm.parameters():  # of no size yet
+            parameter.data = parameter.data.to(dtype)
+        causal_lm.requires_grad_(not frozen)
+        policy = shard_policy(
+            causal_lm,
+            mesh=ranks.mesh,
+            dtype=getattr(torch, settings.dtype),
+            lm_head=config.recipe.lm_head,
+            temperature=config.recipe.temperature,
+            logits_chunk_tokens=config.trainer.logits_chunk_tokens,
+            activation_checkpointing=config.trainer.activation_checkpointing and not frozen,
+            router_replay=config.recipe.router_replay and not frozen,
+        )
+        _check_experts(policy, ranks)
+        _read_weights(policy, _stored_tensors(settings.path), ranks.device)
+    except Unsupported as error:
+        raise UserError(f"model.path = {settings.path!r} {error}") from error
+    except UserError:
+        raise
+    except UNREADABLE as error:
+        if is_out_of_memory(error):
+            raise
+        reason = " ".join(str(error).split())[:300]
+        raise refused_by_the_world(
+            error,
+            f"model.path = {settings.path!r} cannot be read as a causal language model ({reason}); "
+            "give a folder with config.json and safetensors, or a name on the hub",
+        ) from error
+    return policy
+
+
+def _stored_tensors(path: str) -> dict[str, StoredTensor]:
+    """Every tensor of the model's safetensors files, which are fetched from the hub where `path` is a name there."""
+    whole = cached_file(path, SAFE_WEIGHTS_NAME, _raise_exceptions_for_missing_entries=False)
+    index = cached_file(path, SAFE_WEIGHTS_INDEX_NAME, _raise_exceptions_for_missing_entries=False)
+    if whole is None and index is None:
+        raise FileNotFoundError(f"neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME} is there")
+    found = {}
+    for name in [whole] if whole is not None else get_checkpoint_shard_files(path, index)[0]:
+        with safe_open(name, framework="pt") as file:
+            for key in file.keys():  # noqa: SIM118  (no mapping)
+                tensor = file.get_slice(key)
+                found[key] = StoredTensor(name, key, tensor.get_shape(), tensor.get_dtype())
+    return found
+
+
+def _check_experts(policy: Policy, ranks: Ranks) -> None:
+    """Transformers cannot stack no experts: where a rank holds none it fails."""
+    for name, weight in policy.named_weights():
+        if weight.dim() == 3 and weight.shape[0] < ranks.world_size:
+            raise UserError(
+                f"{ranks.world_size} trainer ranks are more than the {weight.shape[0]} experts of a layer ({name}); "
+                f"give the trainer at most {weight.shape[0]} ranks"
+            )
+
+
+def _read_weights(policy: Policy, stored: Mapping[str, StoredTensor], device: torch.device) -> None:
+    """Fill parameters and buffers. Raises Unsupported, UserError and what Transformers raises."""
+    causal_lm, dtype = policy.causal_lm, next(policy.parameters()).dtype
+    is_tied = policy.is_tied
+    loading = LoadStateDictConfig(
+        pretrained_model_name_or_path=causal_lm.config.name_or_path,
+        device_map={"": device},
+        dtype=dtype,
+        weight_mapping=get_model_conversion_mapping(causal_lm),
+    )
+    report, _ = convert_and_load_state_dict_in_model(causal_lm, dict(stored), loading)
+    report = causal_lm._finalize_model_loading(causal_lm, loading, report)
+    missing = sorted(report.missing_keys)
+    if missing:
+        raise UserError(
+            f"model.path = {causal_lm.config.name_or_path!r} lacks {len(missing)} weights, first {missing[0]!r}; "
+            "give a complete model"
+        )
+    if policy.is_tied is not is_tied:
+        raise Unsupported(
+            "stores two different matrices that its config calls tied",
+            "set tie_word_embeddings to false in config.json",
+        )
+    assert all(isinstance(weight, DTensor) for _, weight in policy.named_weights())

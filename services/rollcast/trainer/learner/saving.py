@@ -1,0 +1,135 @@
+"""Checkpoints written while training goes on: whole or absent.
+
+    save -> copy to the host (blocks) -> training goes on
+                                      -> a thread of every rank writes its part -> rank 0 completes the checkpoint
+
+The thread has a process group of its own: its collectives never meet training's. One checkpoint is written at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from datetime import timedelta
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.state_dict_saver import async_save
+
+from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.learner.checkpoint import disk_failure, state
+from rollcast.trainer.learner.learner import Learner
+from rollcast.trainer.learner.storage import CheckpointStorage, Location
+from rollcast.wire.version import PolicyVersion
+
+log = get_logger()
+WRITE_TIMEOUT = timedelta(hours=2)
+"""Of a collective of the writing threads: ranks wait for the slowest disk."""
+
+
+class CheckpointSaver:
+    """Writes the checkpoints of one learner into `storage` and keeps the newest `keep`."""
+
+    def __init__(self, learner: Learner, storage: CheckpointStorage, *, keep: int) -> None:
+        on_gpu = learner.ranks.device.type == "cuda"
+        self._learner = learner
+        self._storage = storage
+        self._keep = keep
+        self._group = dist.new_group(backend="gloo", timeout=WRITE_TIMEOUT)
+        # What it copies into is kept: pinned pages are dear to get.
+        self._stager = DefaultStager(StagingOptions(on_gpu, False, False, on_gpu))
+        self._written: Future[Location] | None = None
+
+    def begin(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Location]:
+        """Copy the learner's state and begin to write it. Collective; `controller` counts at rank 0.
+
+        The result is where the checkpoint is, or the UserError on a disk that is full or not writable; then nothing
+        half-written is left. Raises UserError on every rank where the disk refuses at once. The one before must be
+        done.
+        """
+        name, tensors = str(version), state(self._learner)
+        num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        self._at_rank_0(lambda: self._storage.begin(name, num_bytes))
+        text = _controller_text(self._learner, controller)
+        written: Future[Location] = Future()
+        upload = async_save(
+            tensors,
+            storage_writer=self._storage.writer(name),
+            process_group=self._group,
+            async_stager=self._stager,
+        )
+        cast("Future[Any]", upload).add_done_callback(lambda done: self._end(done, written, name, text))
+        self._written = written
+        return written
+
+    def replace_controller(self, version: PolicyVersion, controller: dict[str, Any]) -> Location | None:
+        """Rank 0: where `version` was saved already its weights are the same, but the controller may know more now."""
+        name = str(version)
+        try:
+            if name not in self._storage.names():
+                return None
+            self._storage.replace_controller(name, _controller_text(self._learner, controller))
+        except OSError as error:
+            raise self._refused(error) from error
+        return self._storage.at(name)
+
+    def settle(self, seconds: float | None = None) -> None:
+        """Wait until nothing is being written any more, for `seconds` at most; whether it went well is for others."""
+        if self._written is not None:
+            wait([self._written], timeout=seconds)
+
+    def _end(self, upload: Future[Any], written: Future[Location], name: str, text: str) -> None:
+        """In the writing thread: complete what was written, or take it away."""
+        is_first = self._learner.ranks.rank == 0
+        try:
+            upload.result()
+            if is_first:
+                self._storage.complete(name, text)
+        except BaseException as error:
+            if is_first:
+                self._storage.abandon(name)
+            refusal = disk_failure(error) if isinstance(error, CheckpointException) else error
+            written.set_exception(self._refused(refusal) if isinstance(refusal, OSError) else error)
+            return
+        if is_first:
+            self._remove_old_ones()
+        written.set_result(self._storage.at(name))
+
+    def _remove_old_ones(self) -> None:
+        """Those that cannot be removed now are tried again after the next checkpoint."""
+        try:
+            for older in self._storage.names()[self._keep :]:
+                self._storage.remove(older)
+        except OSError as error:
+            log.warning("old checkpoints stay for now", place=str(self._storage.location), error=str(error))
+
+    def _at_rank_0(self, action: Callable[[], None]) -> None:
+        """Run `action` at rank 0; raise UserError on every rank if it was refused. Rank 0 knows the reason in words."""
+        refusal: OSError | None = None
+        if self._learner.ranks.rank == 0:
+            try:
+                action()
+            except OSError as error:
+                refusal = error
+        # On the host, where it meets no broadcast of weights.
+        number = torch.tensor([0 if refusal is None else refusal.errno or errno.EIO])
+        dist.broadcast(number, src=0)
+        if number.item():
+            raise self._refused(refusal or OSError(int(number.item()), os.strerror(int(number.item()))))
+
+    def _refused(self, error: OSError) -> UserError:
+        place, reason = self._storage.location, error.strerror or str(error)
+        return refused_by_the_world(
+            error, f"checkpoint folder {place} cannot be written ({reason}); {self._storage.remedy}"
+        )
+
+
+def _controller_text(learner: Learner, controller: dict[str, Any] | None) -> str:
+    return json.dumps({"updates": learner.updates, "world_size": learner.ranks.world_size, "controller": controller})

@@ -1,0 +1,28 @@
+"""Sharded master weights -> this rank's rows of a version, in the generators' dtype, in host memory.
+
+No rank sees another's rows: FSDP's shard of a tensor is what the rank's lane sends.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from rollcast.trainer.learner.model import Policy
+from rollcast.weights.manifest import TensorSpec
+from rollcast.weights.snapshot import Snapshot
+
+
+def weight_specs(policy: Policy, dtype: str) -> tuple[TensorSpec, ...]:
+    """What is published: every weight under the name the generators know, as `dtype` ("bfloat16")."""
+    return tuple(TensorSpec(name, dtype, tuple(weight.shape)) for name, weight in policy.published_weights())
+
+
+def stage_shard(policy: Policy, snapshot: Snapshot) -> None:
+    """Fill `snapshot`, made for this rank's rows. The weights may change as soon as it returns."""
+    weights = dict(policy.published_weights())
+    with torch.no_grad():
+        for name, rows in snapshot.views():
+            # Converted on the device: half of the bytes cross the bus.
+            rows.copy_(weights[name].to_local().to(rows.dtype), non_blocking=True)
+        if torch.cuda.is_available():
+            torch.cuda.current_stream().synchronize()

@@ -1,0 +1,149 @@
+"""Where checkpoints are kept: a folder (here), or what fsspec reaches by a URL (`object_storage`).
+
+    begin -> every rank writes through `writer` -> complete | abandon
+    names -> controller, check_files, reader
+
+A checkpoint has its name only once it is whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+
+from rollcast.runfolder.checkpoint_place import Place
+from rollcast.trainer.learner.checked_files import CHECKSUM, DATA, CheckedWriter, check
+from rollcast.wire.version import PolicyVersion
+
+PARTIAL = ".partial-"
+CONTROLLER = "controller.json"
+Location = Place
+"""Of checkpoints, or of one."""
+
+
+class CheckpointStorage(Protocol):
+    """Raises OSError throughout. `name`: the version, as "2.118"."""
+
+    location: Location
+    remedy: str
+    """For who cannot write there."""
+
+    def at(self, name: str) -> Location:
+        """Of one checkpoint."""
+        ...
+
+    def names(self) -> list[str]:
+        """Of whole checkpoints, the newest first."""
+        ...
+
+    def controller(self, name: str) -> str: ...
+
+    def check_files(self, name: str, *, part: int, parts: int) -> None:
+        """Read the `part`-th of `parts` shares of the files again. Raises ValueError for one that is not as written.
+
+        Files without a checksum, of an earlier Rollcast, are believed.
+        """
+
+    def reader(self, name: str) -> FileSystemReader: ...
+
+    def begin(self, name: str, num_bytes: int) -> None:
+        """Make an empty place, if there is room; what was never completed is taken away."""
+
+    def writer(self, name: str) -> FileSystemWriter: ...
+
+    def complete(self, name: str, controller: str) -> None:
+        """Give it its name, once all of it is there."""
+
+    def abandon(self, name: str) -> None:
+        """Take away what was not completed, as far as that goes."""
+
+    def replace_controller(self, name: str, controller: str) -> None:
+        """Of a whole checkpoint, atomically."""
+
+    def remove(self, name: str) -> None:
+        """Take a whole checkpoint away, as far as that goes."""
+
+
+def newest_first(names: list[str]) -> list[str]:
+    """Those that are versions."""
+    found = []
+    for name in names:
+        try:
+            found.append((PolicyVersion.parse(name), name))
+        except ValueError:
+            continue
+    return [name for _, name in sorted(found, reverse=True)]
+
+
+class FolderStorage:
+    """A checkpoint is written under another name and renamed."""
+
+    remedy = "free space there, or change `folder` or trainer.checkpoints"
+
+    def __init__(self, folder: Path) -> None:
+        self.location: Location = folder
+        self._folder = folder
+
+    def at(self, name: str) -> Path:
+        return self._folder / name
+
+    def names(self) -> list[str]:
+        if not self._folder.is_dir():
+            return []
+        return newest_first([path.name for path in self._folder.iterdir() if path.is_dir()])
+
+    def controller(self, name: str) -> str:
+        return (self.at(name) / CONTROLLER).read_text()
+
+    def check_files(self, name: str, *, part: int, parts: int) -> None:
+        for path in sorted(self.at(name).glob(f"*{DATA}{CHECKSUM}"))[part::parts]:
+            data = path.with_suffix("")
+            with data.open("rb") as file:
+                check(data.name, data.stat().st_size, file, path.read_text())
+
+    def reader(self, name: str) -> FileSystemReader:
+        return FileSystemReader(self.at(name))
+
+    def begin(self, name: str, num_bytes: int) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for stale in self._folder.glob(f"{PARTIAL}*"):
+            shutil.rmtree(stale)
+        if shutil.disk_usage(self._folder).free < num_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._partial(name).mkdir()
+
+    def writer(self, name: str) -> FileSystemWriter:
+        return CheckedWriter(self._partial(name))
+
+    def complete(self, name: str, controller: str) -> None:
+        _replace(self._partial(name) / CONTROLLER, controller)
+        self._partial(name).rename(self.at(name))
+        descriptor = os.open(self._folder, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    def abandon(self, name: str) -> None:
+        shutil.rmtree(self._partial(name), ignore_errors=True)
+
+    def replace_controller(self, name: str, controller: str) -> None:
+        _replace(self.at(name) / CONTROLLER, controller)
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(self.at(name), ignore_errors=True)
+
+    def _partial(self, name: str) -> Path:
+        return self._folder / f"{PARTIAL}{name}"
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f"{path.name}.tmp")
+    with fresh.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

@@ -1,0 +1,70 @@
+"""What a trainer begins with: its run's newest whole checkpoint, else another run's weights, else the model's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
+from rollcast.runfolder.checkpoint_place import checkpoint_place, earlier_run_place
+from rollcast.runfolder.files import BEFORE
+from rollcast.runfolder.records import BeforeRecord, as_json
+from rollcast.runfolder.writing import replace_json
+from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_version, checkpoints
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.storage import Location
+
+log = get_logger()
+
+
+def restore(config: RunConfig, learners: LearnerGroup, *, resume: bool) -> Progress | None:
+    """Continue from the newest whole checkpoint; None = there is none at all. Raises UserError where none is whole."""
+    place = checkpoint_place(config)
+    found = checkpoints(place)
+    if not found:
+        return None
+    if not resume:
+        raise UserError(
+            f"run = {config.run!r}: {place} holds a checkpoint already; resume it with --resume, "
+            "or choose another name or folder"
+        )
+    return Progress.from_json(_newest_whole(found, learners.restore)[1])
+
+
+def begin(config: RunConfig, learners: LearnerGroup) -> Progress:
+    """Of a new run; says in its folder what was spent before it. Raises UserError: another run's weights are no use."""
+    before = BeforeRecord(config.model.path, None, config.model.spent_device_hours)
+    if config.model.from_run is not None:
+        before = _earlier_run(config.model.from_run, learners)
+    if before.version is not None or before.device_hours is not None:
+        replace_json(config.run_folder / BEFORE, as_json(before))
+        log.info("what was spent before is no part of the curve", **as_json(before))
+    return Progress(spent_before=before.device_hours)
+
+
+def _earlier_run(name: str, learners: LearnerGroup) -> BeforeRecord:
+    found = checkpoints(earlier_run_place(name))
+    if not found:
+        raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
+    path, state = _newest_whole(found, learners.take_weights)
+    earlier = Progress.from_json(state)
+    spent = None if earlier.compute_state is None else sum(earlier.compute_state.values()) + (earlier.spent_before or 0)
+    return BeforeRecord(name, str(checkpoint_version(path)), spent)
+
+
+def _newest_whole(
+    found: Sequence[Location], read: Callable[[Location], dict[str, Any]]
+) -> tuple[Location, dict[str, Any]]:
+    for path, older in pairwise([*found, None]):
+        assert path is not None
+        try:
+            return path, read(path)
+        except DamagedCheckpoint as error:
+            if older is None:
+                raise
+            log.warning("a checkpoint is damaged; the one before is taken", error=str(error), older=str(older))
+    raise AssertionError("the oldest one is read or raises")

@@ -1,0 +1,52 @@
+"""Forecasts of runs of other kinds than the law, beside existing methods: `other_shapes` draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rollcast.scaling.baselines import last_value, log_linear, power_law
+from rollcast.scaling.curve import Curve
+from rollcast.scaling.posterior import fit
+from testkit.forecast.curve_families import curve_families
+from testkit.forecast.other_shapes import CLASSES, drawn
+
+HORIZONS = (2.0, 10.0)
+LEVELS = (0.05, 0.5, 0.95)
+SIMPLE: dict[str, Callable[[Curve], Any]] = {"last value": last_value, "power law": power_law, "log-linear": log_linear}
+
+
+def other_kinds(num_runs: int) -> list[dict[str, Any]]:
+    """Of each kind: mean errors at 2 and 10 times the window, and how often 90 % intervals of the truth held it."""
+    return [_of_kind(kind, num_runs) for kind in CLASSES]
+
+
+def _of_kind(kind: str, num_runs: int) -> dict[str, Any]:
+    errors: dict[str, list[list[float]]] = {}
+    held: dict[str, list[list[bool]]] = {}
+    verdicts: dict[str, int] = {}
+    for seed in range(num_runs):
+        run = drawn(kind, seed)
+        curve = Curve.from_points(run.compute, run.pass_rate, unit="steps")
+        truth = np.array([run.truth(at) for at in HORIZONS])
+        forecast = fit(curve)
+        said = {
+            "forecast": forecast.predictive(HORIZONS, LEVELS, standard_error=0.0),
+            "curve families": curve_families(curve).quantiles(HORIZONS, LEVELS),
+        }
+        for name, (low, median, high) in said.items():
+            errors.setdefault(name, []).append(np.abs(median - truth).tolist())
+            held.setdefault(name, []).append(((low <= truth) & (truth <= high)).tolist())
+        for name, method in SIMPLE.items():
+            errors.setdefault(name, []).append(np.abs(method(curve).pass_rate(HORIZONS) - truth).tolist())
+        word = forecast.verdict.kind.value
+        verdicts[word] = verdicts.get(word, 0) + 1
+    return {
+        "kind": kind,
+        "runs": num_runs,
+        "held_90": {name: np.mean(each, axis=0).round(3).tolist() for name, each in held.items()},
+        "mean_error": {name: np.mean(each, axis=0).round(4).tolist() for name, each in errors.items()},
+        "verdicts": verdicts,
+    }

@@ -1,0 +1,54 @@
+"""Engines of tests as forks of one process that has imported vLLM: for each a third of its start less.
+
+A generator forks its engine of itself (rollcast.generator.engine_process). A test's process has threads by then, so
+multiprocessing's fork server does it, which has none.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.forkserver import ensure_running
+from typing import Any
+
+from rollcast.generator import engine_warden
+
+FORKSERVER = multiprocessing.get_context("forkserver")
+PRELOADED = ("testkit.generator.preloaded", "testkit.weights.generator_process", "tests.weights.trainer_process")
+"""There is one server for all of a test process. One that others started without vLLM serves as well, slowly."""
+
+
+@contextmanager
+def forked_engines() -> Iterator[None]:
+    """Within it vLLM's engine is forked. To be entered when vLLM's environment is set."""
+    from vllm.v1.engine import utils
+
+    FORKSERVER.set_forkserver_preload(list(PRELOADED))
+    ensure_running()
+    spawning = utils.get_mp_context
+    utils.get_mp_context = lambda: _Context(spawning())
+    try:
+        yield
+    finally:
+        utils.get_mp_context = spawning
+
+
+class _Context:
+    """What vLLM asks for a process; for anything else it is the context that vLLM would have had."""
+
+    def __init__(self, spawning: Any) -> None:
+        self._spawning = spawning
+
+    def Process(self, *, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]) -> Any:  # noqa: N802
+        return FORKSERVER.Process(target=_be_engine, name=name, args=(dict(os.environ), target, dict(kwargs)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spawning, name)
+
+
+def _be_engine(environment: dict[str, str], target: Callable[..., None], keywords: dict[str, Any]) -> None:
+    os.environ.update(environment)
+    with engine_warden.hold(environment[engine_warden.FOLDER_VARIABLE]):
+        target(**keywords)

@@ -1,0 +1,27 @@
+"""What the memory planner says of a measured learner."""
+
+from __future__ import annotations
+
+from rollcast.config.schema import RunConfig
+from rollcast.memory.architecture import model_shape
+from rollcast.memory.trainer import RankMemory
+from testkit.gpu import models
+
+NOT_A_STEP = ("publish", "checkpoint")
+NOT_HERE = "staging"
+"""A part that nothing of what is measured holds."""
+
+
+def planned_bytes(shape: str, longest: int, *, recompute: bool) -> int:
+    """At the fullest moment of a step of one rank on a GPU; `longest`: tokens of the longest sequence."""
+    config = RunConfig.model_validate(
+        {
+            "run": "gpu",
+            "model": {"path": "none", "dtype": "bfloat16", "max_length": max(longest, 8)},
+            "recipe": {"max_prompt_tokens": 1, "max_completion_tokens": max(longest, 8) - 1},
+            "trainer": {"activation_checkpointing": recompute},
+        }
+    )
+    rank = RankMemory(model_shape(models.qwen3(shape).to_dict()), config, "gpu", 0, 1)
+    moments = [moment for moment in rank.moments() if moment.name not in NOT_A_STEP]
+    return max(moment.total - moment.parts.get(NOT_HERE, 0) for moment in moments)

@@ -1,0 +1,82 @@
+"""config.json of models as they were published, as far as it gives shapes; their parameters by their model cards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_QWEN3: dict[str, Any] = {
+    "model_type": "qwen3",
+    "vocab_size": 151_936,
+    "head_dim": 128,
+    "max_position_embeddings": 40_960,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+}
+QWEN3_8B = _QWEN3 | {
+    "hidden_size": 4096,
+    "intermediate_size": 12_288,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+}
+QWEN3_32B = _QWEN3 | {
+    "hidden_size": 5120,
+    "intermediate_size": 25_600,
+    "num_hidden_layers": 64,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+}
+QWEN3_30B_A3B = _QWEN3 | {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 768,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+}
+LLAMA4_SCOUT = {
+    "model_type": "llama4",
+    "text_config": {
+        "model_type": "llama4_text",
+        "hidden_size": 5120,
+        "intermediate_size": 8192,
+        "intermediate_size_mlp": 16_384,
+        "num_hidden_layers": 48,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "num_local_experts": 16,
+        "num_experts_per_tok": 1,
+        "interleave_moe_layer_step": 1,
+        "attention_chunk_size": 8192,
+        "max_position_embeddings": 10_485_760,
+        "vocab_size": 202_048,
+        "tie_word_embeddings": False,
+    },
+}
+MIXTRAL_8X7B = {
+    "model_type": "mixtral",
+    "hidden_size": 4096,
+    "intermediate_size": 14_336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 32_768,
+    "vocab_size": 32_000,
+    "tie_word_embeddings": False,
+}
+BILLIONS = {
+    "Qwen3-8B": (QWEN3_8B, 8.19),
+    "Qwen3-32B": (QWEN3_32B, 32.8),
+    "Qwen3-30B-A3B": (QWEN3_30B_A3B, 30.5),
+    "Llama-4-Scout, text": (LLAMA4_SCOUT, 107.8),
+    "Mixtral-8x7B": (MIXTRAL_8X7B, 46.7),
+}
+"""Name -> config.json and billions of parameters."""

@@ -1,0 +1,171 @@
+"""Mistakes of a first hour: what somebody has, and the command that is given. docs/mistakes.md has what they hear."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CHECK = ("config", "check", "run.yaml")
+ROWS = [{"prompt": f"{n} + 1?", "answer": str(n + 1)} for n in range(1, 9)]
+CAUSAL = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "max_position_embeddings": 512}
+SOUND: dict[str, Any] = {
+    "run": "mine",
+    "model": {"path": "model"},
+    "tasks": {
+        "dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl"},
+        "evaluation": {"num_prompts": 2},
+        "grading": {"deadline_seconds": 20},
+    },
+    "recipe": {"prompts_per_step": 2},
+    "budget": {"steps": 10},
+}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    change: Mapping[str, Any] = field(default_factory=dict)
+    """Of a run file that is right."""
+    files: Mapping[str, str | bytes | None] = field(default_factory=dict)
+    """Beside it, in place of those that are right; None = it is not there."""
+    command: tuple[str, ...] = CHECK
+
+
+def prepared(folder: Path, mistake: Mistake) -> None:
+    """What the user's folder holds."""
+    files: dict[str, str | bytes | None] = {
+        "rows.jsonl": lines(*ROWS),
+        "model/config.json": json.dumps(CAUSAL),
+        "model/model.safetensors": b"\0" * 64,
+        "model/tokenizer.json": "{}",
+        "run.yaml": yaml.safe_dump(merged(SOUND, mistake.change)),
+    }
+    for name, content in {**files, **mistake.files}.items():
+        if content is None:
+            continue
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def merged(settings: Any, change: Any) -> Any:
+    if not (isinstance(settings, Mapping) and isinstance(change, Mapping)):
+        return change
+    return {**settings, **{key: merged(settings.get(key), value) for key, value in change.items()}}
+
+
+def lines(*rows: Any) -> str:
+    return "".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows)
+
+
+def data(*rows: Any, **change: Any) -> Mistake:
+    """These rows behind sound ones."""
+    return Mistake({"tasks": {"dataset": change}}, {"rows.jsonl": lines(*ROWS, *rows)})
+
+
+def chat(*messages: tuple[str, Any]) -> Mistake:
+    return data({"prompt": [{"role": role, "content": content} for role, content in messages], "answer": "1"})
+
+
+def reward(body: str, *, name: str = "grade", before: str = "", **change: Any) -> Mistake:
+    """A function in reward.py."""
+    source = f"{before}def grade(completion, row):\n    {body}\n"
+    tasks = {"dataset": {"verifier": f"./reward.py:{name}"}, **change}
+    return Mistake({"tasks": tasks}, {"reward.py": source})
+
+
+def declared(**settings: Any) -> Mistake:
+    """A verifier of tasks.verifiers, which the data set names."""
+    settings = {"name": "mine", **settings}
+    return Mistake({"tasks": {"dataset": {"verifier": settings["name"]}, "verifiers": [settings]}})
+
+
+def model(**files: str | bytes | None) -> Mistake:
+    return Mistake(files={f"model/{name.replace('_json', '.json')}": content for name, content in files.items()})
+
+
+def said(*command: str, **files: str) -> Mistake:
+    return Mistake(files={name.replace("_", "."): content for name, content in files.items()}, command=command)
+
+
+MISTAKES: dict[str, dict[str, Mistake]] = {
+    "Data": {
+        "The file is not there": data(path="row.jsonl"),
+        "A line is no JSON": data('{"prompt": "2 + 2?"\n'),
+        "A line holds a list": data(["2 + 2?", "4"]),
+        "The prompt's field has another name": data({"question": "2 + 2?", "answer": "4"}),
+        "An answer is empty": data({"prompt": "2 + 2?", "answer": ""}),
+        "A chat ends with the answer": chat(("user", "2 + 2?"), ("assistant", "4")),
+        "A message is by a tool": chat(("tool", "4"), ("user", "2 + 2?")),
+        "A message holds a picture": chat(("user", [{"type": "image_url", "image_url": "x"}])),
+        "A chat without a message": chat(),
+        "A prompt is a mapping": data({"prompt": {"text": "2 + 2?"}, "answer": "4"}),
+        "Half of a surrogate pair": data({"prompt": "\ud800", "answer": "4"}),
+        "More prompts held out than there are": Mistake({"tasks": {"evaluation": {"num_prompts": 8}}}),
+        "A step takes more prompts than there are": Mistake({"recipe": {"prompts_per_step": 9}}),
+        "A template without a place": data(template="Solve it."),
+        "JSON lines called Parquet": data(kind="parquet"),
+        "A gzip file that was cut off": Mistake(
+            {"tasks": {"dataset": {"path": "rows.jsonl.gz"}}}, {"rows.jsonl.gz": b"\x1f\x8b\x08\0\0\0\0\0"}
+        ),
+    },
+    "Verifiers": {
+        "A name that nothing has": data(verifier="mathh"),
+        "The file is not there": data(verifier="./rewards.py:grade"),
+        "The file has no such function": reward("return 1.0", name="reward"),
+        "A syntax error": reward("return 1.0", before="x = = 1\n"),
+        "An import of what is not installed": reward("return 1.0", before="import nowhere_to_be_found\n"),
+        "It returns nothing": reward("pass"),
+        "It returns -1 for a wrong answer": reward("return 1.0 if completion == row['answer'] else -1"),
+        "It raises": reward("return float(completion.split()[0] == row['answer'])"),
+        "It asks for a field that rows do not have": reward("return float(completion == row['solution'])"),
+        "It takes other arguments": reward("pass", before="def old(completions):\n    return 1.0\n", name="old"),
+        "It opens a file in the sandbox": reward("return float(completion in open('rows.jsonl').read())"),
+        "It starts a thread in the sandbox": reward(
+            "threading.Thread(target=print).start(); return 1.0", before="import threading\n"
+        ),
+        "It never returns": reward("while True: pass", grading={"deadline_seconds": 0.5}),
+        "It ends its process": reward("os._exit(3)", before="import os\n"),
+        "It has the name of a built-in one": declared(name="math", kind="function", code="./reward.py:grade"),
+        "A reward service that is not there": declared(kind="http", url="http://127.0.0.1:9", tries=1),
+        "A judge whose token is not set": declared(
+            kind="llm-judge", url="http://127.0.0.1:9/v1", model="judge", token_variable="JUDGE_TOKEN", tries=1
+        ),
+    },
+    "Models": {
+        "The folder is not there": Mistake({"model": {"path": "./modle"}}),
+        "The folder has no config.json": model(config_json=None),
+        "Its config.json is no JSON": model(config_json="{"),
+        "It has no weights": Mistake(files={"model/model.safetensors": None}),
+        "A BERT": model(config_json=json.dumps({"architectures": ["BertForMaskedLM"], "model_type": "bert"})),
+        "A T5": model(
+            config_json=json.dumps({"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True})
+        ),
+    },
+    "Commands": {
+        "No budget": Mistake({"budget": {"steps": None}}),
+        "A run file that is not there": said("config", "check", "my-run.yml"),
+        "A run file with a tab": Mistake(files={"run.yaml": "run: mine\nmodel:\n\tpath: model\n"}),
+        "init where a run file is": said("init", "run.yaml", "--model", "model", "--data", "rows.jsonl"),
+        "init without a model, and no terminal": said("init", "new.yaml", "--data", "rows.jsonl"),
+        "init with a budget that is none": said(
+            "init", "new.yaml", "--model", "model", "--data", "rows.jsonl", "--verifier", "exact", "--budget", "soon"
+        ),
+        "init with rows whose prompt has an unusual name": said(
+            "init", "new.yaml", "--model", "model", "--data", "odd.jsonl", odd_jsonl='{"q": "2 + 2?", "a": "4"}\n'
+        ),
+        "try with a run file that is wrong": Mistake({"budget": {"step": 1}}, command=("try", "--config", "run.yaml")),
+        "fit of a file that is not there": said("fit", "curve.csv"),
+        "plan budget with nothing to plan": said("plan", "budget", "curve.csv"),
+        "An option given twice": said("plan", "budget", "curve.csv", "--budget", "1", "--budget", "2"),
+    },
+    "The machine": {
+        "The run's folder is a file": Mistake({"folder": "rows.jsonl"}),
+        "A core that the machine does not have": Mistake({"generator": {"cpu": 100_000}}),
+        "A certificate that is not there": Mistake({"http": {"tls": {"certificate": "c.pem", "private_key": "k.pem"}}}),
+    },
+}

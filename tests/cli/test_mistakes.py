@@ -1,0 +1,53 @@
+"""docs/mistakes.md: every mistake of its tables is made, and told in the words that stand beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from rollcast.tasks.sandbox import protections
+from tests.cli import command
+from tests.cli.mistakes import MISTAKES, Mistake, prepared
+
+PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
+ROW = re.compile(r"^\| (?P<title>[^|]+) \| `` (?P<said>.+) `` \|$", re.MULTILINE)
+TOLD = {
+    (section.partition("\n")[0], match["title"]): match["said"]
+    for section in PAGE.read_text().split("\n## ")
+    for match in ROW.finditer(section)
+}
+CASES = [(group, title, mistake) for group, titles in MISTAKES.items() for title, mistake in titles.items()]
+IN_THE_SANDBOX = ("It opens a file in the sandbox", "It starts a thread in the sandbox")
+
+
+def refusal(folder: Path, mistake: Mistake) -> str:
+    """What is said, with the user's folder as the page has it."""
+    prepared(folder, mistake)
+    words = command.refusal(*mistake.command)
+    return words.replace(str(folder), "/home/me").replace(os.path.realpath(folder), "/home/me")
+
+
+def test_the_page_has_every_mistake_once_and_there_are_forty() -> None:
+    titles = [(group, title) for group, title, _ in CASES]
+    assert sorted(TOLD) == sorted(titles)
+    assert len(titles) >= 40
+
+
+@pytest.mark.parametrize(("group", "title", "mistake"), CASES, ids=[f"{group}-{title}" for group, title, _ in CASES])
+def test_a_mistake_is_told_as_the_page_says(
+    group: str, title: str, mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if title in IN_THE_SANDBOX and protections.missing():
+        pytest.skip(f"this machine lacks {' and '.join(protections.missing())}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("JUDGE_TOKEN", raising=False)
+    with open(os.devnull) as nothing:  # no terminal, whoever runs the tests
+        monkeypatch.setattr(sys, "stdin", nothing)
+        said = refusal(tmp_path, mistake)
+    assert "\n" not in said, "one mistake, one sentence"
+    wanted = TOLD[group, title]
+    assert re.fullmatch(".*".join(map(re.escape, wanted.split("..."))), said), said

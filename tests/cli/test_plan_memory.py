@@ -1,0 +1,192 @@
+"""`rollcast plan memory`, and what `config check` and `up` refuse before a GPU is taken."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import load_run_config
+from rollcast.local import preflight
+from testkit.published_models import QWEN3_8B, QWEN3_30B_A3B
+from tests.cli.command import refusal, rollcast
+
+TOO_SMALL = "trainer rank 0 of 8 needs"
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    """Of a mixture of experts whose config.json is all that is here."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(QWEN3_30B_A3B))
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        json.dumps(
+            {
+                "run": "moe",
+                "model": {"path": str(model)},
+                "tasks": {"dataset": {"kind": "arithmetic"}},
+                "budget": {"steps": 1},
+                "trainer": {"activation_checkpointing": True},
+                "generator": {"slots": 256},
+            }
+        )
+    )
+    return file
+
+
+def test_every_rank_and_a_generator_are_told_part_by_part(run_file: Path) -> None:
+    done = rollcast("plan", "memory", "--config", run_file, "--gpu", 192, "--trainer-ranks", 8, "--json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == (0 if answer["fits"] else 1)
+    assert [rank["rank"] for rank in answer["trainer"]] == list(range(8))
+    for rank in answer["trainer"]:
+        assert rank["total"] == sum(rank["parts"].values()) == max(rank["moments"].values())
+        assert rank["free"] == 192_000_000_000 - rank["total"]
+    on_the_way = answer["trainer"][0]["parts"]["staging"]
+    assert on_the_way == answer["generator"]["parts"]["staging"] < 1_000_000_000, "versions wait on the host"
+    assert answer["version"] == 2 * answer["parameters"]
+    assert answer["generator"]["kv_bytes_of_a_slot"] == 16_384 * 48 * 2 * 4 * 128 * 2
+
+
+def test_what_does_not_fit_is_said_with_the_setting_and_ends_with_1(run_file: Path) -> None:
+    done = rollcast("plan", "memory", "--config", run_file, "--gpu", 40, "--trainer-ranks", 8)
+    assert done.returncode == 1
+    header, *rest = done.stdout.splitlines()
+    assert header.split() == ["GB", "trainer", "0-7", "generator"]
+    assert [line.split()[0] for line in rest[:3]] == ["weights", "gradients", "optimizer"]
+    assert sum(line.startswith("does not fit: ") for line in rest) == 2
+    assert any(line.startswith("does not fit: generator.") for line in rest)
+    assert any(line.endswith("train on 19 ranks") for line in rest)
+
+
+def test_a_machine_without_gpus_is_planned_as_one(run_file: Path) -> None:
+    done = rollcast("plan", "memory", "--config", run_file, "--cpu", 2000)
+    assert done.returncode == 0, done.stdout
+    assert "Together: " in done.stdout
+    assert "free" not in done.stdout
+
+
+def test_check_refuses_in_one_sentence_what_cannot_fit_the_gpus_that_are_named(run_file: Path, tmp_path: Path) -> None:
+    arguments = ("config", "check", str(run_file), "--elsewhere", "--gpu", "24", "--trainer-ranks", "8")
+    trainer, generator = refusal(*arguments).splitlines()
+    assert TOO_SMALL in trainer
+    assert "generator" in generator
+    smaller = tmp_path / "config.json"
+    smaller.write_text(json.dumps(QWEN3_8B))
+    done = rollcast(*arguments[:4], "--gpu", "192", "--trainer-ranks", "8", "--model-config", smaller)
+    assert done.returncode == 0, done.stderr
+    assert "whether the model fits the memory" not in done.stdout
+    assert "caution: generator.slots = 256" in done.stdout
+
+
+def test_check_says_that_memory_was_not_looked_at_where_no_gpu_is_known(run_file: Path) -> None:
+    done = rollcast("config", "check", run_file, "--elsewhere")
+    assert done.returncode == 0
+    assert done.stdout.rstrip().endswith("whether the model fits the memory")
+
+
+def test_up_refuses_what_the_driver_says_is_too_small(
+    run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = tmp_path / "bin" / "nvidia-smi"
+    driver.parent.mkdir()
+    driver.write_text("#!/bin/sh\nprintf '24576\\n81559\\n'\n")
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", str(driver.parent), prepend=":")
+    with pytest.raises(UserError, match=r"trainer rank 0 of 1 needs .* GB .*, and a GPU has 25\.8 GB"):
+        preflight.check(load_run_config(run_file))
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Has one model."""
+
+    asked: list[tuple[str, str | None]]
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, self.headers["Authorization"]))
+        known = self.path == "/Qwen/Qwen3-8B/resolve/main/config.json"
+        self.send_response(200 if known else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps(QWEN3_8B).encode() if known else b"")
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Hub]]:
+    Hub.asked = []
+    server = HTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    yield Hub
+    server.shutdown()
+    server.server_close()
+
+
+def named(run_file: Path, model: str) -> Path:
+    settings = json.loads(run_file.read_text())
+    run_file.write_text(json.dumps(settings | {"model": {"path": model}}))
+    return run_file
+
+
+def test_a_name_is_looked_up_on_the_hub(run_file: Path, hub: type[Hub]) -> None:
+    done = rollcast("plan", "memory", "--config", named(run_file, "Qwen/Qwen3-8B"), "--gpu", 192, "--json")
+    assert json.loads(done.stdout)["parameters"] == 8_190_735_360
+    assert hub.asked == [("/Qwen/Qwen3-8B/resolve/main/config.json", "Bearer secret")]
+
+
+def test_a_name_that_was_fetched_before_is_not_looked_up(run_file: Path, hub: type[Hub], tmp_path: Path) -> None:
+    cached = tmp_path / "hub" / "hub" / "models--Qwen--Qwen3-8B"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("abc")
+    (cached / "snapshots" / "abc").mkdir(parents=True)
+    (cached / "snapshots" / "abc" / "config.json").write_text(json.dumps(QWEN3_8B))
+    done = rollcast("plan", "memory", "--config", named(run_file, "Qwen/Qwen3-8B"), "--gpu", 192, "--json")
+    assert json.loads(done.stdout)["parameters"] == 8_190_735_360
+    assert hub.asked == []
+
+
+def test_a_name_that_the_hub_lacks_is_one_sentence(run_file: Path, hub: type[Hub]) -> None:
+    said = refusal("plan", "memory", "--config", str(named(run_file, "nobody/nothing")), "--gpu", "80")
+    assert said.count("\n") == 0
+    assert said.startswith("model.path = nobody/nothing: is no folder here, and http://127.0.0.1")
+    assert said.endswith("give --model-config FILE, the model's config.json")
+    assert hub.asked
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "holds no mapping"),
+        ('{"model_type": "rwkv"}', "model_type 'rwkv' is not one whose memory is counted"),
+        ('{"model_type": "llama"}', "hidden_size = None is no size"),
+    ],
+)
+def test_a_config_that_cannot_be_counted_is_one_sentence(run_file: Path, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "model" / "config.json").write_text(text)
+    sentence = refusal("plan", "memory", "--config", str(run_file), "--gpu", "80")
+    assert said in sentence
+    assert sentence.count("\n") == 0
+
+
+def test_an_architecture_that_is_not_counted_keeps_nothing_from_being_checked(run_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "rwkv"}')
+    done = rollcast("config", "check", run_file, "--elsewhere", "--gpu", 80)
+    assert done.returncode == 0
+    assert "whether the model fits the memory" in done.stdout
+
+
+def test_gpus_or_none(run_file: Path) -> None:
+    said = refusal("plan", "memory", "--config", str(run_file), "--gpu", "80", "--cpu", "24")
+    assert said == "--gpu 80, --cpu 24: a run is on GPUs or on none; give one of the two"

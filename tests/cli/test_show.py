@@ -1,0 +1,138 @@
+"""`rollcast show`: one look at a run, whoever runs it or not."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import re
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollcast.config.resolved import write_resolved
+from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.connections.port_files import publish_port
+from rollcast.local.event_log import note
+from tests.cli.command import refusal, rollcast
+
+
+def settings(tmp_path: Path) -> RunConfig:
+    data = {"run": "mine", "folder": str(tmp_path), "model": {"path": "m"}, "budget": {"steps": 200}}
+    config = parse_run_config(data, source="test")
+    config.run_folder.mkdir()
+    write_resolved(config, config.run_folder / "run.json")
+    return config
+
+
+def write(folder: Path, name: str, lines: list[dict[str, Any]]) -> None:
+    (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def trained(config: RunConfig, steps: int = 100) -> None:
+    folder, now = config.run_folder, time.time()
+    write(folder, "steps.jsonl", [{"step": step, "at": now + step} for step in range(1, steps + 1)])
+    points = [
+        {
+            "incarnation": 1,
+            "step": step,
+            "pass_rate": 0.1 + 0.6 / (1 + math.exp((40 - step) / 10)),
+            "compute_device_hours": step / 100,
+            "standard_error": 0.01,
+            "run": "mine",
+        }
+        for step in range(0, steps + 1, 5)
+    ]
+    write(folder, "evaluations.jsonl", points)
+
+
+def words(*arguments: object) -> str:
+    answered = rollcast("show", *arguments)
+    assert answered.returncode == 0, answered.stderr
+    assert all(len(line) <= 100 for line in answered.stdout.splitlines()[:-1])
+    return " ".join(answered.stdout.split())
+
+
+def test_a_stopped_run_shows_its_curve_its_forecast_and_what_continues_it(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    trained(config)
+    note(config.run_folder, "generator-0 killed by SIGKILL; starting it again", trouble=True)
+    said = words(config.run_folder)
+    assert "rollcast mine · stopped" in said
+    assert "step 100 of 200" in said
+    assert "50%" in said
+    end = re.search(r"forecast [a-z ]+ · end ([0-9.]+) \[([0-9.]+), ([0-9.]+)\] · ceiling", said)
+    assert end is not None, said
+    assert 0.6 < float(end[2]) <= float(end[1]) <= float(end[3]) < 0.8, "the curve goes to 0.7"
+    assert "2 device-hours, the end" in said
+    assert "!" in said
+    assert "generator-0 killed by SIGKILL" in said
+    assert said.endswith(f"up --config {config.run_folder}/up.json --resume")
+    assert "generators" not in said.partition("!")[0]
+
+
+def test_a_port_of_a_run_that_is_over_is_not_asked(tmp_path: Path) -> None:
+    """Somebody else's by now, who is not to see the run's token."""
+    config = settings(tmp_path)
+    trained(config)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        publish_port(config.run_folder, "trainer", other.getsockname()[1])
+        words(config.run_folder)
+        other.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            other.accept()
+
+
+@pytest.mark.parametrize("name", ["run.json", "result.json", "evaluations.jsonl"])
+def test_a_torn_file_of_the_folder_is_no_traceback(tmp_path: Path, name: str) -> None:
+    config = settings(tmp_path)
+    trained(config)
+    file = config.run_folder / name
+    file.write_bytes(file.read_bytes()[:-30] if file.exists() else b'{"initial": 0.')
+    answered = rollcast("show", config.run_folder)
+    assert "Traceback" not in answered.stderr
+    assert (answered.returncode == 0) == (name != "run.json")
+
+
+def test_a_run_that_starts_shows_its_phases(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    publish_port(config.run_folder, "trainer", 1)
+    with (config.run_folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = words(config.run_folder)
+    assert "rollcast mine · starting for 0 s" in said
+    assert "✓ trainer reads the model" in said
+    assert "▸ engine starts" in said
+    assert "continue with" not in said
+
+
+def test_a_finished_run_says_how_its_forecast_did_wherever_its_folder_lies_now(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    trained(config, 200)
+    result = {
+        "initial": 0.1,
+        "measured": 0.7,
+        "frozen": None,
+        "error": None,
+        "last_value_error": None,
+        "inside": None,
+        "gain_share_at_freeze": None,
+        "num_evaluations": 41,
+    }
+    (config.run_folder / "result.json").write_text(json.dumps(result))
+    moved = tmp_path / "elsewhere"
+    os.rename(config.run_folder, moved)
+    said = words(moved)
+    assert "rollcast elsewhere · finished" in said
+    assert "the end: pass rate 0.700" in said
+    assert "advice" not in said
+
+
+def test_what_is_no_run_of_this_machine_is_one_sentence(tmp_path: Path) -> None:
+    assert refusal("show", str(tmp_path)) == (
+        f"RUN = {tmp_path}: holds no run.json; give the folder of a run of `rollcast up`, as runs/NAME"
+    )

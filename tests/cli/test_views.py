@@ -1,0 +1,97 @@
+"""What a run looks like while it goes on: on a real terminal, and where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rollcast.cli import views
+from rollcast.config.resolved import write_resolved
+from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.connections.port_files import publish_port
+from rollcast.local.event_log import events_of
+from testkit.terminal import Terminal
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from rollcast.cli.views import make_view
+from rollcast.config.run import load_run_config
+
+with make_view() as view:
+    print(type(view).__name__)
+    view.begin(load_run_config(Path(sys.argv[1])))
+    view.report("generator-0 killed by SIGKILL; starting it again", trouble=True)
+    for number in range(40):
+        view.report(f"event {number}")
+    while True:
+        view.tick()
+        Path(sys.argv[2]).touch()
+        time.sleep(0.2)
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> RunConfig:
+    data = {"run": "mine", "folder": str(tmp_path), "model": {"path": "m"}, "budget": {"steps": 200}}
+    config = parse_run_config(data, source="test")
+    config.run_folder.mkdir()
+    write_resolved(config, config.run_folder / "run.json")
+    publish_port(config.run_folder, "trainer", 1)
+    return config
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (60, 20)])
+def test_a_picture_stands_still_on_a_terminal_and_the_error_is_in_it(
+    config: RunConfig, tmp_path: Path, columns: int, lines: int
+) -> None:
+    drawn = tmp_path / "drawn"
+    command = [sys.executable, "-c", PROGRAM, str(config.run_folder / "run.json"), str(drawn)]
+    with Terminal(command, tmp_path, {}, columns, lines) as terminal:
+
+        def whole() -> bool:
+            """Between two redrawings, the phases read, and nothing has scrolled away."""
+            screen = terminal.screen()
+            return screen.startswith("LivePicture") and "✓ trainer reads the model" in screen and "event 39" in screen
+
+        assert terminal.wait(whole, 60), terminal.said()
+        shown = terminal.screen().splitlines()
+    assert len(shown) <= lines
+    assert shown[1].startswith("rollcast mine · starting")
+    assert any(line.startswith("! ") and "killed by SIGKILL" in line for line in shown)
+    assert not any("..." in line for line in shown)
+    assert len(events_of(config.run_folder)) >= 41
+
+
+@pytest.mark.parametrize("terminal", ["dumb", ""])
+def test_a_terminal_that_cannot_draw_gets_lines(config: RunConfig, tmp_path: Path, terminal: str) -> None:
+    drawn = tmp_path / "drawn"
+    command = [sys.executable, "-c", PROGRAM, str(config.run_folder / "run.json"), str(drawn)]
+    with Terminal(command, tmp_path, {"TERM": terminal}, 100, 60) as shown:
+        assert shown.wait(lambda: drawn.exists() and "trainer reads" in shown.screen(), 60), shown.said()
+        said = shown.said()
+    assert said.startswith("PlainView")
+    assert "error: generator-0 killed by SIGKILL; starting it again" in said
+    assert "trainer reads the model: after" in said
+
+
+def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
+    config: RunConfig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(views, "REFRESH_SECONDS", 0.0)
+    view = views.PlainView()
+    view.begin(config)
+    view.tick()
+    assert "engine starts: 0 s, first weights: waits" in capsys.readouterr().out
+    now = os.stat(config.run_folder / "run.json").st_mtime
+    steps = [{"step": step, "at": now + 2.0 * step} for step in range(1, 5)]
+    (config.run_folder / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    monkeypatch.setattr(time, "time", lambda: now + 8.0)
+    view.tick()
+    assert "step 4 of 200, 2.0 s a step, next step in 2 s" in capsys.readouterr().out

@@ -1,0 +1,108 @@
+"""Files as the frameworks themselves wrote them (`testkit/formats/generate.py`) tell the curve that went into them."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+
+from rollcast.cli.curve_source import read_history
+from rollcast.config.errors import UserError
+from rollcast.curves.table import Columns
+from testkit.formats import generate
+from testkit.formats.curve import HELD_OUT, STEPS
+
+FILES = Path(__file__).parent / "files"
+WRITTEN = {
+    "tensorboard": ("TensorBoard event file", "step", "eval/eval_gsm8k_pass1"),
+    "run.wandb": ("offline run of W&B", "train/global_step", "eval/gsm8k/accuracy"),
+    "mlruns": ("MLflow folder", "step", "eval/accuracy"),
+    "mlflow.db": ("MLflow store", "step", "eval/accuracy"),
+    "verl.jsonl": ("file log of verl", "step", "val-core/openai/gsm8k/reward/mean@1"),
+    "verl.log": ("console log of verl", "step", "val-core/openai/gsm8k/reward/mean@1"),
+    "trainer_state.json": (
+        "trainer_state.json of TRL or transformers", "step", "eval_rewards/accuracy_reward/mean",
+    ),
+    "log_history.json": ("log history of TRL or transformers", "step", "eval_rewards/accuracy_reward/mean"),
+}  # fmt: skip
+"""File -> what it is recognised as, its compute, its held-out pass rate."""
+
+
+def at(folder: Path, name: str, tmp_path: Path) -> Path:
+    """The file; a database is unpacked."""
+    packed = folder / f"{name}.gz"
+    if not packed.exists():
+        return folder / name
+    unpacked = tmp_path / name
+    unpacked.write_bytes(gzip.decompress(packed.read_bytes()))
+    return unpacked
+
+
+def assert_tells_the_curve(path: Path, name: str) -> None:
+    history = read_history(str(path), Columns(), None)
+    read_as, compute, pass_rate = WRITTEN[name]
+    origin = history.origin
+    assert (origin.format, origin.compute, origin.pass_rate, origin.unit) == (read_as, compute, pass_rate, "steps")
+    assert [item.compute for item in history.evaluations] == list(STEPS)
+    assert [item.pass_rate for item in history.evaluations] == pytest.approx(list(HELD_OUT), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_a_framework_wrote_is_read_without_a_flag(name: str, tmp_path: Path) -> None:
+    assert_tells_the_curve(at(FILES, name, tmp_path), name)
+
+
+def test_the_state_that_a_real_grpo_training_of_trl_left_is_read() -> None:
+    """tests/push/test_trl.py is the training; its log holds the forecast that came back, too."""
+    history = read_history(str(FILES / "trl_trainer_state.json"), Columns(), None)
+    log = json.loads((FILES / "trl_trainer_state.json").read_text())["log_history"]
+    assert history.origin.pass_rate == "eval_rewards/accuracy_reward/mean"
+    assert [(item.step, item.pass_rate) for item in history.evaluations] == [
+        (entry["step"], entry["eval_reward"]) for entry in log if "eval_reward" in entry
+    ]
+
+
+@pytest.mark.parametrize("framework", generate.FRAMEWORKS)
+def test_what_the_installed_release_writes_is_read_too(framework: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed; its file in tests/curves/formats/files is read all the same")
+    if framework == "verl" and importlib.util.find_spec("orjson") is None:
+        pytest.skip("verl's file logger needs orjson, which is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # theirs, of their own dependencies
+        generate.FRAMEWORKS[framework](tmp_path)
+    found = [name for name in WRITTEN if (tmp_path / name).exists() or (tmp_path / f"{name}.gz").exists()]
+    assert found
+    for name in found:
+        assert_tells_the_curve(at(tmp_path, name, tmp_path), name)
+
+
+@pytest.mark.parametrize("name", ["tensorboard/events.out.tfevents.1700000000.host.1.0", "run.wandb"])
+def test_a_file_torn_at_any_byte_tells_its_beginning_or_is_refused(name: str, tmp_path: Path) -> None:
+    """As a kill leaves it, and as one that is still written looks."""
+    content, torn = (FILES / name).read_bytes(), tmp_path / Path(name).name
+    held_out = Columns(pass_rate=WRITTEN[name.partition("/")[0]][2])
+    longest = 0
+    for length in range(0, len(content), 37):
+        torn.write_bytes(content[:length])
+        try:
+            history = read_history(str(torn), held_out, None)
+        except UserError:
+            continue
+        read = [item.pass_rate for item in history.evaluations]
+        assert read == pytest.approx(list(HELD_OUT[: len(read)]), abs=1e-6)
+        longest = max(longest, len(read))
+    assert longest >= len(HELD_OUT) - 1
+
+
+def test_a_folder_that_holds_none_of_them_says_what_it_wants(tmp_path: Path) -> None:
+    shutil.copy(FILES / "verl.log", tmp_path / "some.txt")
+    with pytest.raises(
+        UserError, match=r"holds no evaluations\.jsonl; give the folder of one run, of Rollcast, Tensor"
+    ):
+        read_history(str(tmp_path), Columns(), None)

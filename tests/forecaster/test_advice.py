@@ -1,0 +1,76 @@
+"""The advice that the service gives, on its API and among its metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import rollcast
+from rollcast.scaling.curve import DEVICE_HOURS
+from testkit.forecaster.recorded_run import record, run_file
+from testkit.forecaster.recorded_service import SHOWN, serving_a_record
+from testkit.forecaster.service_process import running
+
+
+def test_api_and_metrics_give_the_advice_on_the_rest_of_the_budget(tmp_path: Path) -> None:
+    with serving_a_record(tmp_path, budget={"device_hours": 1.5}) as service:
+        forecast = service.wait_points(SHOWN)
+        told = forecast["advice"]
+        assert told["budget"] == 1.5
+        assert not told["is_assumed"]
+        assert told["rest"]["compute"] == pytest.approx(1.5 - forecast["compute"])
+
+        def asked(**query: float) -> dict[str, object]:
+            answer = service.client.get("/api/runs/demo/advice", params=query)
+            assert answer.status_code == 200, answer.text
+            return dict(answer.json())
+
+        assert asked() == told
+        priced = asked(price=4.0, worth=told["worth"])
+        assert priced["rest"] == told["rest"] | {"money": pytest.approx(4.0 * told["rest"]["compute"])}
+        more = asked(worth=0.9)
+        assert more["chance"] == 0.0
+        assert more["kind"] == ("stop" if forecast["verdict"] in ("forecastable", "saturated") else "wait")
+        assert asked(budget=30.0)["rest"]["until"] == 30.0  # type: ignore[index]
+        refused = service.client.get("/api/runs/demo/advice", params={"worth": 2.0})
+        assert (refused.status_code, "worth" in refused.json()["detail"]) == (422, True)
+        series = {
+            (sample.name, *(value for name, value in sorted(sample.labels.items()) if name != "run")): sample.value
+            for family in text_string_to_metric_families(service.client.get("/metrics").text)
+            for sample in family.samples
+        }
+        kinds = {kind: series["rollcast_advice", kind] for kind in ("stop", "continue", "wait")}
+        assert kinds == {kind: float(kind == told["kind"]) for kind in kinds}
+        assert series["rollcast_advice_evaluations",] == told["evaluations"]
+        assert series["rollcast_advice_chance",] == pytest.approx(told["chance"])
+        assert series["rollcast_advice_device_hours", "soon"] == pytest.approx(told["soon"]["compute"])
+        assert series["rollcast_advice_gain", "0.95", "rest"] == pytest.approx(told["rest"]["gain"]["q95"])
+
+
+def test_device_hours_are_metrics_of_runs_that_count_them(tmp_path: Path) -> None:
+    forecaster = {"source": {"kind": "scrape", "every_seconds": 0.2}, "http_port": 0, "push_token": "a secret"}
+    points = [{"step": r.step, "pass_rate": r.pass_rate, "standard_error": 0.01} for r in record()[1:12]]
+    with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path) as service:
+        for unit in ("steps", DEVICE_HOURS):
+            body = {"run": f"in {unit}", "unit": unit, "budget": 500, "points": points}
+            answer = service.client.post("/api/push", json=body, headers={"authorization": "Bearer a secret"})
+            assert answer.status_code == 200, answer.text
+        runs = {
+            family.name: {sample.labels.get("run") for sample in family.samples}
+            for family in text_string_to_metric_families(service.client.get("/metrics").text)
+        }
+        for name in ("rollcast_advice_device_hours", "rollcast_forecast_end_device_hours"):
+            assert runs[name] == {"in device-hours"}
+        for name in ("rollcast_advice", "rollcast_forecast_end_pass_rate", "rollcast_advice_gain"):
+            assert runs[name] == {"in device-hours", "in steps"}, name
+
+
+def test_page_metrics_and_badge_share_one_advice() -> None:
+    """To find it costs as much as the rest of a refit; with another price it is another one."""
+    readings = record()[:12]
+    data = {"step": [r.step for r in readings], "pass_rate": [r.pass_rate for r in readings]}
+    run = rollcast.forecast(data)._run
+    assert run.advice() is run.advice()
+    assert run.advice(price=2.0).rest.money == 2.0 * run.advice().rest.compute

@@ -1,0 +1,120 @@
+"""What a trial's figures mean for a run, and what is said of them; and the trial itself with a real engine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from rollcast.cli.try_out import completions, expected, figures
+from rollcast.config.errors import PassingError
+from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.local import trial as trials
+from rollcast.local.process import Command
+from rollcast.local.trial import outlook
+from rollcast.runfolder.trial import TrialRecord, TriedCompletion
+from testkit.tiny_model import make_tiny_model
+from tests.cli import command
+from tests.cli.mistakes import lines
+
+
+def config(**budget: float) -> RunConfig:
+    return parse_run_config(
+        {
+            "run": "r",
+            "model": {"path": "m"},
+            "tasks": {"evaluation": {"num_prompts": 10, "rollouts_per_prompt": 4, "every_steps": 5}},
+            "recipe": {"prompts_per_step": 8, "rollouts_per_prompt": 4, "length_control": {"kind": "none"}},
+            "budget": budget,
+            "local": {"generators": 2},
+        },
+        source="test",
+    )
+
+
+def trial(*rewards: float, truncated: int = 0, failed: int = 0) -> TrialRecord:
+    tried = [TriedCompletion("p", "t", 100, number < truncated, reward, "ok" if reward else "wrong")
+             for number, reward in enumerate(rewards)]  # fmt: skip
+    tried += [TriedCompletion("p", "t", 100, False, 0.0, "error", "it broke")] * failed
+    return TrialRecord(20.0, 2.0, 1.0, tuple(tried))
+
+
+def test_a_step_and_the_budget_take_what_the_measured_rate_makes_of_them() -> None:
+    """8 completions of 100 tokens in 2 s: 400 tokens/s; two generators make 8 completions a second."""
+    found = outlook(config(steps=20), trial(*[1.0] * 4, *[0.0] * 4))
+    assert found.tokens_per_second == pytest.approx(400)
+    assert found.step_seconds == pytest.approx(8 * 4 / 8)
+    assert found.evaluation_seconds == pytest.approx(10 * 4 / 8)
+    assert found.total_seconds == pytest.approx(20 * 4 + 5 * 5)
+    assert outlook(config(device_hours=1.0), trial(1.0)).total_seconds is None
+
+
+def test_what_is_wrong_is_said_before_a_run_is_paid_for() -> None:
+    said = figures(config(steps=1), trial(*[0.0] * 6, truncated=3, failed=2))
+    assert said[0] == "pass rate: 0.000 of 6 completions", "what has no verdict is in no pass rate"
+    assert said[1].startswith("caution: every one has reward 0, and groups without a difference teach nothing")
+    assert said[2] == "no verdict on 2 completions: it broke"
+    assert said[3] == "lengths: median 100, longest 100 of 14336 tokens; 38% were cut off"
+    assert not any("caution" in line for line in figures(config(steps=1), trial(0.0, 1.0)))
+    assert "device-hours" in "".join(expected(config(device_hours=1.0), outlook(config(device_hours=1.0), trial(1.0))))
+
+
+def test_what_has_no_verdict_is_shown_as_none_and_never_as_a_zero() -> None:
+    said = completions(trial(0.0, 1.0, failed=2))
+    assert said[2] == "    rewards of all 4: 0 1 - -"
+
+
+def test_what_a_model_writes_does_not_command_the_terminal() -> None:
+    hostile = TriedCompletion("p", "42\x1b[2J\x1b]0;mine\x07\n\x9b1A", 4, False, 0.0, "error", "said \x1b[1A")
+    said = completions(TrialRecord(1.0, 1.0, 1.0, (hostile,)))
+    assert said[1] == "    42\ufffd[2J\ufffd]0;mine\ufffd \ufffd1A -> no verdict: said \ufffd[1A"
+
+
+def test_a_trial_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its engine is a process of its own, which would keep the memory."""
+    pid = tmp_path / "pid"
+    source = (
+        "import pathlib, subprocess, sys, time\n"
+        "engine = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+        f"pathlib.Path({str(pid)!r}).write_text(str(engine.pid))\n"
+        "time.sleep(600)\n"
+    )
+    monkeypatch.setattr(trials, "TRIAL_SECONDS", 8.0)
+    with pytest.raises(PassingError, match="no answer within 8 s; try fewer prompts"):
+        trials._ended(Command((sys.executable, "-c", source), tmp_path / "log"))
+    assert not psutil.pid_exists(int(pid.read_text()))
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_a_trial_samples_from_the_models_folder_and_grades_with_ones_own_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tiny_model(tmp_path / "model")
+    (tmp_path / "rows.jsonl").write_text(lines(*({"prompt": f"{n} + 1 =", "answer": str(n)} for n in range(8))))
+    (tmp_path / "reward.py").write_text("def grade(completion, row):\n    return float(len(completion) % 2)\n")
+    settings = {
+        "run": "tried",
+        "model": {"path": "model", "dtype": "float32", "max_length": 64},
+        "tasks": {
+            "dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl", "verifier": "./reward.py:grade"},
+            "evaluation": {"num_prompts": 2},
+        },
+        "recipe": {"prompts_per_step": 2, "rollouts_per_prompt": 4, "max_prompt_tokens": 32, "max_completion_tokens": 8,
+                   "length_control": {"kind": "none"}},
+        "generator": {"slots": 16, "block_size": 32, "cpu_kv_cache_gib": 1},
+        "budget": {"steps": 10},
+    }  # fmt: skip
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
+    monkeypatch.chdir(tmp_path)
+    done = command.rollcast("try", "--config", "run.yaml", "--prompts", "2")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert sum(line.startswith("prompt: ") for line in said) == 2
+    assert sum(line.startswith("    rewards of all 4: ") for line in said) == 2
+    assert any(line.startswith("speed: ") and line.endswith("with 8 completions at once") for line in said)
+    assert any(line.startswith("the budget of 10 steps: about ") for line in said)
+    assert not (tmp_path / "runs").exists(), "nothing is left behind"

@@ -1,0 +1,84 @@
+"""How a rank's memory follows the settings; its size is held against torch in test_step.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from rollcast.memory.staging import staged_by_generator, staged_by_trainer, staging_place
+from rollcast.memory.trainer import RankMemory
+from rollcast.weights.manifest import PIECE_BYTES
+from testkit.published_models import LLAMA4_SCOUT, QWEN3_8B, QWEN3_30B_A3B
+from tests.memory.plans import plan_of
+
+PARAMETERS = 8_190_735_360
+"""Of Qwen3-8B."""
+
+
+def parts(rank: RankMemory, moment: str = "checkpoint") -> dict[str, int]:
+    (found,) = [one.parts for one in rank.moments() if one.name == moment]
+    return found
+
+
+def test_a_single_rank_holds_the_whole_in_float32_and_both_moments() -> None:
+    (rank,) = plan_of(QWEN3_8B, ranks=1).trainer
+    held = parts(rank)
+    assert held["weights"] == 4 * PARAMETERS
+    assert held["optimizer"] == 8 * PARAMETERS
+    assert held["staging"] == 2 * PIECE_BYTES, "two versions wait in host memory"
+    assert parts(rank, "head, backward")["gradients"] > 4 * PARAMETERS
+
+
+def test_moments_of_all_ranks_are_those_of_the_model() -> None:
+    ranks = plan_of(QWEN3_30B_A3B, ranks=24).trainer
+    assert sum(parts(rank)["optimizer"] for rank in ranks) == 8 * ranks[0].model.num_parameters
+    assert parts(ranks[23])["optimizer"] < parts(ranks[0])["optimizer"] / 20, "128 experts are 6 to a rank, 22 times"
+
+
+def test_no_rank_holds_more_than_rank_0() -> None:
+    ranks = plan_of(QWEN3_30B_A3B, ranks=24).trainer
+    assert max(rank.fullest.total for rank in ranks) == ranks[0].fullest.total
+
+
+def test_experts_are_never_cut() -> None:
+    sixteen, many = plan_of(LLAMA4_SCOUT, ranks=16).trainer[0], plan_of(LLAMA4_SCOUT, ranks=64).trainer[0]
+    assert parts(many)["optimizer"] > 0.9 * parts(sixteen)["optimizer"]
+
+
+def test_activations_are_recomputed_and_a_long_rollout_is_a_micro_batch_by_itself() -> None:
+    lengths = {"max_prompt_tokens": 2048, "max_completion_tokens": 14_336}
+    plan = plan_of(QWEN3_8B, recipe=lengths, trainer={"tokens_per_micro_batch": 4096})
+    assert plan.trainer[0].load.tokens == 16_384
+    assert plan.trainer[0].load.longest == 16_384
+    recomputed = plan.changed(trainer={"activation_checkpointing": True})
+    kept, again = (one.trainer[0].fullest.parts["activations"] for one in (plan, recomputed))
+    assert kept > 10 * again
+
+
+def test_a_reference_policy_is_held_in_the_models_dtype() -> None:
+    plan = plan_of(QWEN3_8B, ranks=1, recipe={"kl": {"coefficient": 0.001}})
+    assert parts(plan.trainer[0])["reference"] == 2 * PARAMETERS
+    assert "reference" not in parts(plan_of(QWEN3_8B, ranks=1).trainer[0])
+
+
+def test_every_rank_stages_its_rows_twice_in_host_memory() -> None:
+    """Which is the device where there is no GPU."""
+    assert staged_by_trainer(1000, "cpu") == 2000
+    assert staged_by_trainer(1 << 40, "gpu") == 2 * PIECE_BYTES
+    ranks = plan_of(QWEN3_30B_A3B, gpu=None, ranks=24).trainer
+    assert sum(parts(rank)["staging"] for rank in ranks) == 2 * 2 * ranks[0].model.num_parameters
+
+
+def test_a_generator_stages_a_version_on_each_device_or_once_on_the_host() -> None:
+    assert staged_by_generator(1000, "device", "gpu", workers=4) == 1000
+    assert staged_by_generator(1000, "host", "gpu", workers=4) == 2 * PIECE_BYTES
+    assert staged_by_generator(1000, "host", "cpu", workers=4) == 250, "one for the four of them"
+
+
+@pytest.mark.parametrize(
+    ("free", "place"), [([20, 20], "device"), ([20, 9], "host"), ([None, None], "host"), ([None], "device")]
+)
+def test_versions_wait_on_devices_that_all_keep_a_gigabyte(free: list[int | None], place: str) -> None:
+    room = [(None if gigabytes is None else gigabytes << 30, (9 << 30) // len(free)) for gigabytes in free]
+    assert staging_place("auto", room) == place
+    assert staging_place("device", room) == "device"
+    assert staging_place("host", room) == "host"

@@ -1,0 +1,56 @@
+"""Priors in files: what was written is read, and what cannot be is refused in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rollcast.scaling.prior import DEFAULT_PRIOR
+from rollcast.scaling.prior_file import read_prior, write_prior
+
+
+def test_a_prior_that_was_written_is_read_again(tmp_path: Path) -> None:
+    prior = replace(DEFAULT_PRIOR, asymptote=(0.4, 0.1), tail_weight=0.2, midpoint_reference=300.0, turn_up=1.0)
+    write_prior(tmp_path / "prior.json", prior, {"learned_from": ["one", "two"]})
+    assert read_prior(tmp_path / "prior.json") == prior
+
+
+def test_what_a_file_leaves_out_keeps_its_default(tmp_path: Path) -> None:
+    (tmp_path / "prior.json").write_text('{"prior": {"log_exponent": [-0.5, 1]}}')
+    assert read_prior(tmp_path / "prior.json") == replace(DEFAULT_PRIOR, log_exponent=(-0.5, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "is no prior; give a JSON file"),
+        ("[]", "is no prior; give a JSON file"),
+        ("[" * 100_000, "is no prior; give a JSON file"),
+        ('{"prior": 3}', "is no prior; give a JSON file"),
+        ('{"prior": {"slope": 1}}', "prior.slope is no field of a prior; those are "),
+        ('{"prior": {"asymptote": 0.5}}', "prior.asymptote 0.5: give a list of 2 numbers."),
+        ('{"prior": {"asymptote": [0.5, -1]}}', "prior.asymptote -1: give a number above 0."),
+        ('{"prior": {"asymptote": [0.5, "wide"]}}', "prior.asymptote 'wide': give a number above 0."),
+        ('{"prior": {"log_exponent": [-1, -1]}}', "prior.log_exponent -1: give a number above 0."),
+        ('{"prior": {"tail_scale": [0, 0.04]}}', "prior.tail_scale 0: give a number above 0."),
+        ('{"prior": {"tail_weight": 1.5}}', "prior.tail_weight 1.5: give a probability."),
+        ('{"prior": {"turn_rate": NaN}}', "prior.turn_rate nan: give a number of 0 or more."),
+    ],
+)
+def test_a_file_that_holds_no_prior_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "prior.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"^[^\n]+$") as refused:
+        read_prior(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert sentence in str(refused.value)
+
+
+def test_a_file_that_is_absent_or_endless_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"absent\.json: cannot be read \(No such file or directory\)"):
+        read_prior(tmp_path / "absent.json")
+    (tmp_path / "large.json").write_text('{"prior": {}}' + " " * (1 << 20))
+    with pytest.raises(ValueError, match="larger than a megabyte"):
+        read_prior(tmp_path / "large.json")

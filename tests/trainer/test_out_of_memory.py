@@ -1,0 +1,86 @@
+"""Allocations that are refused, by the operating system itself."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from rollcast.config.errors import EXIT_USER_ERROR
+from rollcast.trainer.learner.out_of_memory import OutOfMemory, told_what_did_not_fit
+from tests.trainer.tiny_models import write_model
+
+PROGRAM = """
+import resource, sys
+from collections.abc import Callable
+from pathlib import Path
+import psutil
+from rollcast.config.errors import UserError
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import join_ranks
+from rollcast.wire.version import PolicyVersion
+from tests.trainer.tiny_models import make_config, make_sequences
+
+ROOM = 8 << 20
+ranks = join_ranks(timeout_seconds=30, threads=1)
+config = make_config(Path(sys.argv[1]), Path(sys.argv[2]))
+hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+
+def without_room(action) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + ROOM, hard))
+    try:
+        action()
+    except UserError as error:
+        print(error.exit_code, error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+without_room(lambda: LearnerGroup.build(config, ranks))
+group = LearnerGroup.build(config, ranks)
+group.update(make_sequences(0))
+without_room(lambda: group.save(PolicyVersion(1, 1), {}).result())
+without_room(lambda: group.update(make_sequences(0)))
+"""
+SENTENCES = (
+    r"this rank's share of model.path = '.*' does not fit.*; give the trainer more ranks",
+    r"the copy of weights and optimizer that a checkpoint is written from does not fit.*; give the trainer more ranks",
+    r"an update does not fit.*; lower trainer.tokens_per_micro_batch \(now 120\), "
+    r"set trainer.activation_checkpointing, or give the trainer more ranks",
+)
+
+
+def test_what_did_not_fit_is_told_in_one_sentence(tmp_path: Path) -> None:
+    """16 MB of embeddings and as much of a head, in 8 MB."""
+    model = write_model(tmp_path / "model", vocab=128_000)
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(model), str(tmp_path)],
+        env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "PATH": ""},
+        timeout=120,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    for said, sentence in zip(ended.stdout.splitlines(), SENTENCES, strict=True):
+        assert re.fullmatch(rf"{EXIT_USER_ERROR} out of host memory: {sentence}", said), said
+
+
+def test_other_errors_pass_as_they_are() -> None:
+    with pytest.raises(RuntimeError, match="shapes") as error, told_what_did_not_fit("a thing", "do something"):
+        raise RuntimeError("shapes do not agree")
+    assert not isinstance(error.value, OutOfMemory)
+
+
+def test_a_gpu_is_named() -> None:
+    said = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.10 GiB"
+    with (
+        pytest.raises(
+            OutOfMemory, match=r"^out of GPU memory: an update does not fit \(it asked for 2.50 GiB more\); do"
+        ),
+        told_what_did_not_fit("an update", "do something"),
+    ):
+        raise torch.OutOfMemoryError(said)

@@ -1,0 +1,125 @@
+"""Slices that each rank reads for itself, against the whole model as Transformers reads it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, BertConfig, BertLMHeadModel, Llama4Config, Llama4TextConfig, PhimoeConfig
+
+from rollcast.config.errors import UserError
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import Ranks
+from testkit.tiny_model import ARCHITECTURES, make_architecture
+from tests.trainer.gloo_ranks import run_ranks
+from tests.trainer.sharded_start import held
+from tests.trainer.tiny_models import make_config, write_model
+
+KINDS = [*ARCHITECTURES, "untied", "tied", "bfloat16", "several files", "stacked"]
+ONE_EXPERT = "one expert"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Of every architecture one, and a Qwen3 of odd sizes stored in several ways."""
+    folder = tmp_path_factory.mktemp("models")
+    for architecture in ARCHITECTURES:
+        make_architecture(folder / architecture, architecture)
+    write_model(folder / "untied")
+    write_model(folder / "tied", tied=True)
+    store(folder / "untied", folder / "bfloat16", dtype=torch.bfloat16)
+    store(folder / "untied", folder / "several files", max_shard_size="20KB")
+    assert len(list((folder / "several files").glob("*.safetensors"))) > 2
+    store(folder / "qwen3_moe", folder / "stacked", save_original_format=False)
+    shutil.copytree(folder / "mixtral", folder / ONE_EXPERT)
+    change_config(folder / ONE_EXPERT, num_local_experts=1, num_experts_per_tok=1)
+    return {kind: folder / kind for kind in [*KINDS, ONE_EXPERT]}
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+def store(source: Path, target: Path, *, dtype: torch.dtype = torch.float32, **how: Any) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors"))
+    AutoModelForCausalLM.from_pretrained(source, dtype=dtype).save_pretrained(target, **how)
+
+
+@pytest.fixture(scope="module")
+def of_ranks(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of two ranks holds of every model."""
+    results = tmp_path_factory.mktemp("results") / "held"
+    run_ranks("tests.trainer.sharded_start", results, *models.values())
+    return [torch.load(f"{results}.{rank}") for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_ranks_read_is_the_model_bit_for_bit(
+    ranks: Ranks, models: dict[str, Path], of_ranks: list[dict[str, Any]], tmp_path: Path, kind: str
+) -> None:
+    whole = AutoModelForCausalLM.from_pretrained(models[kind], dtype=torch.float32)
+    alone = held(LearnerGroup.build(make_config(models[kind], tmp_path), ranks))
+    for found in (alone, *(rank[str(models[kind])] for rank in of_ranks)):
+        for part, expected in (("weights", whole.named_parameters()), ("buffers", whole.named_buffers())):
+            wanted = dict(expected)
+            assert found[part].keys() == wanted.keys()
+            for name, value in wanted.items():
+                assert found[part][name].dtype == value.dtype, name
+                assert torch.equal(found[part][name], value), name
+    assert any("inv_freq" in name for name in alone["buffers"])
+
+
+def test_fewer_experts_than_ranks_are_one_sentence(models: dict[str, Path], of_ranks: list[dict[str, Any]]) -> None:
+    for rank in of_ranks:
+        said = rank[str(models[ONE_EXPERT])]
+        assert said.startswith("2 trainer ranks are more than the 1 experts of a layer"), said
+
+
+TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def refused(ranks: Ranks, folder: Path, run_folder: Path) -> str:
+    with pytest.raises(UserError) as error:
+        LearnerGroup.build(make_config(folder, run_folder), ranks)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_an_encoder_is_said_to_be_one(ranks: Ranks, tmp_path: Path) -> None:
+    BertLMHeadModel(BertConfig(**TINY)).save_pretrained(tmp_path)
+    assert "is no causal language model: each token of a bert sees those after it" in refused(ranks, tmp_path, tmp_path)
+
+
+def test_what_takes_more_than_text_is_refused_with_the_way_out(ranks: Ranks, tmp_path: Path) -> None:
+    Llama4Config(text_config=Llama4TextConfig(**TINY).to_dict()).save_pretrained(tmp_path)
+    assert "is a llama4 that takes more than text" in refused(ranks, tmp_path, tmp_path)
+
+
+def test_routers_that_draw_lots_are_refused(ranks: Ranks, tmp_path: Path) -> None:
+    PhimoeConfig(**TINY).save_pretrained(tmp_path)
+    assert "whose routers draw experts at random" in refused(ranks, tmp_path, tmp_path)
+
+
+def test_quantised_weights_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(untied_model, tmp_path / "model")
+    change_config(folder, quantization_config={"quant_method": "fp8"})
+    assert "is quantised" in refused(ranks, folder, tmp_path)
+
+
+def test_pickled_weights_alone_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(untied_model, tmp_path / "model")
+    whole = AutoModelForCausalLM.from_pretrained(folder)
+    torch.save(whole.state_dict(), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    assert "give a folder with config.json and safetensors" in refused(ranks, folder, tmp_path)
+
+
+def test_tied_matrices_that_differ_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(untied_model, tmp_path / "model")
+    change_config(folder, tie_word_embeddings=True)
+    assert "two different matrices that its config calls tied" in refused(ranks, folder, tmp_path)

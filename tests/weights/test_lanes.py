@@ -1,0 +1,169 @@
+"""Several trainer ranks, each with its own rows of every tensor: what arrives is whole, whatever breaks on the way."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollcast.weights.host_memory import HostMemory, attach, identity
+from rollcast.weights.manifest import TensorSpec, plan_buckets
+from rollcast.weights.process_group import GroupError, NoRoomError, WeightGroup
+from rollcast.weights.shards import shard_buckets, shard_segments
+from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.turns import AT_ONCE
+from testkit.weights.generator_process import digest
+from tests.weights.conftest import Process, Trainer, copy_rows, fill
+
+CPU = torch.device("cpu")
+UNEVEN = [
+    TensorSpec("embedding", "bfloat16", (1_003, 30)),
+    TensorSpec("norm", "float32", (2,)),
+    TensorSpec("experts", "bfloat16", (5, 31, 17)),
+    TensorSpec("row", "float32", (1, 90)),
+]
+"""Over three ranks: uneven, fewer rows than ranks, odd sizes."""
+
+
+@given(
+    shapes=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=3), min_size=1, max_size=6),
+    limit=st.integers(1, 400),
+    world_size=st.integers(1, 6),
+)
+def test_the_ranks_rows_make_the_whole(shapes: list[list[int]], limit: int, world_size: int) -> None:
+    """Rows as torch.chunk gives them, put where the segments say."""
+    buckets = plan_buckets([TensorSpec(str(i), "bfloat16", tuple(shape)) for i, shape in enumerate(shapes)], limit)
+    whole, made = Snapshot.on(CPU, buckets), Snapshot.on(CPU, buckets)
+    fill(whole, seed=1)
+    for rank in range(world_size):
+        shard = Snapshot.on(CPU, shard_buckets(buckets, rank, world_size))
+        copy_rows(dict(whole.views()), rank, world_size, shard)
+        for bucket, packed, target in zip(buckets, shard.buffers, made.buffers, strict=True):
+            segments = shard_segments(bucket, rank, world_size)
+            for (offset, length), part in zip(segments, packed.split([n for _, n in segments]), strict=True):
+                target[offset : offset + length] = part
+    assert digest(made.views()) == digest(whole.views())
+
+
+@pytest.mark.parametrize("at_once", [1, AT_ONCE])
+def test_every_version_arrives_whole_over_three_lanes(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process], at_once: int
+) -> None:
+    """Where they are more than may move at once they take turns."""
+    trainer = start_trainer(UNEVEN, lanes=3)
+    expected = trainer.publish(0)
+    generators = [
+        start_generator(name, trainer.rpc, num_workers=workers, at_once=at_once)
+        for name, workers in (("a", 1), ("b", 2))
+    ]
+    for generator in generators:
+        assert generator.wait("applied", version="1.0")["digest"] == expected
+    trainer.wait_members("a", "b")
+    for step in (1, 2, 3):
+        expected = trainer.publish(step)
+        for generator in generators:
+            assert generator.wait("applied", version=f"1.{step}")["digest"] == expected
+
+
+def test_a_generator_killed_in_mid_version_costs_the_others_nothing_but_time(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
+    trainer = start_trainer(lanes=3)
+    trainer.publish(0)
+    victim = start_generator("victim", trainer.rpc, slow_seconds=0.05)
+    other = start_generator("other", trainer.rpc)
+    trainer.wait_members("victim", "other")
+    expected = trainer.publish(1)
+    victim.wait("bucket", index=3)
+    victim.signal(signal.SIGKILL)
+    assert other.wait("applied", version="1.1")["digest"] == expected
+    trainer.wait_members("other")
+
+
+def test_one_wrong_bit_on_one_lane_is_sent_again(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+) -> None:
+    trainer = start_trainer(lanes=3)
+    expected = trainer.publish(0)
+    generator = start_generator("a", trainer.rpc, corrupt=True)
+    assert generator.wait("applied", version="1.0")["digest"] == expected
+    assert trainer.metric('rollcast_weight_failures_total{reason="catch_up",run="test"}') >= 1
+
+
+def test_a_rank_that_breaks_in_the_middle_of_its_part_costs_an_epoch(
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = start_trainer(lanes=2)
+    trainer.publish(0)
+    generator = start_generator("a", trainer.rpc)
+    trainer.wait_members("a")
+    broadcast, left = WeightGroup.broadcast, [3]
+
+    def breaking(self: WeightGroup, piece: torch.Tensor) -> None:
+        if self.address.lane == 1 and left:
+            if not left[-1]:
+                left.clear()
+                raise GroupError("its connections close, as those of a process that is killed")
+            left[-1] -= 1
+        broadcast(self, piece)
+
+    monkeypatch.setattr(WeightGroup, "broadcast", breaking)
+    expected = trainer.publish(1)
+    assert generator.wait("applied", version="1.1")["digest"] == expected
+    assert not left
+    assert trainer.metric('rollcast_weight_failures_total{reason="publish",run="test"}') >= 1
+
+
+ATTACH = """
+import sys
+from rollcast.weights.host_memory import attach
+from rollcast.weights.manifest import plan_buckets
+from testkit.weights.generator_process import digest
+from tests.weights.test_lanes import UNEVEN
+print(digest(attach(sys.argv[1], plan_buckets(UNEVEN, 1 << 14)).views()))
+"""
+
+
+def test_another_process_reads_what_one_has_staged_for_both() -> None:
+    staged = HostMemory().snapshot(plan_buckets(UNEVEN, 1 << 14))
+    fill(staged, seed=3)
+    seen = subprocess.run([sys.executable, "-c", ATTACH, staged.path], capture_output=True, text=True, check=True)
+    assert seen.stdout.strip() == digest(staged.views())
+
+
+def test_new_memory_under_an_old_path_is_told_from_the_old_one() -> None:
+    """The system gives a number of a file again as soon as it is free."""
+    memory, specs = HostMemory(), plan_buckets(UNEVEN, 1 << 14)
+    staged = memory.snapshot(specs)
+    path, first = staged.path, identity(staged.path)
+    attached = attach(path, specs)
+    del staged
+    again = memory.snapshot(specs)
+    assert again.path == path
+    assert identity(path) != first
+    fill(again, seed=4)
+    assert digest(attached.views()) != digest(again.views()), "who held the old memory sees none of it"
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 5])
+def test_slots_hold_a_ranks_rows_and_no_more(world_size: int) -> None:
+    buckets = plan_buckets(UNEVEN, 1 << 14)
+    sizes = [sum(spec.num_bytes for spec in shard_buckets(buckets, rank, world_size)) for rank in range(world_size)]
+    assert sum(sizes) == sum(bucket.num_bytes for bucket in buckets)
+    assert max(sizes) == sizes[0]
+
+
+def test_a_version_that_host_memory_cannot_hold_is_one_sentence() -> None:
+    """The kernel would end a process when the bytes arrive, and say nothing to the user."""
+    huge = plan_buckets([TensorSpec("w", "bfloat16", (1 << 24, 1 << 24))], 1 << 60)
+    with pytest.raises(
+        NoRoomError, match=r"^weights\.stage = host: a version of 562950\.0 GB does not fit into the .* GB"
+    ) as e:
+        HostMemory().snapshot(huge)
+    assert "\n" not in str(e.value)
