@@ -114,7 +114,7 @@ def check_what_was_filled_in(first: str, folder: Path, model_folder: Path) -> No
 def check_a_finished_run(root: Path, folder: Path) -> None:
     assert [line["step"] for line in read_lines(folder / "steps.jsonl")] == list(range(1, STEPS + 1))
     evaluated = [line["step"] for line in read_lines(folder / "evaluations.jsonl")]
-    # A stop while the weights of step 3 are judged loses that evaluation; those that it goes on with are judged instead.
+    # A stop while the weights of step 3 are judged loses that evaluation; those it goes on with are judged instead.
     assert sorted(set(evaluated)) in ([0, EVERY, STEPS], [0, EVERY + 1, STEPS])
     assert evaluated[-1] == STEPS
     check_every_task_once(read_lines(folder / "tasks.jsonl"))
