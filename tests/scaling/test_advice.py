@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -209,13 +210,18 @@ def share_clear(forecast: Forecast, number: int, pays: NDArray[np.bool_], noise:
     return float(np.mean(clear))
 
 
-def test_more_noise_makes_the_wait_longer() -> None:
+def test_more_noise_to_come_makes_the_wait_longer() -> None:
+    """Of one posterior, beside which the readings lie twice and eight times as far from the law."""
+    forecast = law(6.0, noise=0.002)
+    curve = forecast.curve
+    middle = forecast.draws.law(curve.compute).mean(axis=1)
+    worth = float(np.quantile(np.diff(forecast.draws.law([6.0, 300.0]), axis=0)[0], 0.8))
     waits = []
-    for noise in (0.002, 0.01, 0.03):
-        forecast = law(6.0, noise=noise)
-        gains = np.diff(forecast.draws.law([6.0, 300.0]), axis=0)[0]
-        waits.append(plan_wait(forecast, 300.0, float(np.quantile(gains, 0.8)), (0.05, 0.5)).evaluations)
+    for times in (1.0, 2.0, 8.0):
+        noisier = replace(forecast, curve=replace(curve, pass_rate=middle + times * (curve.pass_rate - middle)))
+        waits.append(plan_wait(noisier, 300.0, worth, (0.05, 0.5)).evaluations)
     assert waits == sorted(waits)
+    assert waits[0] < waits[-1]
 
 
 @pytest.mark.parametrize(

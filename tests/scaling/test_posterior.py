@@ -71,6 +71,7 @@ def test_posterior_matches_dense_integration(stop: float) -> None:
         drift=(0.4,),
         drift_weight=(1.0,),
         initial=(0.3, 0.2),
+        tail_weight=0.0,
     )
     forecast = fit(curve, FitOptions(prior=prior, exclude_before=0.0, robust=False))
     expected = brute_force_quantiles(curve, prior, 0.03, 0.4, at=2 * stop)
@@ -194,8 +195,8 @@ def test_one_grid_holds_the_posteriors_of_all_departures(seed: int) -> None:
         log_midpoint=np.tile(midpoints, (exponents.size, 1)),
     )
     quantiles = [0.05, 0.25, 0.5, 0.75, 0.95]
-    dense, found_ = draw(evaluate(points, prior, linear, whole), points), draw(placed, points)
-    for at, tolerance in ((0.6, 0.015), (1.2, 0.04)):  # what 18 x 20 nodes tell of a tail's end
+    dense, found_ = (draw(grid, points, prior.tail_falls) for grid in (evaluate(points, prior, linear, whole), placed))
+    for at, tolerance in ((0.6, 0.015), (1.2, 0.04)):  # what 26 x 30 nodes tell of a tail's end
         expected = np.quantile(dense.law([at])[0], quantiles)
         assert np.quantile(found_.law([at])[0], quantiles) == pytest.approx(expected, abs=tolerance)
     assert (found_.tail == 0).mean() == pytest.approx((dense.tail == 0).mean(), abs=0.08)

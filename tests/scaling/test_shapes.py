@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,8 @@ from rollcast.scaling.verdict import VerdictKind
 from testkit.forecast.other_shapes import Drawn, drawn
 
 NUM_RUNS = 24
-HELD = ("power_tail", "log_growth", "log_creep", "format_jump", "wandering", "shallow")
-"""Kinds whose future their past tells something of; a decline hides under the rise, a second rise is in no window."""
+HELD = ("power_tail", "log_growth", "log_creep", "format_jump", "wandering", "shallow", "decline")
+"""Kinds whose future their past tells something of; a second rise is in no window."""
 
 
 def fitted(run: Drawn, prior: Prior = DEFAULT_PRIOR) -> Forecast:
@@ -33,9 +35,12 @@ def share_held(kind: str, at: float, prior: Prior = DEFAULT_PRIOR) -> float:
 
 @pytest.mark.parametrize("kind", HELD)
 def test_intervals_hold_what_comes_of_runs_of_other_kinds(kind: str) -> None:
-    """90 % intervals: 20 of 24 at twice the compute, where fewer come by chance in one class of 13; 18 at ten times."""
-    assert share_held(kind, 2.0) >= 20 / NUM_RUNS
-    assert share_held(kind, 10.0) >= 18 / NUM_RUNS
+    """90 % intervals: 19 of 24 at twice the compute and 17 at ten times.
+
+    Of the shares that are asked of the benchmark's 200 runs, 85 and 80 %, fewer come by chance in one class of eight.
+    """
+    assert share_held(kind, 2.0) >= 19 / NUM_RUNS
+    assert share_held(kind, 10.0) >= 17 / NUM_RUNS
 
 
 def test_the_law_alone_does_not_know_a_creep_that_the_weighed_shapes_allow_for() -> None:
@@ -58,6 +63,17 @@ def test_a_tail_is_part_of_what_the_run_heads_for_and_of_the_compute_to_a_pass_r
         above = np.flatnonzero(draws[np.array([place])].law(steps)[:, 0] >= target)
         if above.size and steps[above[0]] < 50.0:
             assert found[place] == pytest.approx(steps[above[0]], rel=0.02, abs=2e-4)
+
+
+@pytest.mark.parametrize("kind", ["log_creep", "decline"])
+def test_the_odds_that_a_tail_falls_are_the_priors_times_those_of_the_readings(kind: str) -> None:
+    """By Bayes: with a prior of 4 to 1 every odds of the readings, told by even ones, is four times as large."""
+    run = drawn(kind, 5)
+    even, falling = (fitted(run, replace(DEFAULT_PRIOR, tail_falls=falls)).draws.tail for falls in (0.5, 0.8))
+    of_readings = np.sum(even < 0) / np.sum(even > 0)
+    assert np.sum(falling < 0) / np.sum(falling > 0) == pytest.approx(4 * of_readings, rel=0.1)
+    evidence = 2 * (0.8 * np.mean(even < 0) + 0.2 * np.mean(even > 0)) + np.mean(even == 0)
+    assert np.mean(falling == 0) == pytest.approx(np.mean(even == 0) / evidence, rel=0.05)
 
 
 def test_turns_widen_what_will_be_read_and_leave_the_law_alone() -> None:

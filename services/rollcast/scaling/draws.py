@@ -123,8 +123,8 @@ class Draws:
         return np.where(above.any(axis=0), np.exp(found), np.inf)
 
 
-def draw(grid: Grid, observations: Observations) -> Draws:
-    """Draws with 0 <= R_0 <= A <= 1 exactly."""
+def draw(grid: Grid, observations: Observations, tail_falls: float) -> Draws:
+    """Draws with 0 <= R_0 <= A <= 1 exactly. `tail_falls`: prior probability that a tail falls."""
     node = _resample(grid.weight.ravel())
     mean, spread = grid.asymptote.ravel()[node], np.sqrt(grid.asymptote_variance.ravel()[node])
     asymptote, _ = _truncated_normal(0, mean, spread, np.ones(NUM_DRAWS))
@@ -147,10 +147,10 @@ def draw(grid: Grid, observations: Observations) -> Draws:
         log_onset=np.zeros(NUM_DRAWS),
         departures=grid.axes.departures,
     )
-    return _with_tails(draws, observations)
+    return _with_tails(draws, observations, tail_falls)
 
 
-def _with_tails(draws: Draws, observations: Observations) -> Draws:
+def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws:
     """The same with a tail's amplitude drawn from its posterior, given everything else but the first phase's."""
     tail, log_onset = draws.tail.copy(), draws.log_onset.copy()
     for index in np.unique(draws.departure):
@@ -161,7 +161,9 @@ def _with_tails(draws: Draws, observations: Observations) -> Draws:
         mean, variance = _amplitude(draws, mine, departure.tail, departure, observations)
         tail[mine] = mean + np.sqrt(variance) * NORMAL[2, mine]
         log_onset[mine] = np.log(departure.tail.onset)
-    return replace(draws, tail=tail, log_onset=log_onset)
+    # On the grid an amplitude falls as often as it rises, which keeps it Gaussian. Here the prior's odds are made good.
+    sign = np.where(tail < 0.0, falls, np.where(tail > 0.0, 1.0 - falls, 0.5))
+    return replace(draws, tail=tail, log_onset=log_onset)[_resample(sign)]
 
 
 def _amplitude(

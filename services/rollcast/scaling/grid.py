@@ -26,7 +26,7 @@ EXPONENT_DEGREES = 4.0
 most."""
 NOISE_DEGREES = 3.0
 """The same of the ln of the whole noise: heavier tails still."""
-COARSE = (6, 8, 14)
+COARSE = (6, 12, 20)
 """Nodes of ln s, ln B and ln C_mid while the grid is being placed."""
 REACH = 4.0
 """Scales of the prior, on either side of its centre, over which the first grid is laid."""
@@ -39,9 +39,9 @@ CLOSEST = 1e-6
 and the normal equations, whose precision ends there, with it."""
 CELLS = (0.22, 0.5)
 """Widest distance of the first nodes of ln B and of ln C_mid: a curve with little noise falls between wider ones."""
-FINE = (18, 20)
+FINE = (26, 30)
 """Nodes of ln B and ln C_mid at last."""
-NEGLIGIBLE = 1e-3
+NEGLIGIBLE = 3e-3
 """A node whose marginal weight is below this share of the largest lies outside the refined grid."""
 PLACING_DRIFTS = slice(None, None, 2)
 """Every other rho is enough while the grid is being placed."""
@@ -168,10 +168,15 @@ def _carrying(weight: Array) -> list[int]:
 
 
 def _few(departures: list[Departure]) -> list[Departure]:
-    """Some first phases without a tail, the longest among them, and each tail without a first phase."""
+    """Some first phases without a tail, the longest among them, and without one the largest tail of each onset.
+
+    A small tail moves the law next to nowhere.
+    """
     phases = [departure for departure in departures if departure.tail is None]
     step = PLACING if len(phases) > PLACING else 1
-    return phases[::-step][::-1] + [d for d in departures if d.tail is not None and d.shape is None]
+    tails = [(d.tail.scale, d) for d in departures if d.tail is not None and d.shape is None]
+    largest = max((scale for scale, _ in tails), default=0.0)
+    return phases[::-step][::-1] + [departure for scale, departure in tails if scale == largest]
 
 
 def _placed(

@@ -107,7 +107,7 @@ def fit_part(curve: Curve, options: FitOptions) -> Forecast:
         weight = _outlier_weight(kept, grid.best())
         if weight is not None:
             observations, grid = posterior(weight)
-    draws = draw(grid, observations)
+    draws = draw(grid, observations, prior.tail_falls)
     end = _end_of_first_phase(grid)
     verdict = judge_truncation(kept) or judge_fall(kept, end, DEEPEST_FIRST_PHASE * prior.transient_scale)
     verdict = verdict or broke() or _judge_law(kept, draws, observations, end, prior)

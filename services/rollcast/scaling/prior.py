@@ -42,7 +42,7 @@ class Prior:
     whole curve and no scatter."""
     drift: tuple[float, ...] = (0.0, 0.6, 1.5, 4.0)
     """Candidates of rho."""
-    drift_weight: tuple[float, ...] = (0.37, 0.27, 0.24, 0.12)
+    drift_weight: tuple[float, ...] = (0.3, 0.27, 0.26, 0.17)
     """Their prior weights where no standard error is given: readings of unknown origin, which tend to wander."""
     error_drift_weight: tuple[float, ...] = (0.5, 0.29, 0.17, 0.04)
     """The same where standard errors are given, which leave drift less room."""
@@ -63,12 +63,15 @@ class Prior:
     """Share of the window by which the form is learned: a later jump is a change of regime."""
     jump_weight: float = 0.25
     """Share of such runs among those with a first phase."""
-    tail_weight: float = 0.55
-    """Prior probability that the run goes on past its ceiling, logarithmically in compute."""
+    tail_weight: float = 0.65
+    """Prior probability that the run goes on past its ceiling, or falls away from it, logarithmically in compute."""
     tail_onset: tuple[float, ...] = (0.05, 0.5)
     """Candidates of the tail's onset / last compute."""
-    tail_scale: tuple[float, ...] = (0.01, 0.04)
-    """Candidates of the standard deviation of the tail's gain for each e-fold of compute, in pass rate."""
+    tail_scale: tuple[float, ...] = (0.005, 0.08)
+    """Candidates of the size of the tail's gain for each e-fold of compute, in pass rate: a standard deviation about 0.
+    A slow decline of 0.02 to 0.06 hides under the rise of most windows, so only the prior can allow for it."""
+    tail_falls: float = 0.8
+    """Prior probability that a tail falls instead of rising: for what rises slowly the law has a small B."""
     first_phase: tuple[float, float] = (-2.2, 0.8)
     """ln(c / C_mid): a ninth, 0.03 to 0.4 in nine of ten runs. The paper leaves out 1,500 GPU-hours of runs whose
     C_mid is 2,000 to 10,000."""

@@ -16,7 +16,7 @@ from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
 
 LARGEST_FILE = 1 << 20
 """Bytes that are read."""
-PROBABILITIES = frozenset({"transient_weight", "jump_weight", "tail_weight", "turn_up"})
+PROBABILITIES = frozenset({"transient_weight", "jump_weight", "tail_weight", "tail_falls", "turn_up"})
 MAY_BE_ZERO = PROBABILITIES | {"drift", "drift_weight", "error_drift_weight", "turn_rate", "turn_scale"}
 """Everything else is a scale or a share that is divided by."""
 CENTRES = frozenset(

@@ -41,6 +41,8 @@ LIKELY_PASSED = 0.6
 """Posterior probability from which the bend counts as passed: a run that has not risen yet may rise any day."""
 SURE = 0.95
 """Posterior probability that the bend is passed, and of the bound of what is left, from which a run is saturated."""
+NOTABLE_SHAPE = 0.05
+"""Posterior weight from which a shape has a say in whether a run is saturated."""
 MAY_GAIN = 0.03
 """Probability at most that a saturated run gains the margin after all: people stop runs on that word, and one in thirty
 may be stopped wrongly. Turns count. With the default prior they alone bring 6 % until twice the compute, so a run is
@@ -118,19 +120,20 @@ def judge(curve: Curve, draws: Draws, prior: Prior) -> Verdict:
         )
     later_range = f"At {AHEAD:g} times the compute the pass rate lies between {low:.3f} and {high:.3f} (90 %)."
     reading = float(curve.pass_rate[-1])
-    if left >= MARGIN or high - reading >= MARGIN or (passed < SURE and not at_the_ceiling):
+    at_most = _left_under_every_shape(draws, now, later)
+    if at_most >= MARGIN or high - reading >= MARGIN or (passed < SURE and not at_the_ceiling):
         return Verdict(VerdictKind.FORECASTABLE, later_range)
     chance = _chance_of_gain(draws, prior, now, later, reading)
     if chance > MAY_GAIN:
         return Verdict(
             VerdictKind.FORECASTABLE,
-            f"{later_range} On the curve, which alone the advice counts, at most {difference(left)} is left to gain "
+            f"{later_range} On the curve, which alone the advice counts, at most {difference(at_most)} is left to gain "
             f"(95 %). With turns, as settled runs sometimes take, it is {MARGIN:g} or more until then with a "
             f"probability of {chance:.0%}.",
         )
     return Verdict(
         VerdictKind.SATURATED,
-        f"At most {difference(left)} is left to gain (95 % bound), "
+        f"At most {difference(at_most)} is left to gain (95 % bound under every shape with weight), "
         f"less than the margin of {MARGIN:g} on the asymptote.",
     )
 
@@ -143,6 +146,13 @@ def _gains_left(draws: Draws, now: Array, later: Array) -> Array:
 def _left(draws: Draws, now: Array, later: Array) -> float:
     """95 % bound of what is left on the curve."""
     return max(float(np.quantile(_gains_left(draws, now, later), SURE)), 0.0)
+
+
+def _left_under_every_shape(draws: Draws, now: Array, later: Array) -> float:
+    """The largest of these bounds of the law with a tail and without one, as far as each has weight."""
+    tailed = draws.tail != 0.0
+    shapes = [np.flatnonzero(shape) for shape in (tailed, ~tailed) if shape.mean() >= NOTABLE_SHAPE]
+    return max(_left(draws[shape], now[shape], later[shape]) for shape in shapes)
 
 
 def _chance_of_gain(draws: Draws, prior: Prior, now: Array, later: Array, reading: float) -> float:
