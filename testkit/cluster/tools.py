@@ -88,11 +88,19 @@ class Cluster:
         return True
 
     def until(self, what: str, seconds: float, holds: Callable[[], object]) -> None:
-        """Wait for it. Raises Refuted after so long."""
+        """Wait for it; what cannot be asked for yet does not hold yet. Raises Refuted after so long."""
+        if self.recorded is not None:
+            return
         deadline = time.monotonic() + seconds
-        while self.recorded is None and not holds():
+        while True:
+            reason = ""
+            try:
+                if holds():
+                    return
+            except Refuted as error:
+                reason = f" ({error})"
             if time.monotonic() > deadline:
-                raise Refuted(f"{what}: not within {seconds:.0f} s")
+                raise Refuted(f"{what}: not within {seconds:.0f} s{reason}")
             time.sleep(PAUSE_SECONDS)
 
     def require(self, holds: Callable[[], object], otherwise: str) -> None:

@@ -68,7 +68,9 @@ def grafana(proof: Proof) -> None:
             cluster.until("Grafana has the data sources", STEP_SECONDS, lambda: len(_sources(client, proof)) == 2)
             sources = _sources(client, proof)
             uids = _titles(client)
-            boards = [_get(client, f"/api/dashboards/uid/{uids[title]}")["dashboard"] for title in sorted(wanted)]
+            boards = [
+                _asked(client, "GET", f"/api/dashboards/uid/{uids[title]}")["dashboard"] for title in sorted(wanted)
+            ]
             count = _all_answer(proof, boards, lambda target: _shows(client, sources, proof, target))
     proof.note(f"four dashboards, both data sources, {count} queries of panels answered with data")
 
@@ -95,7 +97,7 @@ def _all_answer(proof: Proof, boards: list[dict[str, Any]], finds: Callable[[dic
         proof.cluster.until("every query finds something", ALL_SECONDS, all_found)
     except Refuted as error:
         missing = [f"{title}: {target['expr']}" for title, target in silent if target["expr"] not in NOT_IN_A_LOCAL_RUN]
-        raise Refuted("no data for " + "; ".join(missing)) from error
+        raise Refuted(f"no data for {'; '.join(missing)} ({error})") from error
     return len(asked)
 
 
@@ -148,23 +150,20 @@ def _shows(client: httpx.Client, sources: dict[str, str], proof: Proof, target: 
         "maxDataPoints": POINTS,
     }
     body = {"queries": [query], "from": str(1000 * begin), "to": str(1000 * (begin + RANGE_SECONDS))}
-    answer = client.post("/api/ds/query", json=body)
-    if answer.status_code != httpx.codes.OK:
-        raise Refuted(f"Grafana answered {answer.status_code} to {target['expr']}: {answer.text[:200]}")
-    frames = answer.json()["results"]["A"].get("frames", [])
+    frames = _asked(client, "POST", "/api/ds/query", body)["results"]["A"].get("frames", [])
     return any(column for frame in frames for column in frame.get("data", {}).get("values", []))
 
 
 def _titles(client: httpx.Client) -> dict[str, str]:
     """Title of each dashboard -> its uid."""
-    return {found["title"]: found["uid"] for found in _get(client, "/api/search?type=dash-db&limit=5000")}
+    return {found["title"]: found["uid"] for found in _asked(client, "GET", "/api/search?type=dash-db&limit=5000")}
 
 
 def _sources(client: httpx.Client, proof: Proof) -> dict[str, str]:
     """Which -> its uid: the Prometheus that dashboards begin with, and this release's forecaster."""
     own = f"Rollcast forecast {proof.cluster.namespace}/{proof.release.name}"
     found = {}
-    for source in _get(client, "/api/datasources"):
+    for source in _asked(client, "GET", "/api/datasources"):
         if source["name"] == own:
             found["forecaster"] = source["uid"]
         elif source["type"] == "prometheus" and "forecast" not in source["name"].lower():
@@ -172,14 +171,15 @@ def _sources(client: httpx.Client, proof: Proof) -> dict[str, str]:
     return found
 
 
-def _get(client: httpx.Client, path: str) -> Any:
+def _asked(client: httpx.Client, method: str, path: str, body: object = None) -> Any:
+    """The answer as JSON. Raises Refuted where there is none."""
     try:
-        answer = client.get(path)
-    except httpx.HTTPError as error:
+        answer = client.request(method, path, json=body)
+        if answer.status_code != httpx.codes.OK:
+            raise Refuted(f"Grafana answered {answer.status_code} to {path}: {answer.text[:200]}")
+        return answer.json()
+    except (httpx.HTTPError, ValueError) as error:
         raise Refuted(f"Grafana does not answer {path}: {error}") from error
-    if answer.status_code != httpx.codes.OK:
-        raise Refuted(f"Grafana answered {answer.status_code} to {path}: {answer.text[:200]}")
-    return answer.json()
 
 
 def _place(text: str) -> tuple[str, str, str]:

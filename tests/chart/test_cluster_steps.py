@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from testkit.cluster import watching
+from testkit.cluster import tools, watching
 from testkit.cluster.proof import Proof, prepare
 from testkit.cluster.steps import look
 from testkit.cluster.tools import Cluster, Refuted
@@ -22,8 +22,8 @@ from testkit.monitoring.excused import NOT_IN_A_LOCAL_RUN
 from testkit.monitoring.grafana import DASHBOARDS, load
 
 Object = dict[str, Any]
-LOOKS = 4
-"""While a step waits; then its patience is over."""
+PAUSE_SECONDS = 200.0
+"""Between two looks of a step that waits."""
 
 
 def thing(kind: str, name: str, role: str = "", uid: str = "", **rest: Any) -> Object:
@@ -44,6 +44,29 @@ def job(name: str, code: int | None = None) -> Object:
     return thing("Job", name, "trainer", status={} if code is None else {"conditions": ended})
 
 
+class Clock:
+    """Time that passes while a step waits, and what happens then, one after the other."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.happens: list[Callable[[], None]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += PAUSE_SECONDS
+        if self.happens:
+            self.happens.pop(0)()
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    passing = Clock()
+    monkeypatch.setattr(tools, "time", passing)
+    return passing
+
+
 class StandIn(Cluster):
     """Answers as a cluster with one release at work does; a test says what it answers else."""
 
@@ -53,8 +76,6 @@ class StandIn(Cluster):
         self.there: dict[str, list[Object]] = {"pods": [pod(role) for role in roles], "jobs": [job("first")]}
         self.answers: dict[str, str | Callable[[str], str]] = {"version --template": "v4.2.0"}
         """Pattern of a command -> what it prints; the last that fits."""
-        self.happens: list[Callable[[], None]] = []
-        """One after the other, while a step waits."""
         self.asked: list[str] = []
         self._steps = itertools.count(1)
 
@@ -72,14 +93,6 @@ class StandIn(Cluster):
         wanted = dict(term.split("=") for term in listed[2].split(","))
         found = [item for kind in listed[1].split(",") for item in self.there.get(kind, [])]
         return json.dumps({"items": [item for item in found if wanted.items() <= item["metadata"]["labels"].items()]})
-
-    def until(self, what: str, seconds: float, holds: Callable[[], object]) -> None:
-        for _ in range(LOOKS):
-            if holds():
-                return
-            if self.happens:
-                self.happens.pop(0)()
-        raise Refuted(f"{what}: not within {seconds:.0f} s")
 
 
 def proof_of(cluster: StandIn, there: StandIn | None = None) -> Proof:
@@ -123,18 +136,18 @@ def test_an_upgrade_must_replace_what_reads_it_and_nothing_else(replaced: tuple[
     assert seen("upgrade: another budget", cluster)["verdict"] == verdict
 
 
-def _failing(cluster: StandIn, code: int, is_half_way: bool = True) -> None:
+def _failing(cluster: StandIn, clock: Clock, code: int, is_half_way: bool = True) -> None:
     """Upgrades as Helm carries them out: one that ends half-way forgets the new Job, the next deletes the former."""
 
     def broken(text: str) -> str:
         if is_half_way:
             cluster.there["jobs"].append(job("second"))
-            cluster.happens = [lambda: cluster.there.update(jobs=[job("first", code), job("second")])]
+            clock.happens = [lambda: cluster.there.update(jobs=[job("first", code), job("second")])]
         return fails("CronJob is invalid: spec.schedule")
 
     def mended(text: str) -> str:
         cluster.there["jobs"] = [job("second"), job("third")]
-        cluster.happens = [lambda: cluster.there.update(jobs=[job("second", code), job("third")])]
+        clock.happens = [lambda: cluster.there.update(jobs=[job("second", code), job("third")])]
         return ""
 
     cluster.answers |= {"^upgrade": mended, "prompts_per_step=-1|persistence.size": fails, "extraObjects": broken}
@@ -149,19 +162,30 @@ def _failing(cluster: StandIn, code: int, is_half_way: bool = True) -> None:
     ],
 )
 def test_after_an_upgrade_that_fails_half_way_one_trainer_is_left(
-    code: int, is_half_way: bool, verdict: str, sentence: str
+    code: int, is_half_way: bool, verdict: str, sentence: str, clock: Clock
 ) -> None:
     cluster = StandIn()
-    _failing(cluster, code, is_half_way)
+    _failing(cluster, clock, code, is_half_way)
     row = seen("an upgrade that fails", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
 
 
-def test_two_trainers_that_stay_are_a_failure() -> None:
+def test_two_trainers_that_stay_are_a_failure(clock: Clock) -> None:
     cluster = StandIn()
-    _failing(cluster, 76)
+    _failing(cluster, clock, 76)
     cluster.there["pods"].append(pod("trainer", "a second"))
     assert "one trainer: not within" in seen("an upgrade that fails", cluster)["note"]
+
+
+def test_what_cannot_be_asked_for_yet_is_waited_for_and_named_in_the_end(clock: Clock) -> None:
+    cluster = StandIn()
+    cluster.answers["^get deployment"] = fails
+    clock.happens = [lambda: cluster.answers.update({"^get deployment": '{"spec": {"replicas": 2}}'})]
+    release = proof_of(cluster).release
+    cluster.until("more", 600.0, lambda: release.generators_asked_for() > 1)
+    cluster.answers["^get deployment"] = fails
+    with pytest.raises(Refuted, match=r"more: not within 600 s \(helm ended with 1"):
+        cluster.until("more", 600.0, lambda: release.generators_asked_for() > 1)
 
 
 def _scaled(cluster: StandIn, replicas: Iterator[int], reason: str = "GeneratorsRaised") -> None:
