@@ -16,8 +16,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "rollcast"
 CALL_SECONDS = 120.0
-END_SECONDS = 10.0
 PAUSE_SECONDS = 5.0
+FORWARD_PATIENCE = "--pod-running-timeout=1m"
 NEW_HELM = 4
 """From this version on it applies on the server's side, and keeps the pods of tests until their logs are read."""
 
@@ -114,7 +114,7 @@ class Cluster:
 
         Not by the API server's proxy: that takes the Authorization header for itself and passes none on.
         """
-        command = ["kubectl", "-n", namespace, "port-forward", f"service/{service}", f":{port}"]
+        command = ["kubectl", "-n", namespace, "port-forward", f"service/{service}", f":{port}", FORWARD_PATIENCE]
         if self.recorded is not None:
             self.recorded.append(command)
             yield "http://127.0.0.1"
@@ -122,14 +122,13 @@ class Cluster:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             try:
                 assert process.stdout is not None
-                said = process.stdout.readline()  # kubectl has a deadline of its own for the first answer
+                said = process.stdout.readline()
                 found = re.search(r"127\.0\.0\.1:(\d+)", said)
                 if not found:
                     raise Refuted(f"{shlex.join(command)}: {said.strip() or 'ended without a word'}")
                 yield f"http://127.0.0.1:{found[1]}"
             finally:
-                process.terminate()
-                process.wait(END_SECONDS)
+                process.kill()
 
     def run(self, command: list[str], seconds: float, given: str | None = None) -> str:
         if self.recorded is not None:

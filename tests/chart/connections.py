@@ -55,7 +55,8 @@ class Watch:
                 if socket.status == psutil.CONN_LISTEN:
                     listening.setdefault(role, set()).add(socket.laddr.port)
                 elif socket.raddr:
-                    ends[tuple(socket.laddr), tuple(socket.raddr)] = role
+                    here, there = ((end.ip, end.port) for end in (socket.laddr, socket.raddr))
+                    ends[here, there] = role
         for (here, there), role in ends.items():
             other = ends.get((there, here))
             if other is not None and other != role and there[1] in listening.get(other, ()):

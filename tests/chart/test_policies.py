@@ -84,7 +84,7 @@ def test_another_release_of_the_namespace_reaches_nothing() -> None:
 def test_out_of_the_release_goes_what_is_documented() -> None:
     def out(values: Object) -> dict[tuple[str, str], str]:
         network = Network(render(values))
-        found = {}
+        found: dict[tuple[str, str], list[str]] = {}
         for source in network.roles.values():
             for name, port in (("443", 443), ("6443", 6443), ("all", EPHEMERAL)):
                 if network.admits(source, OUTSIDE, port):
