@@ -32,7 +32,7 @@ def _change(*values: str, replaces: str = "", brings: str = "") -> Change:
 
 NO_AUTOSCALER = "autoscaler.mode=none"
 UPGRADES: dict[str, Change] = {
-    "another number of generators": _change("generator.replicas=2"),
+    "another number of generators": _change(NO_AUTOSCALER, "generator.replicas=2"),
     "another budget": _change(f"config.budget.steps={FIRST_STEPS + 1}", replaces="trainer forecaster"),
     "another recipe": _change("config.recipe.optimizer.warmup_steps=100", replaces="trainer generator forecaster"),
     "resources of the forecaster": _change("forecaster.resources.limits.memory=1Gi", replaces="forecaster"),
@@ -75,7 +75,7 @@ def upgrade(change: Change, proof: Proof) -> None:
         values = tuple(value.replace("SECOND_TAG", proof.second_tag) for value in values)
     before = release.uids()
     if NO_AUTOSCALER in values:
-        end_autoscaling(proof)
+        end_autoscaling(proof, *values)
     else:
         release.upgrade(*values)
     release.has_one_trainer()
@@ -87,13 +87,13 @@ def upgrade(change: Change, proof: Proof) -> None:
     proof.note(f"replaced: {', '.join(sorted(change.replaces)) or 'nothing'}; never two trainers")
 
 
-def end_autoscaling(proof: Proof) -> None:
-    """Twice, as documented: what scales may do so once more while the first upgrade takes it away."""
-    proof.release.upgrade(NO_AUTOSCALER, takes_over=True)
+def end_autoscaling(proof: Proof, *values: str) -> None:
+    """With these values, NO_AUTOSCALER one of them, twice: what scales may do so once more during the first upgrade."""
+    proof.release.upgrade(*values, takes_over=True)
     cluster, labels = proof.cluster, proof.release.labels()
     for kind in (kind for kind in SCALERS if cluster.has(kind)):
         cluster.until(f"no {kind}", STEP_SECONDS, lambda kind=kind: not cluster.objects(kind, labels))  # type: ignore[misc]
-    proof.release.upgrade(NO_AUTOSCALER, takes_over=True)
+    proof.release.upgrade(*values, takes_over=True)
 
 
 def failed_upgrade(proof: Proof) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from rollcast.autoscaler.announcer import Occasion
-from testkit.cluster.changes import end_autoscaling
+from testkit.cluster.changes import NO_AUTOSCALER, end_autoscaling
 from testkit.cluster.proof import RESTRICTED, Proof
 from testkit.cluster.release import READY_SECONDS, STEP_SECONDS, Release
 from testkit.cluster.tools import Cluster, NotSeen, Refuted
@@ -59,7 +59,7 @@ def scaling(proof: Proof) -> None:
     cluster.require(lambda: after >= before, f"{before} generators became {after} while the autoscaler was away")
     cluster.kubectl("scale", "deployment", f"{release.full}-autoscaler", "--replicas=1")
     release.wait_ready("autoscaler")
-    end_autoscaling(proof)
+    end_autoscaling(proof, NO_AUTOSCALER)
     cluster.until("one generator again", STEP_SECONDS, lambda: release.generators_asked_for() == 1)
     release.goes_on()
     proof.note(f"from 1 to {before} by what was measured, told in an event; not fewer while the autoscaler was away")
