@@ -38,6 +38,15 @@ class Network:
 
     def __init__(self, objects: list[Object]) -> None:
         self._policies = of_kind(objects, "NetworkPolicy")
+        self.numbers = {
+            entry["port"]
+            for policy in self._policies
+            for way in ("ingress", "egress")
+            for rule in policy["spec"].get(way, [])
+            for entry in rule.get("ports", [])
+            if isinstance(entry["port"], int)
+        }
+        """Ports that any rule names by number."""
         self.roles = {pod.role: self._place(pod.role, pod.metadata["labels"], pod.containers) for pod in pods(objects)}
 
     def admits(self, source: Place, target: Place, port: int, protocol: str = "TCP") -> bool:

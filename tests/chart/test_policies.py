@@ -85,14 +85,19 @@ def test_out_of_the_release_goes_what_is_documented() -> None:
     def out(values: Object) -> dict[tuple[str, str], str]:
         network = Network(render(values))
         found: dict[tuple[str, str], list[str]] = {}
+        ports = {80, EPHEMERAL, *network.numbers}
         for source in network.roles.values():
-            for name, port in (("443", 443), ("6443", 6443), ("all", EPHEMERAL)):
-                if network.admits(source, OUTSIDE, port):
-                    found.setdefault((source.name, OUTSIDE.name), []).append(name)
-            if network.admits(source, DNS, 53, "UDP") and network.admits(source, DNS, 53):
-                found[source.name, DNS.name] = ["53"]
-            if network.admits(source, PROMETHEUS, EPHEMERAL):
-                found[source.name, PROMETHEUS.name] = ["all"]
+            anywhere = {port for port in ports if network.admits(source, OUTSIDE, port)}
+            for target in (OUTSIDE, PROMETHEUS, DNS):
+                opened = {port for port in ports if network.admits(source, target, port)}
+                if target != OUTSIDE:
+                    opened -= anywhere
+                if opened:
+                    found[source.name, target.name] = (
+                        ["all"] if EPHEMERAL in opened else [str(port) for port in sorted(opened)]
+                    )
+            if (source.name, DNS.name) in found:
+                assert network.admits(source, DNS, 53, "UDP")
             assert not network.admits(source, KEDA, EPHEMERAL)
         return {pair: ", ".join(ports) for pair, ports in found.items()}
 
