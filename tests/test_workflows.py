@@ -138,6 +138,36 @@ def test_a_release_builds_every_image_signs_each_by_digest_and_packs_the_licence
     assert "licence" in said
 
 
+def test_the_clusters_images_are_built_loaded_and_removed_one_after_the_other(tmp_path: Path) -> None:
+    """The disk of a hosted machine would not hold all of them twice."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    log = tmp_path / "log"
+    for name in ("docker", "kind", "helm", "df"):
+        write_program(programs / name, f'echo "{name} $*" >> {log}')
+    subprocess.run(
+        [str(ROOT / ".ci" / "kind")],
+        env={"PATH": f"{programs}:/usr/bin:/bin", "PIP_EXTRA_INDEX_URL": "https://index", "SECOND_TAG": "again"},
+        check=True,
+        timeout=30,
+    )
+    said = [line for line in log.read_text().splitlines() if not line.startswith("df")]
+    assert said[0].startswith("kind create cluster")
+    for place, image in enumerate(("control", "trainer", "generator")):
+        built, loaded, removed, pruned = said[1 + 4 * place : 5 + 4 * place]
+        assert built.startswith(f"docker build -f Dockerfile.{image} ")
+        tags = re.findall(r"--tag=(\S+)", built)
+        assert tags[1:] == ([] if image == "control" else [f"rollcast/{image}:again"])
+        assert loaded == f"kind load docker-image --name rollcast {' '.join(tags)}"
+        assert removed == f"docker rmi --force {' '.join(tags)}"
+        assert pruned.startswith("docker builder prune --all")
+    workflow = (ROOT / ".github" / "workflows" / "cluster.yml").read_text()
+    installed = {line.split()[2]: line for line in said if line.startswith("helm install")}
+    assert set(installed) == {"monitoring", "keda", "jobset", "kueue"}
+    for service in re.findall(r"(?:PROMETHEUS|GRAFANA): (\w+)/", workflow):
+        assert f" -n {service} " in installed["monitoring"]
+
+
 @pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not installed")
 def test_actionlint_finds_nothing() -> None:
     subprocess.run(["actionlint", *map(str, WORKFLOWS)], check=True, timeout=60, cwd=ROOT)

@@ -3,20 +3,25 @@
     python -m benchmarks.cluster [--namespace rollcast-proof] [--only STEP ...] [--keep]
 
 It makes two namespaces, NAMESPACE and NAMESPACE-2, refuses them where they exist, and removes them at the end. Beyond
-them it cordons one node while it drains its own pods from it. Nodes must be able to fetch the chart's images.
-Environment: KUBECONFIG; PROMETHEUS, the service that is asked for the dashboards' queries, as namespace/name:port.
+them it cordons one node while it drains its own pods from it, and makes priority classes and, where Kueue is, a queue
+and a flavor of the namespace's name, which it removes. Nodes must be able to fetch the chart's images.
+Environment: KUBECONFIG; PROMETHEUS and GRAFANA, the services that are asked for the dashboards' queries, each as
+namespace/name:port, Grafana's administrator in the Secret of the service's name; SECOND_TAG, under which nodes find the
+images of trainer and generator as well.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from testkit.cluster.steps import STEPS, create_namespace, look, prepare
+from testkit.cluster.proof import create_namespace, prepare
+from testkit.cluster.steps import STEPS, look
 from testkit.cluster.tools import Cluster, Refuted
 from testkit.record import write_result
 
@@ -51,10 +56,12 @@ def main() -> int:
                 look(proof, step) if chosen else {"verdict": "not seen", "seconds": 0, "note": "not asked for"}
             )
             print(
-                f"{found[step]['verdict']:9} {step:26}{found[step]['seconds']:6} s  {found[step]['note']}", flush=True
+                f"{found[step]['verdict']:9} {step:40}{found[step]['seconds']:6} s  {found[step]['note']}", flush=True
             )
     finally:
         if not given.keep:
+            with contextlib.suppress(Refuted):  # its last step has done so, if all went well
+                proof.release.uninstall()  # priority classes are in no namespace
             remove(clusters)
     path = write_result("cluster", {"kubernetes": version, "steps": found})
     print(f"written to {path}")

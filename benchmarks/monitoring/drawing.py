@@ -22,7 +22,7 @@ from PIL import Image
 
 from benchmarks.monitoring.tables import table
 from testkit.monitoring.grafana import Answer, ask
-from testkit.monitoring.live_run import Recording
+from testkit.monitoring.recording import Recording
 
 WIDTH_INCHES, UNIT_INCHES, DPI, COLOURS = 15.0, 0.27, 72, 96
 _WITH_LEGEND = ("timeseries", "trend")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from rollcast.config.errors import EXIT_SUPERSEDED
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 from rollcast.telemetry.prometheus_reader import parse_page
 from testkit.cluster.tools import CHART, Cluster, Refuted
 
-ROLES = ("trainer", "generator", "redis", "forecaster", "autoscaler")
+VALUES = (CHART / "values-cpu.yaml", Path(__file__).with_name("values.yaml"))
+ROLES = ("trainer", "generator", "redis", "forecaster", "autoscaler", "grader")
+DEPLOYED = ("generator", "forecaster", "autoscaler", "grader")
 READY_SECONDS = 900.0
 STEP_SECONDS = 600.0
-VALUES = ("config.budget.steps=2000", "trainer.ttlSecondsAfterFinished=86400")
-"""The demo's task, long enough to be disturbed."""
 PAGES = {
     "trainer": "http://127.0.0.1:8080/metrics",
     "generator": "http://127.0.0.1:8080/metrics",
@@ -24,28 +28,36 @@ PAGES = {
 
 
 class Release:
-    """A release of the CPU profile."""
+    """A release of the CPU profile with the values of this folder."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, *values: str) -> None:
+        """values: what it is installed with besides, as for --set; config.run where the namespace has one."""
         self.cluster = cluster
         self.name = name
         self.full = f"{name}-rollcast"
+        self._values = values
 
-    def install(self) -> None:
-        self.cluster.helm("install", self.name, str(CHART), *self._values(*VALUES), seconds=READY_SECONDS)
+    def install(self, parts: Mapping[str, object] | None = None) -> None:
+        """parts: further values, by their paths."""
+        files = [word for path in VALUES for word in ("-f", str(path))]
+        given = [*files, *_set(*self._values), *_parts(parts)]
+        self.cluster.helm("install", self.name, str(CHART), *given, seconds=READY_SECONDS)
 
-    def upgrade(self, *values: str, seconds: float = READY_SECONDS) -> None:
-        """With what it has and these on top."""
-        self.cluster.helm("upgrade", self.name, str(CHART), "--reuse-values", *self._set(*values), seconds=seconds)
+    def upgrade(self, *values: str, takes_over: bool = False) -> None:
+        """With what it has and these on top. takes_over: from an autoscaler too, what that has scaled."""
+        force = self.cluster.takes_over if takes_over else []
+        self.cluster.helm(*self._upgrade(*values), *force, seconds=READY_SECONDS)
 
-    def refused_upgrade(self, *values: str) -> str:
-        """An upgrade that must fail; what helm said."""
-        return self.cluster.refuses(
-            "upgrade", self.name, str(CHART), "--reuse-values", *self._set(*values), seconds=READY_SECONDS
-        )
+    def refused_upgrade(self, *values: str, parts: Mapping[str, object] | None = None) -> str:
+        """An upgrade that must fail; what helm said. parts: as of `install`."""
+        return self.cluster.refuses(*self._upgrade(*values), *_parts(parts), seconds=READY_SECONDS)
+
+    def roll_back(self, revision: int) -> None:
+        given = ("rollback", self.name, str(revision), *self.cluster.takes_over)
+        self.cluster.helm(*given, seconds=READY_SECONDS)
 
     def uninstall(self) -> None:
-        self.cluster.helm("uninstall", self.name, "--wait", seconds=READY_SECONDS)
+        self.cluster.helm("uninstall", self.name, seconds=READY_SECONDS)
 
     def labels(self, role: str | None = None) -> str:
         own = f"app.kubernetes.io/instance={self.name}"
@@ -60,6 +72,11 @@ class Release:
         """Role -> its pods, by uid."""
         return {role: {pod["metadata"]["uid"] for pod in self.pods(role)} for role in ROLES}
 
+    def image(self, role: str) -> str:
+        """Of the main container of a pod of that role."""
+        pods = self.pods(role)
+        return str(pods[0]["spec"]["containers"][0]["image"]) if pods else "IMAGE"
+
     def is_ready(self, role: str) -> bool:
         pods = self.pods(role)
         return bool(pods) and all(
@@ -72,15 +89,35 @@ class Release:
         return bool(self.uids()[role] - than)
 
     def wait_ready(self, *roles: str) -> None:
+        """Deployments have rolled out, and pods are ready."""
         for role in roles:
+            if role in DEPLOYED:
+                patience = f"--timeout={READY_SECONDS:.0f}s"
+                status = ("rollout", "status", f"deployment/{self.full}-{role}", patience)
+                self.cluster.kubectl(*status, seconds=READY_SECONDS + 20)
             self.cluster.until(f"{role} is ready", READY_SECONDS, partial(self.is_ready, role))
+
+    def generators_asked_for(self) -> int:
+        """By the Deployment."""
+        return int(self.cluster.read("get", "deployment", f"{self.full}-generator").get("spec", {}).get("replicas", 0))
+
+    def reasons(self) -> set[str]:
+        """Of the events of the generators' Deployment."""
+        selected = f"involvedObject.kind=Deployment,involvedObject.name={self.full}-generator"
+        found = self.cluster.read("get", "events", "--field-selector", selected)
+        return {event["reason"] for event in found.get("items", [])}
+
+    def page(self, role: str, address: str = "") -> str:
+        """What a pod of that role serves, by default its metrics, read from inside: policies do not matter there."""
+        pods = self.pods(role)
+        return self._page(role, pods[0]["metadata"]["name"] if pods else "POD", address or PAGES[role])
 
     def metric(self, role: str, metric: Metric) -> float | None:
         """The largest value of a metric on the page of one pod of that role; None = it has none."""
         found = []
         for pod in self.pods(role):
             try:
-                page = self._page(role, pod["metadata"]["name"])
+                page = self._page(role, pod["metadata"]["name"], PAGES[role])
             except Refuted:
                 continue  # it starts or ends
             found += [sample.value for sample in parse_page(page) if sample.name == metric.name]
@@ -103,24 +140,42 @@ class Release:
 
         self.cluster.until("another step", STEP_SECONDS, advanced)
 
-    def trainer_jobs(self) -> list[str]:
-        """Names of Jobs that are not finished."""
-        jobs = self.cluster.objects("jobs", self.labels("trainer"))
-        return [job["metadata"]["name"] for job in jobs if not job["status"].get("conditions")]
+    def trainer_jobs(self) -> dict[str, str]:
+        """Name of each trainer's Job -> "Complete", "Failed", "superseded" (for another's sake), or "" at work."""
+        return {
+            job["metadata"]["name"]: _end(job["status"].get("conditions", []))
+            for job in self.cluster.objects("jobs", self.labels("trainer"))
+        }
 
     def has_one_trainer(self) -> None:
         """Raises Refuted where two trainers live after a while: they would hold devices, and compete for the run."""
-        self.cluster.until(
-            "one trainer", STEP_SECONDS, lambda: len(self.trainer_jobs()) <= 1 and len(self.pods("trainer")) <= 1
-        )
 
-    def _page(self, role: str, pod: str) -> str:
-        """A metrics page, read from inside of the pod: policies of the network do not matter there."""
-        program = f"import urllib.request; print(urllib.request.urlopen('{PAGES[role]}', timeout=20).read().decode())"
+        def alone() -> bool:
+            at_work = [name for name, end in self.trainer_jobs().items() if not end]
+            return len(at_work) <= 1 and len(self.pods("trainer")) <= 1
+
+        self.cluster.until("one trainer", STEP_SECONDS, alone)
+
+    def _page(self, role: str, pod: str, address: str) -> str:
+        program = f"import urllib.request; print(urllib.request.urlopen({address!r}, timeout=20).read().decode())"
         return self.cluster.kubectl("exec", pod, "-c", role, "--", "python", "-c", program)
 
-    def _values(self, *values: str) -> list[str]:
-        return ["-f", str(CHART / "values-cpu.yaml"), *self._set(*values)]
+    def _upgrade(self, *values: str) -> list[str]:
+        return ["upgrade", self.name, str(CHART), "--reuse-values", *_set(*values)]
 
-    def _set(self, *values: str) -> list[str]:
-        return [word for value in values for word in ("--set", value)]
+
+def _set(*values: str) -> list[str]:
+    return [word for value in values for word in ("--set", value)]
+
+
+def _parts(parts: Mapping[str, object] | None) -> list[str]:
+    return [word for path, value in (parts or {}).items() for word in ("--set-json", f"{path}={json.dumps(value)}")]
+
+
+def _end(conditions: list[dict[str, Any]]) -> str:
+    """How a Job ended; "" = it has not."""
+    for entry in conditions:
+        if entry["type"] in ("Complete", "Failed") and entry["status"] == "True":
+            code = f"failed with exit code {EXIT_SUPERSEDED} "
+            return "superseded" if code in entry.get("message", "") else str(entry["type"])
+    return ""

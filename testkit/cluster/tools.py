@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,9 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "rollcast"
 CALL_SECONDS = 120.0
 PAUSE_SECONDS = 5.0
+FORWARD_PATIENCE = "--pod-running-timeout=1m"
+NEW_HELM = 4
+"""From this version on it applies on the server's side, and keeps the pods of tests until their logs are read."""
 
 
 class NotSeen(Exception):  # noqa: N818  (a state of the cluster, not a mistake)
@@ -39,6 +45,20 @@ class Cluster:
         """As `kubectl`."""
         return self.run(["helm", "-n", self.namespace, *arguments], seconds)
 
+    @cached_property
+    def helm_version(self) -> int:
+        """Its first number."""
+        found = re.match(r"v(\d+)", self.helm("version", "--template", "{{.Version}}"))
+        return int(found[1]) if found else NEW_HELM
+
+    @property
+    def takes_over(self) -> list[str]:
+        """The flag with which Helm takes a field from its other owner, as it may have to where an autoscaler scaled.
+
+        Helm 4 applies on the server's side, which refuses that without the flag; Helm 3 does it anyway and has no flag.
+        """
+        return ["--force-conflicts"] if self.helm_version >= NEW_HELM else []
+
     def refuses(self, *arguments: str, seconds: float = CALL_SECONDS) -> str:
         """What helm said when it refused; Raises Refuted where it did not."""
         if self.recorded is not None:
@@ -48,12 +68,16 @@ class Cluster:
             self.helm(*arguments, seconds=seconds)
         except Refuted as error:
             return str(error)
-        raise Refuted(f"helm {shlex.join(arguments)} was not refused")
+        raise Refuted(f"helm {shlex.join(arguments[:3])} was not refused")
+
+    def read(self, *arguments: str) -> dict[str, Any]:
+        """What kubectl printed as JSON; nothing where it is only written down."""
+        text = self.kubectl(*arguments, "-o", "json")
+        return {} if self.recorded is not None else dict(json.loads(text))
 
     def objects(self, kind: str, selector: str) -> list[dict[str, Any]]:
         """Objects with these labels."""
-        text = self.kubectl("get", kind, "-l", selector, "-o", "json")
-        return [] if self.recorded is not None else list(json.loads(text)["items"])
+        return list(self.read("get", kind, "-l", selector).get("items", []))
 
     def has(self, kind: str) -> bool:
         """Whether the cluster knows this kind of object."""
@@ -64,12 +88,47 @@ class Cluster:
         return True
 
     def until(self, what: str, seconds: float, holds: Callable[[], object]) -> None:
-        """Wait for it. Raises Refuted after so long."""
+        """Wait for it; what cannot be asked for yet does not hold yet. Raises Refuted after so long."""
+        if self.recorded is not None:
+            return
         deadline = time.monotonic() + seconds
-        while self.recorded is None and not holds():
+        while True:
+            reason = ""
+            try:
+                if holds():
+                    return
+            except Refuted as error:
+                reason = f" ({error})"
             if time.monotonic() > deadline:
-                raise Refuted(f"{what}: not within {seconds:.0f} s")
+                raise Refuted(f"{what}: not within {seconds:.0f} s{reason}")
             time.sleep(PAUSE_SECONDS)
+
+    def require(self, holds: Callable[[], object], otherwise: str) -> None:
+        """Raises Refuted with that sentence where it does not hold."""
+        if self.recorded is None and not holds():
+            raise Refuted(otherwise)
+
+    @contextmanager
+    def forwarded(self, namespace: str, service: str, port: str) -> Iterator[str]:
+        """The service as an address of this machine, by `kubectl port-forward`. Raises Refuted where that fails.
+
+        Not by the API server's proxy: that takes the Authorization header for itself and passes none on.
+        """
+        command = ["kubectl", "-n", namespace, "port-forward", f"service/{service}", f":{port}", FORWARD_PATIENCE]
+        if self.recorded is not None:
+            self.recorded.append(command)
+            yield "http://127.0.0.1"
+            return
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                assert process.stdout is not None
+                said = process.stdout.readline()
+                found = re.search(r"127\.0\.0\.1:(\d+)", said)
+                if not found:
+                    raise Refuted(f"{shlex.join(command)}: {said.strip() or 'ended without a word'}")
+                yield f"http://127.0.0.1:{found[1]}"
+            finally:
+                process.kill()
 
     def run(self, command: list[str], seconds: float, given: str | None = None) -> str:
         if self.recorded is not None:

@@ -7,30 +7,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rollcast.connections.port_files import ports_of
 from rollcast.local.ports import free_port
 from testkit.forecaster.prometheus_server import configured_prometheus
+from testkit.monitoring.recording import NAMESPACE, SCRAPE_SECONDS, Recording
 from testkit.system.harness import System, wait_for
 
-SCRAPE_SECONDS = 1
-NAMESPACE = "rl"
-"""As a cluster's Prometheus labels what it scrapes."""
 FIXED = ("trainer", "forecaster", "autoscaler")
-
-
-@dataclass(frozen=True)
-class Recording:
-    """Attributes: addresses of the query APIs; names of the runs; Unix seconds of the start and of the look at it."""
-
-    prometheus: str
-    forecaster: str
-    runs: tuple[str, ...]
-    began: float
-    at: float
 
 
 @contextmanager

@@ -177,6 +177,10 @@ class LocalCluster:
     def make(self, template: PodOf, address: str, index: int) -> LocalPod:
         return LocalPod(self, template, address, index)
 
+    def started(self) -> list[LocalPod]:
+        """Every pod that was asked for; those that are asked for meanwhile may be missing."""
+        return list(self._pods.values())
+
     def addresses(self) -> Iterator[tuple[str, str]]:
         """Service name -> address of the pod it selects, longest names first."""
         services = sorted(of_kind(self.objects, "Service"), key=lambda item: -len(item["metadata"]["name"]))

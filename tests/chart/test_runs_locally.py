@@ -18,7 +18,9 @@ import pytest
 from rollcast.local.base_model import BaseModel, ensure_base_model
 from testkit.generator.caches import share_caches
 from testkit.system.harness import wait_for
+from tests.chart.connections import Connection, Watch
 from tests.chart.local_cluster import LocalCluster, LocalPod
+from tests.chart.network import Network
 from tests.chart.rendering import merged, profile, render
 from tests.system.conftest import SMALL
 
@@ -77,7 +79,7 @@ def ready(pod: LocalPod, container: str) -> bool:
 def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
     objects = render(merged(profile("cpu"), SMALLER))
     grace = {}
-    with LocalCluster(objects, short_path) as cluster:
+    with LocalCluster(objects, short_path) as cluster, Watch(cluster) as watch:
         redis, trainer, generator, forecaster = (
             cluster.pod(role) for role in ("redis", "trainer", "generator", "forecaster")
         )
@@ -125,6 +127,26 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
         lines = (run_folder / "steps.jsonl").read_text()
         assert trainer.start("trainer").wait(240) == 0, trainer.log("trainer").read_text()[-3000:]
         assert (run_folder / "steps.jsonl").read_text() == lines
+    _admitted(Network(objects), watch.seen)
+
+
+def _admitted(network: Network, connections: set[Connection]) -> None:
+    """What the run was seen to need, its policies let through."""
+    for connection in connections:
+        source, target = network.roles[connection.source], network.roles[connection.target]
+        assert network.admits(source, target, connection.port), connection
+    between = {(connection.source, connection.target) for connection in connections}
+    assert between >= {
+        ("trainer", "redis"),
+        ("generator", "redis"),
+        ("generator", "trainer"),
+        ("forecaster", "trainer"),
+    }, "else nobody looked"
+    ports = set(network.roles["trainer"].ports.values()) | set(network.roles["generator"].ports.values())
+    assert any(
+        {connection.source, connection.target} == {"trainer", "generator"} and connection.port not in ports
+        for connection in connections
+    ), "the weights' own connections use ports of the moment"
 
 
 def test_two_ranks_add_up_as_the_helm_test_does(tmp_path: Path) -> None:

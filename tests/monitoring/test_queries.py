@@ -10,35 +10,18 @@ from typing import Any
 import pytest
 import yaml
 
-from monitoring.variables import RUN
 from rollcast.local.base_model import BaseModel, ensure_base_model
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS
+from testkit.monitoring.excused import NOT_IN_A_LOCAL_RUN
 from testkit.monitoring.grafana import DASHBOARDS, FILES, ask, load, panels, query, substituted
-from testkit.monitoring.live_run import NAMESPACE, Recording, live_runs
+from testkit.monitoring.live_run import live_runs
+from testkit.monitoring.recording import NAMESPACE, Recording
 
 pytestmark = [NEEDS_PROMETHEUS, pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
 
 STEPS = 36
 REACHED = 0.2
 """A target pass rate that the small model is past from the start."""
-DCGM = (
-    'max by (namespace, pod, gpu) (label_replace(label_replace(%s, "namespace", "$1", "exported_namespace", "(.+)"), '
-    '"pod", "$1", "exported_pod", "(.+)")) * on (namespace) group_left () max by (namespace) '
-    '(rollcast_trainer_step{run="$run"} >= bool 0)'
-)
-_EXCUSED = {
-    'rollcast_trainer_wait_seconds_total{run="$run",for="weights"}': "weights arrive in time, and no wait is counted",
-    'rollcast_autoscaler_failures_total{run="$run"}': "no Kubernetes is here whose calls could fail",
-    'sum by (call) (rollcast_autoscaler_failures_total{run="$run"})': "no Kubernetes is here whose calls could fail",
-    'sum by (direction) (rollcast_autoscaler_changes_total{run="$run"})': "whether it changes in a minute is chance",
-    'sum by (run) (rollcast_hand_overs_total{run="$run"})': "no generator here is slow enough to hand a task over",
-    'sum by (run) (rollcast_hand_backs_total{run="$run"})': "killed ones hand nothing back, drained ones perhaps",
-    DCGM % "DCGM_FI_DEV_GPU_UTIL": "dcgm-exporter runs on GPU nodes",
-    DCGM % "DCGM_FI_DEV_FB_USED": "dcgm-exporter runs on GPU nodes",
-    DCGM % "DCGM_FI_DEV_POWER_USAGE": "dcgm-exporter runs on GPU nodes",
-}
-NOT_IN_A_LOCAL_RUN = {asked.replace('run="$run"', RUN): why for asked, why in _EXCUSED.items()}
-"""Whole expressions that may have no data, and why: a cluster's, or an event that need not happen."""
 
 
 def settings(model: Path) -> dict[str, Any]:

@@ -1,0 +1,136 @@
+"""A release from its install to its end, and the faults between."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from testkit.cluster.changes import SETTLED
+from testkit.cluster.proof import Proof
+from testkit.cluster.release import READY_SECONDS, STEP_SECONDS
+from testkit.cluster.tools import NEW_HELM, Refuted
+
+MADE = (
+    "deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,rolebindings,networkpolicies,"
+    "poddisruptionbudgets,horizontalpodautoscalers"
+)
+MADE_OF_OPERATORS = (
+    "scaledobjects.keda.sh",
+    "jobsets.jobset.x-k8s.io",
+    "podmonitors.monitoring.coreos.com",
+    "servicemonitors.monitoring.coreos.com",
+    "prometheusrules.monitoring.coreos.com",
+)
+
+
+def install(proof: Proof) -> None:
+    proof.release.install()
+    proof.release.wait_ready("redis", "forecaster", "generator")
+    proof.release.goes_on()
+    proof.note("all pods ready under Pod Security restricted, and steps are made")
+
+
+def helm_test(proof: Proof) -> None:
+    if proof.cluster.helm_version < NEW_HELM:
+        proof.cluster.helm("test", proof.release.name, "--timeout", "10m", seconds=READY_SECONDS)
+        proof.note("every test ended well; --logs was not asked of this old Helm, which removes the pods before")
+        return
+    said = proof.cluster.helm("test", proof.release.name, "--logs", "--timeout", "10m", seconds=READY_SECONDS)
+    proof.cluster.require(lambda: "two ranks added up" in said, "helm test --logs shows no log of the two ranks")
+    proof.note("every test ended well, and its log was found")
+
+
+def kill_each_pod(proof: Proof) -> None:
+    for role in SETTLED:
+        before = proof.release.uids()[role]
+        proof.cluster.kubectl("delete", "pod", "-l", proof.release.labels(role), "--grace-period=0", "--force")
+        another = partial(proof.release.has_another, role, before)
+        proof.cluster.until(f"another {role}", READY_SECONDS, another)
+        proof.release.wait_ready(*(other for other in SETTLED if other != "trainer"))
+        proof.release.goes_on()
+    proof.note("each was replaced, and steps went on")
+
+
+def drain(proof: Proof) -> None:
+    """Evicts this release's pods alone; the trainer's budget must refuse."""
+    _drain(proof, "generator")
+    trainer = proof.release.uids()["trainer"]
+    try:
+        _drain(proof, "trainer", patience=20)
+        refused = proof.cluster.recorded is not None
+    except Refuted:
+        # Whatever else may keep a node from being drained: the pod that was there is still there.
+        refused = bool(trainer) and trainer == proof.release.uids()["trainer"]
+    if not refused:
+        raise Refuted("the trainer was evicted in spite of its disruption budget")
+    proof.release.wait_ready("generator")
+    proof.release.goes_on()
+    proof.note("generators left and came back; the trainer's disruption budget held")
+
+
+def _drain(proof: Proof, role: str, patience: int = 300) -> None:
+    """Drains the node of a pod of that role from such pods, for so many seconds. Raises Refuted where that fails."""
+    cluster = proof.cluster
+    nodes = (
+        ["NODE"] if cluster.recorded is not None else [pod["spec"].get("nodeName") for pod in proof.release.pods(role)]
+    )
+    if not nodes or nodes[0] is None:
+        raise Refuted(f"no {role} is on a node that could be drained")
+    node = str(nodes[0])
+    selector = f"--pod-selector={proof.release.labels(role)}"
+    options = ["--ignore-daemonsets", "--delete-emptydir-data", f"--timeout={patience}s"]
+    try:
+        cluster.kubectl("drain", node, selector, *options, seconds=patience + 20)
+    finally:
+        cluster.kubectl("uncordon", node)
+
+
+def second_release(proof: Proof) -> None:
+    """In the same namespace and in another: no object in common, and both make steps."""
+    for other in (proof.beside, proof.elsewhere):
+        other.install()
+        other.wait_ready("redis", "forecaster")
+        other.goes_on()
+        proof.release.goes_on()
+        other.uninstall()
+    proof.note("one beside it, one of the same name elsewhere; both made steps, and so did the first")
+
+
+def uninstall(proof: Proof) -> None:
+    """What the documents say stays is there, and nothing else; then it is removed as they say."""
+    release, cluster, labels = proof.release, proof.cluster, proof.release.labels()
+    release.uninstall()
+    kinds = [MADE, *(kind for kind in MADE_OF_OPERATORS if cluster.has(kind))]
+
+    def there() -> list[str]:
+        made = [_named(item) for kind in kinds for item in cluster.objects(kind, labels)]
+        running = [_named(pod) for pod in cluster.objects("pods", labels) if pod["status"]["phase"] == "Running"]
+        classes = [
+            _named(item)
+            for item in cluster.objects("priorityclasses", labels)
+            if item["metadata"]["name"].startswith(f"{cluster.namespace}.{release.full}-")
+        ]
+        at_work = [f"Job/{name}" for name, end in release.trainer_jobs().items() if end != "superseded"]
+        return [*made, *running, *classes, *at_work]
+
+    try:
+        cluster.until("nothing else is left", STEP_SECONDS, lambda: not there())
+    except Refuted as error:
+        raise Refuted(f"{error}: {', '.join(there())}") from error
+    claim = f"data-{release.full}-redis-0"
+    claims = [
+        item["metadata"]["name"]
+        for item in cluster.objects("persistentvolumeclaims", labels)
+        if "deletionTimestamp" not in item["metadata"]  # on their way, once no pod mounts them
+    ]
+    cluster.require(lambda: claims == [claim], f"claims that stay: {', '.join(claims) or 'none'}, not {claim} alone")
+    forgotten = sorted(release.trainer_jobs())
+    cluster.kubectl("delete", "job", "-l", labels, seconds=STEP_SECONDS)
+    cluster.kubectl("delete", "pvc", claim, seconds=STEP_SECONDS)
+    everything = "pods,jobs,persistentvolumeclaims"
+    cluster.until("nothing is left at all", STEP_SECONDS, lambda: not cluster.objects(everything, labels))
+    proof.note(f"stayed: {', '.join([claim, *forgotten])}, as documented; removed as documented, nothing is left")
+
+
+def _named(item: dict[str, Any]) -> str:
+    return f"{item['kind']}/{item['metadata']['name']}"

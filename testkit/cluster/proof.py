@@ -1,0 +1,67 @@
+"""What the steps of the cluster test share."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+
+from testkit.cluster.release import Release
+from testkit.cluster.tools import Cluster
+
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "runAsUser": 1000,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""What Pod Security "restricted" asks of a container."""
+
+
+@dataclass
+class Proof:
+    """The releases and the surroundings that steps look at."""
+
+    cluster: Cluster
+    release: Release
+    beside: Release
+    """In the same namespace."""
+    queued: Release
+    """In the same namespace, in a queue of Kueue's."""
+    elsewhere: Release
+    """In another namespace, by the first one's name."""
+    prometheus: str | None
+    """Service that is asked, as namespace/name:port; None = none."""
+    grafana: str | None
+    """The same of Grafana. Its administrator is in the Secret of the service's name."""
+    second_tag: str | None
+    """Tag under which nodes find the images of trainer and generator as well; None = none."""
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """What the row of this step says in the table."""
+        self.notes.append(text)
+
+
+def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
+    """The releases, in `namespace` and in another beside it, which the test makes."""
+    here, there = Cluster(namespace, recorded), Cluster(f"{namespace}-2", recorded)
+    return Proof(
+        cluster=here,
+        release=Release(here, "proof"),
+        beside=Release(here, "beside", "config.run=beside"),
+        queued=Release(here, "queued", "config.run=queued"),
+        elsewhere=Release(there, "proof"),
+        prometheus=os.environ.get("PROMETHEUS"),
+        grafana=os.environ.get("GRAFANA"),
+        second_tag=os.environ.get("SECOND_TAG"),
+    )
+
+
+def create_namespace(cluster: Cluster) -> None:
+    """Under Pod Security restricted. Raises Refuted where it exists: what is in it is not ours to remove."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace, "labels": labels}}
+    cluster.kubectl("create", "-f", "-", given=json.dumps(body))
