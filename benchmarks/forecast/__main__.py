@@ -32,7 +32,7 @@ def main() -> int:
         "--runs",
         type=int,
         default=2000,
-        help="simulated runs of each generator and window; a quarter of each shape, a 40th of other kinds",
+        help="simulated runs of each generator and window; a quarter of each shape, a tenth of other kinds",
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--run-by-run", action="store_true", help="print the last results run by run, as Markdown")
@@ -72,7 +72,7 @@ def main() -> int:
     part("extrapolation.own", extrapolation.own_table, tables.halves)
     part("calibration", lambda: calibration.calibration(arguments.runs), tables.calibration)
     part("calibration.false_alarms", lambda: verdicts.false_alarms(figures["calibration"]), tables.rows)
-    part("kinds", lambda: other_kinds.other_kinds(max(arguments.runs // 40, 1)), tables.rows)
+    part("kinds", lambda: other_kinds.other_kinds(max(arguments.runs // 10, 1)), tables.rows)
     part("verdicts.simulated", lambda: verdicts.simulated(max(arguments.runs // 4, 1)), tables.rows)
     part("verdicts.real", lambda: verdicts.real(folder), tables.rows, real=True)  # type: ignore[arg-type]
     part("speed", speed.speed, tables.plain)

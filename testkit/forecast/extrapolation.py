@@ -28,6 +28,8 @@ from testkit.forecast.curve_families import curve_families
 from testkit.forecast.real_curves import EXTENDED, PaperRun, other_runs, own_runs, paper_runs
 
 FITTED = FitOptions(initial="fitted", prior=LAW_PRIOR)
+DEFAULT = FitOptions(initial="fitted")
+"""With the prior of `rollcast fit` on anybody's run: the law with shapes beside it."""
 FLAT = replace(
     LAW_PRIOR,
     log_exponent=(0.7, 1.0),
@@ -102,6 +104,7 @@ def paper_table(folder: Path) -> dict[str, Any]:
         row["curve_fit"] = _curve_fit(task)
         row["curve families"] = _families(task)
         row["forecast"] = _forecast(task, FITTED)
+        row["forecast, default prior"] = _forecast(task, DEFAULT)
         row["forecast, learned prior"] = _forecast(task, learned[run.identity])
         row["forecast, R_0 given"] = _forecast(task, replace(FITTED, initial=task.initial))
         row["forecast, flat prior"] = _forecast(task, FitOptions(initial=task.initial, prior=FLAT, robust=False))

@@ -62,8 +62,11 @@ def _log_linear(figures: Mapping[str, float]) -> Judged:
 
 
 def _extrapolation(figures: Mapping[str, Any]) -> Judged:
-    summary = figures["summary"]["forecast"]
+    summary, default = figures["summary"]["forecast"], figures["summary"]["forecast, default prior"]
     return {
+        "later points, default prior: median error at most 0.007": _target(default["median"] <= 0.007),
+        "later points, default prior: 90th percentile at most 0.018": _target(default["p90"] <= 0.018),
+        "later points, default prior: mean error at most 0.010": _target(default["mean"] <= 0.010),
         "later points: median error at most 0.009": _target(summary["median"] <= 0.009),
         "later points: 90th percentile at most 0.023": _target(summary["p90"] <= 0.023),
         "later points: mean error at most 0.011": _target(summary["mean"] <= 0.011),
