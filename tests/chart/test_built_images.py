@@ -157,9 +157,9 @@ def test_the_control_images_autoscaler_serves_its_probes_and_keda_and_its_hook_d
     """A stand-in for the API server is named by a kubeconfig: its HTTP knows no service account."""
     values = merged(profile("cpu"), {"autoscaler": {"mode": "keda"}})
     objects = copy.deepcopy(render(values, name="rollcast", namespace=NAMESPACE))
-    for pod in pods(objects):
-        if pod.role in ("autoscaler", "uninstall"):
-            pod.spec["containers"][0]["env"].append({"name": "KUBECONFIG", "value": "/tmp/kubeconfig"})
+    for template in pods(objects):
+        if template.role in ("autoscaler", "uninstall"):
+            template.spec["containers"][0]["env"].append({"name": "KUBECONFIG", "value": "/tmp/kubeconfig"})
     with ApiServer() as server, ImageCluster(objects, short_path) as cluster:
         autoscaler, uninstall = cluster.pod("autoscaler"), cluster.pod("uninstall")
         for pod in (autoscaler, uninstall):
