@@ -13,6 +13,7 @@ needs() { # needs PROGRAM WHY: the package has the program's name
 needs redis-server "Redis 7, beside the 6.2 that pip brings: the wire's contract and its faults on both"
 needs prometheus "rules, dashboards and the forecaster's sources against a real Prometheus, and promtool"
 needs chromium "the live page in a real browser"
+needs zsh "the commands of docs/kubernetes.md in zsh, beside bash"
 [ -n "$missing" ] || exit 0
 
 if [ "${DEBIAN:-1}" != 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

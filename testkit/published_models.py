@@ -12,6 +12,14 @@ _QWEN3: dict[str, Any] = {
     "tie_word_embeddings": False,
     "attention_bias": False,
 }
+QWEN3_1_7B = _QWEN3 | {
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": True,
+}
 QWEN3_8B = _QWEN3 | {
     "hidden_size": 4096,
     "intermediate_size": 12_288,
@@ -73,6 +81,7 @@ MIXTRAL_8X7B = {
     "tie_word_embeddings": False,
 }
 BILLIONS = {
+    "Qwen3-1.7B": (QWEN3_1_7B, 1.7),
     "Qwen3-8B": (QWEN3_8B, 8.19),
     "Qwen3-32B": (QWEN3_32B, 32.8),
     "Qwen3-30B-A3B": (QWEN3_30B_A3B, 30.5),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "requirements" / "debian.sh"
-NEEDED = ("redis-server", "prometheus", "chromium")
+NEEDED = ("redis-server", "prometheus", "chromium", "zsh")
 
 
 @pytest.fixture
@@ -46,11 +46,11 @@ def test_it_says_what_it_installs_and_why_and_installs_that(programs: Path) -> N
     assert all(len(line.split()) > 4 for line in said.splitlines()[1:]), "and what for"
     assert "DEBIAN=0" in said
     assert complaint == ""
-    assert asked[1].split()[-3:] == list(NEEDED)
+    assert asked[1].split()[-len(NEEDED) :] == list(NEEDED)
 
 
 def test_it_asks_for_what_is_missing_alone(programs: Path) -> None:
-    for name in ("redis-server", "chromium"):
+    for name in ("redis-server", "chromium", "zsh"):
         write(programs / name, "")
     said, _, asked = run(programs)
     assert "chromium" not in said

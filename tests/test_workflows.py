@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -95,28 +98,37 @@ def test_a_release_signs_what_it_publishes_and_refuses_a_tag_that_is_not_the_cha
     assert "tag v9.9.9, but helm/rollcast/Chart.yaml says version" in done.stderr
 
 
-def test_a_release_builds_every_image_signs_each_by_digest_and_packs_the_licence(tmp_path: Path) -> None:
-    """With programs in the place of docker, helm and cosign that write down how they are called."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    log = tmp_path / "log"
+def publish(folder: Path, **environment: str) -> tuple[str, list[str], dict[str, Any]]:
+    """With programs in the place of docker, helm and cosign that write down how they are called.
+
+    The chart's version, what was called, and the Chart.yaml that was packed.
+    """
+    programs = folder / "bin"
+    programs.mkdir(parents=True)
+    log = folder / "log"
     metadata = '{"containerimage.digest": "sha256:0123"}'
     tell = f'[ "$1" = --metadata-file ] && echo \'{metadata}\' > "$2"'
     write_program(programs / "docker", f'echo "docker $*" >> {log}; while [ $# -gt 0 ]; do {tell}; shift; done')
     write_program(programs / "cosign", f'echo "cosign $*" >> {log}')
     write_program(
         programs / "helm",
-        f'echo "helm $*" >> {log}; [ -f "$2/LICENSE" ] && echo licence >> {log}; echo "Digest: sha256:45ab"',
+        f'echo "helm $*" >> {log}; [ -f "$2/LICENSE" ] && echo licence >> {log} && cp "$2/Chart.yaml" {folder}; '
+        'echo "Digest: sha256:45ab"',
     )
     version = yaml.safe_load((ROOT / "helm" / "rollcast" / "Chart.yaml").read_text())["version"]
     subprocess.run(
         [str(ROOT / ".ci" / "publish"), version],
-        env={"PATH": f"{programs}:/usr/bin:/bin", "REGISTRY": "host/owner", "PYTORCH_CPU_INDEX": "https://index"},
+        env={"PATH": f"{programs}:/usr/bin:/bin", "REGISTRY": "host/owner", "PYTORCH_CPU_INDEX": "https://index"}
+        | environment,
         check=True,
         timeout=30,
         stdout=subprocess.DEVNULL,
     )
-    said = log.read_text().splitlines()
+    return version, log.read_text().splitlines(), load(folder / "Chart.yaml")
+
+
+def test_a_release_builds_every_image_signs_each_by_digest_and_packs_the_licence(tmp_path: Path) -> None:
+    version, said, _ = publish(tmp_path)
     built = [line for line in said if line.startswith("docker buildx build")]
     tags = [re.search(r"--tag (\S+)", line)[1] for line in built]  # type: ignore[index]
     assert tags == [
@@ -168,9 +180,63 @@ def test_the_clusters_images_are_built_loaded_and_removed_one_after_the_other(tm
         assert f" -n {service} " in installed["monitoring"]
 
 
-@pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not installed")
-def test_actionlint_finds_nothing() -> None:
-    subprocess.run(["actionlint", *map(str, WORKFLOWS)], check=True, timeout=60, cwd=ROOT)
+def test_the_packed_chart_says_where_it_comes_from_as_far_as_that_is_known(tmp_path: Path) -> None:
+    """Helm takes it, and finds nothing to complain of."""
+    helm = pytest.importorskip("helm_python.chart", reason="helm-python-sdk is not installed: no chart is read")
+    workflow = {"GITHUB_SERVER_URL": "https://forge.example", "GITHUB_REPOSITORY": "somebody/rollcast"}
+    version, _, packed = publish(tmp_path / "hosted", **workflow)
+    address = "https://forge.example/somebody/rollcast"
+    assert packed["home"] == address
+    assert packed["sources"] == [f"{address}/tree/v{version}"]
+    chart = shutil.copytree(ROOT / "helm" / "rollcast", tmp_path / "rollcast")
+    shutil.copy(tmp_path / "hosted" / "Chart.yaml", chart)
+    metadata = helm.Chart.load(chart).metadata
+    assert {key: metadata[key] for key in ("home", "sources")} == {key: packed[key] for key in ("home", "sources")}
+    assert helm.lint(chart, strict=True)["messages"] == []
+    _, _, by_hand = publish(tmp_path / "by-hand")
+    assert by_hand == load(ROOT / "helm" / "rollcast" / "Chart.yaml")
+
+
+def test_the_charts_icon_is_a_picture() -> None:
+    kind, _, data = load(ROOT / "helm" / "rollcast" / "Chart.yaml")["icon"].partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    picture = ElementTree.fromstring(base64.b64decode(data, validate=True))
+    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(list(picture)) > 1
+
+
+ZIZMOR = Path(sys.executable).parent / "zizmor"
+NEEDS_ZIZMOR = pytest.mark.skipif(not ZIZMOR.exists(), reason="zizmor is not installed: `make setup` does")
+
+
+def complaints(folder: Path) -> subprocess.CompletedProcess[str]:
+    """What zizmor says of the workflows there, without asking anybody."""
+    command = [str(ZIZMOR), "--offline", "--no-progress", "--strict-collection", "--min-severity=medium", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@NEEDS_ZIZMOR
+def test_zizmor_finds_nothing_in_the_workflows() -> None:
+    found = complaints(ROOT / ".github")
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@NEEDS_ZIZMOR
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("run: .ci/run", 'run: .ci/run "${{ github.head_ref }}"'),
+        ("with: {persist-credentials: false}", "with: {fetch-depth: 0}"),
+        ("contents: read", "contents: reed"),
+    ],
+)
+def test_zizmor_finds_what_is_wrong(right: str, wrong: str, tmp_path: Path) -> None:
+    copied = shutil.copytree(ROOT / ".github", tmp_path / ".github")
+    checks = copied / "workflows" / "checks.yml"
+    text = checks.read_text()
+    assert right in text
+    checks.write_text(text.replace(right, wrong, 1))
+    assert complaints(copied).returncode != 0
 
 
 def write_program(path: Path, line: str) -> None:

@@ -1,7 +1,8 @@
-"""A stand-in for a cluster's API server: a real HTTP server with the few paths that the autoscaler uses.
+"""A stand-in for a cluster's API server: a real HTTP server with the few paths that the autoscaler and the hooks use.
 
-It keeps one Deployment with its pods, HPAs and ScaledObjects as plain objects, checks methods, content types and
-selectors, and pages lists, as the API server does. No cluster is to be had here; what it does not check, nobody did.
+It keeps one Deployment with its pods, HPAs, ScaledObjects, Jobs and JobSets as plain objects, checks methods, content
+types and selectors, and pages lists, as the API server does. No cluster is to be had here; what it does not check,
+nobody did.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ SCALE = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}/scale"
 HPAS = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
 SCALED_OBJECTS = f"/apis/keda.sh/v1alpha1/namespaces/{NAMESPACE}/scaledobjects"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+JOBSETS = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 UID = "6b1c1d0e-0000-4000-8000-000000000001"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -38,6 +40,8 @@ class ApiServer:
         self.scaled_objects: list[dict[str, Any]] | None = None
         """None = KEDA's resource is not known."""
         self.jobs: list[dict[str, Any]] = []
+        self.jobsets: list[dict[str, Any]] | None = None
+        """None = JobSet's resource is not known."""
         self.events: list[dict[str, Any]] = []
         self.refuse: dict[str, int] = {}
         """Path -> status that it answers with."""
@@ -93,6 +97,9 @@ class ApiServer:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
+                self._answer(None)
+
+            def do_DELETE(self) -> None:
                 self._answer(None)
 
             def do_POST(self) -> None:
@@ -157,6 +164,8 @@ class ApiServer:
                 "batch/v1", "JobList", self.jobs)  # fmt: skip
             chosen = [item for item in items if wanted.items() <= item["metadata"]["labels"].items()]
             return 200, self._page(version, kind, chosen, query)
+        if method == "DELETE" and (path == JOBS or (path == JOBSETS and self.jobsets is not None)):
+            return self._delete(path, query)
         if method == "PATCH" and (found := re.fullmatch(rf"{PODS}/([-a-z0-9]+)", path)) and found[1] in self.pods:
             pod = self.pods[found[1]]
             pod["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
@@ -167,6 +176,17 @@ class ApiServer:
             self.events.append(body)
             return 201, body
         return 404, {"kind": "Status", "reason": "NotFound"}
+
+    def _delete(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
+        """What has the labels, and all of it without any; the answer is a list of what went."""
+        if query.get("propagationPolicy") != "Background":
+            return 409, {"kind": "Status", "reason": "Conflict", "message": "pods of a Job would be orphaned"}
+        wanted = dict(pair.split("=") for pair in query["labelSelector"].split(",")) if "labelSelector" in query else {}
+        items = self.jobs if path == JOBS else self.jobsets or []
+        gone = [item for item in items if wanted.items() <= item["metadata"]["labels"].items()]
+        items[:] = [item for item in items if item not in gone]
+        kind, version = ("JobList", "batch/v1") if path == JOBS else ("JobSetList", "jobset.x-k8s.io/v1alpha2")
+        return 200, {"apiVersion": version, "kind": kind, "metadata": {}, "items": gone}
 
     def _page(self, version: str, kind: str, items: list[Any], query: dict[str, str]) -> dict[str, Any]:
         """At most two a page, however many are asked for: a server may do so."""

@@ -28,10 +28,9 @@ from tests.autoscaler.test_keda import Keda, serve
 
 GROUPS, ROLLOUTS, LAG, SLOTS = 8, 4, 4, 8
 TOKENS, STEP_SECONDS = 4_000.0, 40.0
-ENGINE = EngineSpeed(slots=SLOTS, seconds_per_token=0.02)
+SECONDS_PER_TOKEN = 0.02
 FEED = 8
 """Generators that feed the trainer."""
-WINDOW = widest_window(PipelineRL(lag=LAG, groups_per_step=GROUPS))
 TURN_SECONDS, ASK_SECONDS = 15.0, 30.0
 
 
@@ -47,17 +46,24 @@ class ScaledRun:
         start_up: float = 180.0,
         trainer_away: float = 60.0,
         tokens: float = TOKENS,
+        lag: int = LAG,
+        slots: int = SLOTS,
     ) -> None:
+        """seconds, but for `tokens` of a mean completion, the largest staleness in steps, and slots of a generator."""
         self.mode = mode
+        engine = EngineSpeed(slots=slots, seconds_per_token=SECONDS_PER_TOKEN)
+        schedule = PipelineRL(lag=lag, groups_per_step=GROUPS)
+        self.window = widest_window(schedule)
+        """Generators that it has work for, one group each."""
         pipeline = Pipeline(
-            schedule=PipelineRL(lag=LAG, groups_per_step=GROUPS),
+            schedule=schedule,
             workload=Workload(lengths=lognormal(tokens, 0.1, 1.5 * tokens), rollouts_per_group=ROLLOUTS),
-            engines=[ENGINE] * generators,
+            engines=[engine] * generators,
             trainer=SimulatedTrainer(step=STEP_SECONDS, restart=trainer_away),
             delays=Delays(publish=0.5, join=2.0),
             fresh=True,
         )
-        self.fleet = ScaledFleet(pipeline, ENGINE, PodTimes(start_up=start_up))
+        self.fleet = ScaledFleet(pipeline, engine, PodTimes(start_up=start_up))
         self.cluster = SimulatedCluster(self.fleet)
         self.pages = SimulatedPages(self.fleet)
         self.hpa = Hpa(cast(ScaledFleet, self.cluster), self._number, 1.0, 1, 64, stabilization_seconds=0.0)
@@ -70,10 +76,10 @@ class ScaledRun:
                     "prompts_per_step": GROUPS,
                     "rollouts_per_prompt": ROLLOUTS,
                     "max_prompt_tokens": 64,
-                    "schedule": {"kind": "pipeline", "max_staleness": LAG},
+                    "schedule": {"kind": "pipeline", "max_staleness": lag},
                 },
                 "tasks": {"evaluation": {"rollouts_per_prompt": ROLLOUTS}},
-                "generator": {"slots": SLOTS},
+                "generator": {"slots": slots},
                 "autoscaler": {"mode": mode, "deployment": "generators", "namespace": "rl"},
             },
             source="test",

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
-from rollcast.autoscaler.deployment import ClusterAway, Deployment, connect
+from rollcast.autoscaler.api_server import ClusterAway, connect
+from rollcast.autoscaler.deployment import Deployment
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
 from tests.autoscaler.api_server import (
@@ -41,7 +42,7 @@ def server() -> Iterator[ApiServer]:
 @pytest.fixture
 def deployment(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
-    return Deployment(connect(), NAMESPACE, NAME)
+    return Deployment(connect("autoscaler.deployment"), NAMESPACE, NAME)
 
 
 def test_the_scale_is_read_and_set(server: ApiServer, deployment: Deployment) -> None:
@@ -173,14 +174,14 @@ def test_a_server_that_is_not_there_is_one_sentence(tmp_path: Path, monkeypatch:
         server.url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
         with pytest.raises(ClusterAway, match="cannot scale the Deployment"):
-            Deployment(connect(), NAMESPACE, NAME).scale(2)
+            Deployment(connect("autoscaler.deployment"), NAMESPACE, NAME).scale(2)
 
 
 def test_outside_of_a_cluster_the_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(UserError, match="no access to Kubernetes"):
-        connect()
+        connect("autoscaler.deployment")
 
 
 @pytest.mark.parametrize(

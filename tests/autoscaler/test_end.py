@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
+from rollcast.autoscaler.api_server import connect
 from rollcast.autoscaler.board import DecisionBoard
-from rollcast.autoscaler.deployment import Deployment, connect
+from rollcast.autoscaler.deployment import Deployment
 from rollcast.autoscaler.loop import Loop
 from rollcast.autoscaler.sources import open_source
 from rollcast.config.run import parse_run_config
@@ -28,7 +29,7 @@ def watching(server: ApiServer, folder: Path, monkeypatch: pytest.MonkeyPatch, m
         {"run": "demo", "folder": str(folder), "model": {"path": "m"}, "autoscaler": given}, source="test"
     )
     source = open_source(config.autoscaler.source, config.http, config.run, config.run_folder)
-    return Loop(config, source, Deployment(connect(), NAMESPACE, NAME))
+    return Loop(config, source, Deployment(connect("autoscaler.deployment"), NAMESPACE, NAME))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The chart's pods, each in the file system of its built image, from install to the end of a small run.
+"""The chart's pods, each in the file system of its built image: a small run from install to its end, and the rest.
 
 `make images-proof` builds the images and sets ROLLCAST_IMAGE_ROOTS. A container runs as its image and the chart say:
 its command, environment, user, folders, and a root that nobody can write. What the kernel shares (network, processes)
@@ -7,6 +7,7 @@ is this machine's; Redis, whose image is not ours, is this machine's too.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -20,10 +21,12 @@ from typing import Any
 import pytest
 
 from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.tasks.sandbox import protections
 from testkit.system.harness import wait_for
+from tests.autoscaler.api_server import NAMESPACE, ApiServer, job
 from tests.chart.local_cluster import LocalCluster, LocalPod
 from tests.chart.rendering import PodOf, merged, pods, profile, render
-from tests.chart.test_runs_locally import SMALLER, STEPS, finish, listens
+from tests.chart.test_runs_locally import SMALLER, STEPS, finish, listens, ready
 from tests.system.conftest import SMALL
 
 ROOTS = os.environ.get("ROLLCAST_IMAGE_ROOTS")
@@ -146,3 +149,49 @@ def test_the_demos_task_runs_from_the_built_images_to_its_end(short_path: Path) 
         evaluations = [json.loads(line) for line in (run_folder / "evaluations.jsonl").read_text().splitlines()]
         assert [line["step"] for line in evaluations] == [0, 3, STEPS]
         assert (run_folder / "model" / "config.json").stat().st_uid == USER
+
+
+def test_the_control_images_autoscaler_serves_its_probes_and_keda_and_its_hook_deletes_trainers(
+    short_path: Path,
+) -> None:
+    """A stand-in for the API server is named by a kubeconfig: its HTTP knows no service account."""
+    values = merged(profile("cpu"), {"autoscaler": {"mode": "keda"}})
+    objects = copy.deepcopy(render(values, name="rollcast", namespace=NAMESPACE))
+    for template in pods(objects):
+        if template.role in ("autoscaler", "uninstall"):
+            template.spec["containers"][0]["env"].append({"name": "KUBECONFIG", "value": "/tmp/kubeconfig"})
+    with ApiServer() as server, ImageCluster(objects, short_path) as cluster:
+        autoscaler, uninstall = cluster.pod("autoscaler"), cluster.pod("uninstall")
+        for pod in (autoscaler, uninstall):
+            server.kubeconfig(pod._volume("tmp"))
+        process = autoscaler.start("autoscaler")
+        wait_for(lambda: ready(autoscaler, "autoscaler") or process.poll() is not None, 120, "the autoscaler")
+        assert process.poll() is None, autoscaler.log("autoscaler").read_text(errors="replace")[-3_000:]
+        assert listens(autoscaler, 8402), "KEDA's port"
+        process.terminate()
+        assert process.wait(30) == 0
+        left = job("left")
+        left["metadata"]["labels"] |= {
+            "app.kubernetes.io/instance": "rollcast",
+            "app.kubernetes.io/part-of": "rollcast",
+        }
+        server.jobs = [left, job("of another release")]
+        assert finish(uninstall, "uninstall", 120) == "deleted: Job left\n"
+        assert [item["metadata"]["name"] for item in server.jobs] == ["of another release"]
+
+
+def test_the_control_images_grader_is_ready_when_it_has_contained_a_hostile_program(short_path: Path) -> None:
+    """On this machine's kernel in gVisor's place; where that lacks a protection, it ends and names it."""
+    objects = render(merged(profile("cpu"), {"grader": {"enabled": True, "runtimeClassName": ""}}))
+    with ImageCluster(objects, short_path) as cluster:
+        grader = cluster.pod("grader")
+        process = grader.start("grader")
+        wait_for(lambda: ready(grader, "grader") or process.poll() is not None, 120, "the grader")
+        said = grader.log("grader").read_text(errors="replace")
+        if protections.missing():
+            assert process.wait(30) != 0
+            assert all(name in said for name in protections.missing()), said[-3_000:]
+            return
+        assert process.poll() is None, said[-3_000:]
+        process.terminate()
+        assert process.wait(60) == 0

@@ -136,6 +136,7 @@ SERVED = {
     "control": {
         "rollcast.forecaster.service",
         "rollcast.autoscaler.service",
+        "rollcast.autoscaler.forgotten_trainers",
         "rollcast.grader.service",
         "rollcast.cli.main",
     },
@@ -196,6 +197,7 @@ IMPORTS = {
     "control": (
         "forecaster.service",
         "autoscaler.service",
+        "autoscaler.forgotten_trainers",
         "grader.service",
         "cli.main",
         "local.preflight",

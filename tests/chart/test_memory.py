@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,22 @@ import pytest
 import yaml
 
 from rollcast.memory.architecture import model_shape
-from testkit.published_models import QWEN3_8B, QWEN3_30B_A3B
+from testkit.published_models import QWEN3_1_7B, QWEN3_8B, QWEN3_30B_A3B, QWEN3_32B
 from tests.chart.rendering import PROFILES, ROOT, merged, one, pod_of, profile, render
 from tests.cli.command import rollcast
 
 ON_GPUS = [name for name in PROFILES if name != "cpu"]
 RECIPES = sorted((ROOT / "helm" / "recipes").glob("*.yaml"))
 LONG = "scalerl-32k"
+GUIDE = (ROOT / "docs" / "kubernetes.md").read_text()
+SIZES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "1.7 B": ("8xh100", {"trainer": {"gpus": 1}}, QWEN3_1_7B),
+    "8 B": ("8xh100", {}, QWEN3_8B),
+    "8 B, the study's": ("scalerl-8b", {}, QWEN3_8B),
+    "32 B": ("moe", {"config": {"trainer": {"tokens_per_micro_batch": 16_384}}}, QWEN3_32B),
+    "30 B with 3 B active": ("moe", {}, QWEN3_30B_A3B),
+}
+"""Row of the guide's table -> profile, what the row changes of it, the model."""
 PUBLISHED = {"Qwen/Qwen3-8B-Base": QWEN3_8B, "Qwen/Qwen3-30B-A3B-Base": QWEN3_30B_A3B}
 
 
@@ -77,3 +88,42 @@ def test_what_is_not_known_is_not_counted_and_that_is_said(change: dict[str, Any
     done = hook(merged(profile("8xh100"), change), tmp_path)
     assert done.returncode == 0
     assert "whether the model fits the memory" in done.stdout
+
+
+def guides_sizes() -> dict[str, list[str]]:
+    """Model -> the other cells of its row."""
+    (section,) = re.findall(r"^## Sizes\n(.*?)^## ", GUIDE, re.MULTILINE | re.DOTALL)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    assert rows[0] == ["model", "GPUs of", "trainer GPUs", "rank 0 holds", "a generator's GPUs", "profile"]
+    return {row[0]: row[1:] for row in rows[2:]}
+
+
+def test_the_guide_gives_a_size_for_every_profile() -> None:
+    sizes = guides_sizes()
+    assert set(sizes) == {*SIZES, "0.6 M (demo)"}
+    named = {cells[-1].partition(" ")[0].removeprefix("values-").removesuffix(".yaml") for cells in sizes.values()}
+    assert named == set(PROFILES)
+
+
+@pytest.mark.parametrize("model", SIZES)
+def test_a_row_of_the_guides_sizes_is_what_the_planner_says(model: str, tmp_path: Path) -> None:
+    """The command that the guide names, on the run file that the chart renders."""
+    name, change, config = SIZES[model]
+    gpu, trainer_gpus, rank_0, generator_gpus, where = guides_sizes()[model]
+    assert where.startswith((name, f"values-{name}.yaml"))
+    values = merged(profile(name), change)
+    assert gpu == f"{values['gpu']['memoryGB']} GB"
+    assert int(trainer_gpus) == values["trainer"]["nodes"] * values["trainer"]["gpus"]
+    assert int(generator_gpus) == values["generator"]["gpus"]
+    (tmp_path / "run.yaml").write_text(one(render(values), "ConfigMap", "demo-rollcast-run")["data"]["run.yaml"])
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    files = ("--config", tmp_path / "run.yaml", "--model-config", tmp_path / "config.json")
+    done = rollcast("plan", "memory", *files, "--gpu", 80, "--trainer-ranks", trainer_gpus, "--json")
+    plan = json.loads(done.stdout)
+    assert plan["refusals"] == []
+    assert f"{plan['trainer'][0]['total'] / 1e9:.0f} GB" == rank_0
+    waits_on_the_gpu = plan["generator"]["parts"]["staging"] >= plan["version"] / int(generator_gpus)
+    assert waits_on_the_gpu is (plan["parameters"] < 9e9), "as the sentence above the table has it"
+    settings = yaml.safe_load((tmp_path / "run.yaml").read_text())
+    assert settings["trainer"]["activation_checkpointing"] is True
+    assert settings["trainer"]["tokens_per_micro_batch"] == (8_192 if "active" in model else 16_384)

@@ -47,7 +47,7 @@ def test_an_autoscaler_that_does_not_answer_lets_no_generator_go(name: str) -> N
     spec = one(objects, "ScaledObject")["spec"]
     assert "fallback" not in spec
     assert [trigger["type"] for trigger in spec["triggers"]] == ["external-push"]
-    (role,) = of_kind(objects, "Role")
+    role = one(objects, "Role", "-autoscaler")
     assert any("get" in rule["verbs"] for rule in role["rules"] if "deployments/scale" in rule["resources"]), (
         "a restarted autoscaler asks how many there are"
     )
@@ -66,7 +66,7 @@ def test_the_autoscaler_finds_the_trainers_jobs_and_no_others(mode: str, control
     ]
     (found,) = [metadata for metadata in jobs if wanted.items() <= metadata["labels"].items()]
     assert found["labels"]["app.kubernetes.io/component"] == "trainer"
-    (role,) = of_kind(objects, "Role")
+    role = one(objects, "Role", "-autoscaler")
     assert [rule["verbs"] for rule in role["rules"] if "jobs" in rule["resources"]] == [["list"]]
     for scaled in of_kind(objects, "ScaledObject"):
         assert scaled["spec"]["idleReplicaCount"] == 0 < scaled["spec"]["minReplicaCount"]
@@ -78,7 +78,7 @@ def test_generators_may_be_kept_at_the_end() -> None:
         values = merged(CPU, {"autoscaler": {"mode": mode, "letGoAtEnd": False}})
         objects = render(values)
         assert "trainer_jobs" not in run_file(objects)["autoscaler"]
-        (role,) = of_kind(objects, "Role")
+        role = one(objects, "Role", "-autoscaler")
         assert not [rule for rule in role["rules"] if "jobs" in rule["resources"]]
         assert all("idleReplicaCount" not in item["spec"] for item in of_kind(objects, "ScaledObject"))
         assert "generators keep their devices" in notes(values)
@@ -86,7 +86,7 @@ def test_generators_may_be_kept_at_the_end() -> None:
 
 def test_roles_autoscaler_bounds() -> None:
     objects = render(VALUE_SETS["controller"])
-    (role,) = of_kind(objects, "Role")
+    role = one(objects, "Role", "-autoscaler")
     assert not of_kind(objects, "ClusterRole")
     verbs = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
     assert not {verb for _, verb in verbs} & {"delete", "deletecollection", "*"}

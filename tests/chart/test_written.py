@@ -14,6 +14,8 @@ import yaml
 
 from rollcast.config.run import parse_run_config
 from tests.chart.rendering import CHART, ROOT, merged, of_kind, one, pods, profile, render, run_file
+from tests.chart.rendering import PROFILES as PROFILES_OF_THE_CHART
+from tests.chart.value_sets import VALUE_SETS
 
 K8S = ROOT / "k8s"
 PROFILES = ("cpu", "8xh100")
@@ -145,6 +147,24 @@ def test_kustomize_builds_the_overlays() -> None:
     assert claim == {"storage": "200Gi"}
     trainer = one(_manifests("8xh100"), "Job")
     assert one(two, "Job") == trainer, "fewer generators do not touch the trainer"
+
+
+def test_the_guides_numbers_are_the_charts() -> None:
+    """What the walk through an empty cluster asks for, and how many sets of values are rendered."""
+    guide = " ".join((ROOT / "docs" / "kubernetes.md").read_text().split())
+    objects = render(profile("cpu"))
+    asked = [
+        container["resources"]["requests"]
+        for pod in pods(objects)
+        if "helm.sh/hook" not in pod.owner["metadata"].get("annotations", {})
+        for container in pod.spec["containers"]
+    ]
+    cores = sum(int(str(entry["cpu"]).removesuffix("m")) for entry in asked) / 1_000
+    units = {"Gi": 1.0, "Mi": 1 / 1024}
+    memory = sum(int(entry["memory"][:-2]) * units[entry["memory"][-2:]] for entry in asked)
+    assert f"the run for {cores:.2f} cores and {memory:.1f} GiB" in guide
+    tens = {50: "fifty", 60: "sixty", 70: "seventy"}[round(len(VALUE_SETS) - len(PROFILES_OF_THE_CHART), -1)]
+    assert f"every profile and some {tens} further value sets" in guide
 
 
 def test_prerequisites_let_the_chart_in() -> None:

@@ -1,22 +1,16 @@
-"""The generators' Deployment: its scale, its pods, who else scales it, and the Jobs it works for.
-
-Nothing else here speaks to Kubernetes.
-"""
+"""The generators' Deployment: its scale, its pods, who else scales it, and the Jobs it works for."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 from kubernetes import client
-from kubernetes import config as kubernetes_config
-from urllib3.exceptions import HTTPError
 
-from rollcast.config.errors import EXIT_SUPERSEDED, UserError
+from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask
+from rollcast.config.errors import EXIT_SUPERSEDED
 
 SOURCE = "rollcast-autoscaler"
 """Whose events they are."""
@@ -25,48 +19,9 @@ MAX_MESSAGE = 1_000
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 MAX_COST = 2**31 - 1
 """The annotation is a 32-bit integer."""
-TIMEOUT_SECONDS = (3.0, 10.0)
-"""To connect, and to answer."""
 PAGE_ITEMS, MAX_PAGES = 500, 20
 MERGE_PATCH = "application/merge-patch+json"
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-NOT_FOUND, FORBIDDEN = 404, 403
 T = TypeVar("T")
-
-
-class ClusterAway(Exception):  # noqa: N818  (a state that is waited out, not a mistake)
-    """The API server did not do what it was asked; the message is one sentence."""
-
-
-def connect() -> Any:
-    """An API client from the pod's service account, or from the file that KUBECONFIG names.
-
-    Raises UserError where there is neither.
-    """
-    configuration = client.Configuration()
-    try:
-        if files := os.environ.get("KUBECONFIG"):
-            kubernetes_config.load_kube_config(files, client_configuration=configuration)
-        else:
-            kubernetes_config.load_incluster_config(client_configuration=configuration)
-    except kubernetes_config.ConfigException as error:
-        raise UserError(
-            f"autoscaler.deployment: no access to Kubernetes ({error}); run in a pod with a service account, or set "
-            "KUBECONFIG"
-        ) from error
-    configuration.retries = 0
-    return client.ApiClient(configuration)
-
-
-def own_namespace(given: str | None) -> str:
-    """Raises UserError where none is given and this is no pod."""
-    if given is not None:
-        return given
-    try:
-        with NAMESPACE_FILE.open() as file:
-            return file.read(300).strip()
-    except OSError as error:
-        raise UserError("autoscaler.namespace is not set and this is no pod; set it") from error
 
 
 class Deployment:
@@ -165,7 +120,7 @@ class Deployment:
                     body,
                     _content_type=MERGE_PATCH,
                 )
-            except _Gone:
+            except NotFound:
                 continue
             written += 1
         return written
@@ -183,7 +138,7 @@ class Deployment:
 
         try:
             return self._list("list ScaledObjects", page)
-        except _Gone:
+        except NotFound:
             return []  # KEDA is not installed
 
     def _list(self, what: str, call: Callable[..., Any], **options: Any) -> list[Any]:
@@ -203,16 +158,7 @@ class Deployment:
         raise ClusterAway(f"cannot {what}: more than {MAX_PAGES * PAGE_ITEMS} of them")
 
     def _call(self, what: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        try:
-            return call(*arguments, _request_timeout=TIMEOUT_SECONDS, **options)
-        except client.ApiException as error:
-            if error.status == NOT_FOUND:
-                raise _Gone(f"cannot {what}: not found in namespace {self._namespace}") from error
-            if error.status == FORBIDDEN:
-                raise ClusterAway(f"cannot {what}: the service account may not; grant it") from error
-            raise ClusterAway(f"cannot {what}: the API server answered {error.status} {error.reason}") from error
-        except (HTTPError, ValueError, OSError) as error:
-            raise ClusterAway(f"cannot {what}: {' '.join(str(error).split())[:200]}") from error
+        return ask(what, self._namespace, call, *arguments, **options)
 
 
 def _is_complete(job: Any) -> bool:
@@ -229,7 +175,3 @@ def _conditions(job: Any) -> list[Any]:
     """Those that hold."""
     found = job.status.conditions if job.status else None
     return [entry for entry in found or () if entry.status == "True"]
-
-
-class _Gone(ClusterAway):
-    """It does not exist (any more)."""

@@ -141,7 +141,7 @@ class Loop:
         """Whether the trainer's Jobs are complete; what was known before where they are gone or cannot be asked for."""
         if self._deployment is None or self._settings.trainer_jobs is None:
             return None
-        from rollcast.autoscaler.deployment import ClusterAway
+        from rollcast.autoscaler.api_server import ClusterAway
 
         try:
             complete = self._deployment.jobs_are_complete(self._settings.trainer_jobs)
@@ -181,7 +181,7 @@ class Loop:
         if self._deployment is None:
             there = None if reading is None else generators_there(reading, self._run)
             return None if there is None else Memory.of_a_start(there, now, self._settings)
-        from rollcast.autoscaler.deployment import ClusterAway
+        from rollcast.autoscaler.api_server import ClusterAway
 
         try:
             return Memory.of_a_start(self._deployment.replicas(), now, self._settings)
@@ -196,7 +196,7 @@ class Loop:
     def _mark(self, reading: FleetReading, exporter: Exporter) -> None:
         if self._deployment is None:
             return
-        from rollcast.autoscaler.deployment import ClusterAway
+        from rollcast.autoscaler.api_server import ClusterAway
 
         try:
             self._deployment.prefer_idlest(inflight_tokens(reading, self._run))
@@ -207,7 +207,7 @@ class Loop:
         """The scale is changed only by a decision: what somebody set by hand meanwhile stays until the next one."""
         if self._deployment is None or target == self._applied:
             return
-        from rollcast.autoscaler.deployment import ClusterAway
+        from rollcast.autoscaler.api_server import ClusterAway
 
         try:
             if rivals := self._deployment.rivals():
@@ -240,7 +240,7 @@ class Loop:
 
     def _pods_there(self, exporter: Exporter) -> str:
         """What the Deployment's pods say of those that are missing."""
-        from rollcast.autoscaler.deployment import ClusterAway
+        from rollcast.autoscaler.api_server import ClusterAway
 
         assert self._deployment is not None
         try:
@@ -253,7 +253,7 @@ class Loop:
         """Write what waits as events of the Deployment; what cannot be written waits for the next turn."""
         if self._deployment is None:
             return
-        from rollcast.autoscaler.deployment import ClusterAway
+        from rollcast.autoscaler.api_server import ClusterAway
 
         waiting = self._announcer.waiting
         try:

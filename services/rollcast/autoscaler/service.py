@@ -91,9 +91,10 @@ def open_deployment(config: RunConfig) -> Any:
     settings = config.autoscaler
     if settings.deployment is None:
         return None
-    from rollcast.autoscaler.deployment import ClusterAway, Deployment, connect, own_namespace
+    from rollcast.autoscaler.api_server import ClusterAway, connect, own_namespace
+    from rollcast.autoscaler.deployment import Deployment
 
-    deployment = Deployment(connect(), own_namespace(settings.namespace), settings.deployment)
+    deployment = Deployment(connect("autoscaler.deployment"), own_namespace(settings.namespace), settings.deployment)
     if settings.mode != "controller":
         return deployment
     try:

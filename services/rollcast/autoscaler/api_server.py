@@ -1,0 +1,75 @@
+"""The cluster's API server: access to it, a deadline for each call, and one sentence where it refuses.
+
+Nothing else of Rollcast speaks to Kubernetes but what stands on this.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kubernetes import client
+from kubernetes import config as kubernetes_config
+from urllib3.exceptions import HTTPError
+
+from rollcast.config.errors import UserError
+
+TIMEOUT_SECONDS = (3.0, 10.0)
+"""To connect, and to answer."""
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+NOT_FOUND, FORBIDDEN = 404, 403
+T = TypeVar("T")
+
+
+class ClusterAway(Exception):  # noqa: N818  (a state that is waited out, not a mistake)
+    """The API server did not do what it was asked; the message is one sentence."""
+
+
+class NotFound(ClusterAway):
+    """It does not exist (any more)."""
+
+
+def connect(asked_by: str) -> Any:
+    """An API client from the pod's service account, or from the file that KUBECONFIG names.
+
+    Raises UserError where there is neither; `asked_by` begins its sentence: the setting that asks for a cluster.
+    """
+    configuration = client.Configuration()
+    try:
+        if files := os.environ.get("KUBECONFIG"):
+            kubernetes_config.load_kube_config(files, client_configuration=configuration)
+        else:
+            kubernetes_config.load_incluster_config(client_configuration=configuration)
+    except kubernetes_config.ConfigException as error:
+        raise UserError(
+            f"{asked_by}: no access to Kubernetes ({error}); run in a pod with a service account, or set KUBECONFIG"
+        ) from error
+    configuration.retries = 0
+    return client.ApiClient(configuration)
+
+
+def own_namespace(given: str | None) -> str:
+    """Raises UserError where none is given and this is no pod."""
+    if given is not None:
+        return given
+    try:
+        with NAMESPACE_FILE.open() as file:
+            return file.read(300).strip()
+    except OSError as error:
+        raise UserError("autoscaler.namespace is not set and this is no pod; set it") from error
+
+
+def ask(what: str, namespace: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Call one of the client's methods; `what` says what it does. Raises NotFound, else ClusterAway."""
+    try:
+        return call(*arguments, _request_timeout=TIMEOUT_SECONDS, **options)
+    except client.ApiException as error:
+        if error.status == NOT_FOUND:
+            raise NotFound(f"cannot {what}: not found in namespace {namespace}") from error
+        if error.status == FORBIDDEN:
+            raise ClusterAway(f"cannot {what}: the service account may not; grant it") from error
+        raise ClusterAway(f"cannot {what}: the API server answered {error.status} {error.reason}") from error
+    except (HTTPError, ValueError, OSError) as error:
+        raise ClusterAway(f"cannot {what}: {' '.join(str(error).split())[:200]}") from error

@@ -1,0 +1,71 @@
+"""`python -m rollcast.autoscaler.forgotten_trainers`: deletes the trainers that an uninstall leaves behind.
+
+Helm deletes the Job of the revision that it knows. One that an upgrade left behind sees that another is to train
+(trainer/named_trainer.py), but only while the release's ConfigMap is there: the files of one that was deleted stay in
+running pods as they are. So when all else is gone the chart's last hook deletes every JobSet and Job that bears the
+release's labels. Their pods get SIGTERM, write a checkpoint and free their devices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from kubernetes import client
+
+from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask, connect
+from rollcast.config.errors import EXIT_FAILED, UserError
+
+LABELS = "app.kubernetes.io/part-of=rollcast,app.kubernetes.io/component=trainer,app.kubernetes.io/instance="
+"""Of every revision's trainer: neither values nor versions change them. The release's name follows."""
+KINDS = (("JobSet", "jobset.x-k8s.io", "v1alpha2", "jobsets"), ("Job", "batch", "v1", "jobs"))
+"""A JobSet goes first: it would make its Jobs anew."""
+
+
+def delete_trainers(api: Any, namespace: str, release: str) -> list[str]:
+    """Delete them, their pods with them; what was deleted, as "Job NAME". Raises ClusterAway."""
+    objects = client.CustomObjectsApi(api)
+    deleted = []
+    for kind, group, version, plural in KINDS:
+        try:
+            answer: Any = ask(
+                f"delete the trainer's {kind}s",
+                namespace,
+                objects.delete_collection_namespaced_custom_object,
+                group,
+                version,
+                namespace,
+                plural,
+                label_selector=f"{LABELS}{release}",
+                # A Job's default would leave its pods running.
+                propagation_policy="Background",
+            )
+        except NotFound:
+            continue  # JobSet is not installed
+        deleted += [f"{kind} {item['metadata']['name']}" for item in answer.get("items", [])]
+    return deleted
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m rollcast.autoscaler.forgotten_trainers",
+        description="Deletes every JobSet and Job of a release's trainer, whichever revision made it.",
+    )
+    parser.add_argument("--namespace", required=True, help="of the release")
+    parser.add_argument("--release", required=True, help="its name")
+    given = parser.parse_args()
+    try:
+        deleted = delete_trainers(connect("--release"), given.namespace, given.release)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except ClusterAway as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    print("\n".join(f"deleted: {name}" for name in deleted) or "no trainer was left behind")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
