@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rollcast.scaling.prior import Prior
 
 CANDIDATES = 40
-BEST = 5
+BEST = 2
 """One in so many settings is kept, one at least."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 Losses = dict[str, dict[str, float]]
