@@ -22,8 +22,8 @@ import pytest
 from rollcast.local.base_model import BaseModel, ensure_base_model
 from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster, LocalPod
+from tests.chart.local_run import SMALLER, STEPS, finish, listens
 from tests.chart.rendering import PodOf, merged, pods, profile, render
-from tests.chart.test_runs_locally import SMALLER, STEPS, finish, listens
 from tests.system.conftest import SMALL
 
 ROOTS = os.environ.get("ROLLCAST_IMAGE_ROOTS")

@@ -6,11 +6,15 @@ import csv
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
+import rollcast
 from rollcast.cli.curve_source import forecast_source
 from rollcast.config.services import CurveFile, Http
 from rollcast.connections.http import HttpServer, listen, service_routes
@@ -21,6 +25,11 @@ from rollcast.curves.run_folder import RunFolder
 from rollcast.curves.run_forecast import RunBudget, RunForecast, forecast_run
 from rollcast.curves.sources import MetricsPages, PrometheusQueries
 from rollcast.curves.table import Columns
+from rollcast.forecaster.board import Board
+from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.history import History
+from rollcast.forecaster.metrics import ForecastMetrics
+from rollcast.forecaster.push_api import PUSH_PATH, push_router
 from rollcast.local.ports import free_port
 from rollcast.runfolder.records import EvaluationRecord, as_json
 from rollcast.telemetry import names
@@ -29,6 +38,7 @@ from rollcast.trainer.control.telemetry import KEPT_EVALUATIONS, EvaluationSerie
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
 
 RUN = "twice-started"
+TOKEN = "of trainers"
 
 
 def history(*, elastic: bool) -> list[EvaluationRecord]:
@@ -185,6 +195,45 @@ def until_all_are_there(read: Callable[[], Reading], count: int) -> Reading:
     return found
 
 
+def of_python_on_the_folder(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    write_jsonl(records, folder / "evaluations.jsonl")
+    return rollcast.forecast(folder, run=RUN)._run
+
+
+def of_python_on_columns(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    rows = [as_json(record) for record in records]
+    return rollcast.forecast({name: [row[name] for row in rows] for name in rows[0]}, run=RUN)._run
+
+
+def of_what_is_pushed(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    board = Board()
+    history = History(folder / "history.sqlite")
+    engine = ForecastEngine(board, history, ForecastMetrics("another"))
+    app = FastAPI()
+    app.include_router(push_router(engine, board, TOKEN))
+    points = [
+        {
+            "step": record.step,
+            "incarnation": record.incarnation,
+            "pass_rate": record.pass_rate,
+            "standard_error": record.standard_error,
+            "compute": record.compute_device_hours,
+            "truncation_ratio": record.truncation_ratio,
+        }
+        for record in records
+    ]
+    reply = TestClient(app).post(
+        PUSH_PATH,
+        json={"run": RUN, "unit": "device-hours", "points": points},
+        headers={"authorization": f"Bearer {TOKEN}"},
+    )
+    assert reply.json()["new"] == len(records)
+    history.close()
+    forecast = board.get(RUN)
+    assert forecast is not None
+    return forecast
+
+
 def write_jsonl(records: list[EvaluationRecord], path: Path) -> Path:
     path.write_text("".join(json.dumps(as_json(record)) + "\n" for record in records))
     return path
@@ -205,6 +254,8 @@ SOURCES = [
     of_fit_on_a_csv,
     of_a_live_jsonl,
     of_a_live_csv,
+    of_python_on_the_folder,
+    of_python_on_columns,
     of_a_scraped_page,
     pytest.param(of_a_prometheus, marks=NEEDS_PROMETHEUS),
     pytest.param(of_fit_on_a_prometheus, marks=NEEDS_PROMETHEUS),
@@ -239,6 +290,36 @@ def test_sources_that_tell_the_same_give_the_same_forecast_to_the_last_digit(
     assert expected["axis"][0] == ("trained_tokens" if elastic else "device_hours")  # type: ignore[index]
     assert len(expected["evaluations"]) == 10  # type: ignore[arg-type]
     assert said(source(records, tmp_path / "b")) == expected
+
+
+def as_pushed(records: list[EvaluationRecord]) -> list[EvaluationRecord]:
+    """With what a push says, and no more. The evaluation that was lost is made again: nothing else tells it."""
+    lost, after = records[5:7]
+    again = replace(
+        after,
+        step=lost.step,
+        pass_rate=after.pass_rate - 0.01,
+        compute_device_hours=after.compute_device_hours - 0.01,
+    )
+    return [
+        replace(
+            record,
+            trained_tokens=None,
+            samples=None,
+            start_up_device_hours=None,
+            devices=None,
+            started_from=None,
+        )
+        for record in [*records[:6], again, *records[6:]]
+    ]
+
+
+def test_what_is_pushed_is_forecast_as_a_folder_that_tells_no_more(tmp_path: Path) -> None:
+    records = as_pushed(history(elastic=False))
+    (tmp_path / "a").mkdir()
+    expected = said(of_run_folder(records, tmp_path / "a"))
+    assert len(expected["evaluations"]) == len(records) - 1  # type: ignore[arg-type]
+    assert said(of_what_is_pushed(records, tmp_path)) == expected
 
 
 def plain_csv(path: Path, rows: list[tuple[object, ...]], header: str) -> Path:

@@ -60,6 +60,7 @@ def _elsewhere(field: str, settings: tuple[str, ...]) -> list[str]:
         names = dict.fromkeys(path.rpartition(".")[2] for path in settings)
         near = difflib.get_close_matches(name, names, MOST_OFFERED, ALIKE)
         elsewhere = [path for found in near for path in settings if path.rpartition(".")[2] == found]
+    elsewhere = [path for path in elsewhere if not any(path.startswith(f"{other}.") for other in elsewhere)]
     elsewhere.sort(key=lambda path: (path.split(".")[0] != field.split(".")[0], path.count(".")))
     return elsewhere[:MOST_OFFERED]
 
