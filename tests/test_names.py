@@ -73,9 +73,9 @@ def test_the_glossary_has_the_words_that_the_code_is_made_of(word: str) -> None:
 
 VERBS = {
     "settle": ("trainer/control", "simulation"),
-    "bury": ("rollouts",),
+    "bury": ("rollouts", "trainer/control"),
     "retire": ("rollouts",),
-    "fence": ("trainer/control", "rollouts", "weights"),
+    "fence": ("trainer/control", "rollouts", "weights", "generator", "simulation"),
     "hand_over": ("trainer/control", "generator", "weights"),
 }
 """Where a verb has the one meaning that the glossary, or the queue's base, gives it."""

@@ -85,7 +85,7 @@ def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
     claim_all(broker, "g")
     now += 10 * silence
     queue.away_seconds += 10 * silence
-    for passed, swept in ((0.0, []), (0.9, []), (0.2, [("redone", 1, "prompt-1")])):
+    for passed, swept in ((0.0, []), (0.9, []), (0.3, [("redone", 1, "prompt-1")])):
         now += passed * silence
         assert fleet.watch([]) == (0.0 if passed else 10 * silence)
         assert counted == swept
