@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,15 @@ def test_every_contract_sees_the_import_that_it_forbids(tmp_path: Path) -> None:
     code, found = lint(tmp_path)
     assert found == dict.fromkeys(contracts, "BROKEN")
     assert code != 0
+
+
+def test_no_test_module_is_imported() -> None:
+    """What tests share lies beside them, or in the testkit: whoever reads a test module reads tests."""
+    imported = re.compile(r"^\s*(from|import) tests(\.\w+)*\.test_\w+", re.MULTILINE)
+    found = {
+        str(path.relative_to(ROOT)) for path in Path(__file__).parent.rglob("*.py") if imported.search(path.read_text())
+    }
+    assert sorted(found) == []
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,29 @@ def test_the_glossary_has_the_words_that_the_code_is_made_of(word: str) -> None:
     assert word in {term.split(" (")[0].lower().replace(" ", "-") for term in entries()}
 
 
+VERBS = {
+    "settle": ("trainer/control", "simulation"),
+    "bury": ("rollouts", "trainer/control"),
+    "retire": ("rollouts",),
+    "fence": ("trainer/control", "rollouts", "weights", "generator", "simulation"),
+    "hand_over": ("trainer/control", "generator", "weights"),
+}
+"""Where a verb has the one meaning that the glossary, or the queue's base, gives it."""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_of_the_queue_is_nobody_elses(verb: str) -> None:
+    form = re.compile(rf"_*{verb}(d|ed)?")
+    found = {
+        str(path.relative_to(SERVICES))
+        for path in SERVICES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and form.fullmatch(node.name)
+    }
+    assert found
+    assert sorted(path for path in found if not path.startswith(VERBS[verb])) == []
+
+
 def test_the_tree_in_the_readme_is_that_of_the_folders() -> None:
     tree = (ROOT / "README.md").read_text().split("## Where things are")[1].split("##")[0]
     named: list[Path] = []

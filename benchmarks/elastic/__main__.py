@@ -28,6 +28,9 @@ import httpx
 
 from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.runfolder.files import STEPS, TASKS
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import StepRecord
 from rollcast.trainer.ending import EXIT_INTERRUPTED
 from testkit.record import write_result
 from testkit.system.audit import SETTLED, check_every_task_once, check_nothing_was_left_behind, surviving_lines
@@ -184,12 +187,14 @@ def run(folder: Path, seconds: float, share: float) -> dict[str, Any]:
         "exit_codes_of_drained": codes,
         "generators_fenced": fenced,
         "groups_refused": refused,
-        **books(system.steps, system.lines("tasks.jsonl")),
+        **books(list(RecordFile(system.run_folder / STEPS, StepRecord).read()), system.lines(TASKS)),
     }
 
 
-def books(steps: Sequence[dict[str, Any]], lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Raises AssertionError where a task was given out twice or left behind, whatever became of it."""
+def books(steps: Sequence[StepRecord], lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """`lines`: of tasks.jsonl, for the testkit's accountant, who reads them with nobody's help.
+
+    Raises AssertionError where a task was given out twice or left behind, whatever became of it."""
     settled = Counter(task for line in surviving_lines(lines) if line["what"] in SETTLED for task in line["tasks"])
     twice = sum(count > 1 for count in settled.values())
     outcomes = {} if twice else check_every_task_once(lines)
@@ -198,7 +203,7 @@ def books(steps: Sequence[dict[str, Any]], lines: list[dict[str, Any]]) -> dict[
     return {
         "steps": len(steps),
         "max_staleness": LAG,
-        "oldest_token_trained": max(int(age) for line in steps for age in line["staleness_tokens"]),
+        "oldest_token_trained": max(age for step in steps for age in step.staleness_tokens),
         "tasks_by_outcome": outcomes,
         "tasks_lost": redone + sum(outcomes.get(outcome, 0) for outcome in ("dead", "stale")),
         "tasks_duplicated": twice,

@@ -20,6 +20,9 @@ from statistics import median
 from typing import Any
 
 from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.runfolder.files import STEPS, TASKS
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import StepRecord, TaskMark
 from testkit.record import write_result
 from testkit.system.harness import System, wait_for
 
@@ -54,8 +57,8 @@ def make_settings(steps: int) -> dict[str, Any]:
     }
 
 
-def run(folder: Path, steps: int, share: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Lines of steps.jsonl and of tasks.jsonl."""
+def run(folder: Path, steps: int, share: float) -> tuple[list[StepRecord], list[TaskMark]]:
+    """What the run wrote down of its steps and of its tasks."""
     with System(folder, make_settings(steps)) as system:
         system.start_trainer()
         system.start_generator("g0")
@@ -67,7 +70,8 @@ def run(folder: Path, steps: int, share: float) -> tuple[list[dict[str, Any]], l
         slowing.join(JOIN_SECONDS)
         if ended != 0:
             raise RuntimeError(system.log("trainer")[-3000:])
-    return system.steps, system.lines("tasks.jsonl")
+    made = RecordFile(system.run_folder / STEPS, StepRecord), RecordFile(system.run_folder / TASKS, TaskMark)
+    return list(made[0].read()), list(made[1].read())
 
 
 def slow_until(system: System, step: int, share: float) -> None:
@@ -75,26 +79,27 @@ def slow_until(system: System, step: int, share: float) -> None:
         system.slow_down("g1", share, 1.0)
 
 
-def deciles(lines: list[dict[str, Any]], last_step: int) -> list[dict[str, Any]]:
+def deciles(marks: list[TaskMark], last_step: int) -> list[dict[str, Any]]:
     """One row per decile of the longest rollout's tokens; settled tasks alone have a known length."""
-    cut = next(i for i, line in enumerate(lines) if line["what"] == "step" and line["step"] == last_step - LAG - 2)
-    dispatched = {task: line["at"] for line in lines[:cut] if line["what"] == "dispatched" for task in line["tasks"]}
-    settled = {task: line for line in lines if line["what"] in ("used", "filtered") for task in line["tasks"]}
+    cut = next(i for i, mark in enumerate(marks) if mark.what == "step" and mark.step == last_step - LAG - 2)
+    dispatched = {task: mark.at or 0.0 for mark in marks[:cut] if mark.what == "dispatched" for task in mark.tasks}
+    settled = {task: mark for mark in marks if mark.what in ("used", "filtered") for task in mark.tasks}
+    longest = {task: mark.longest or 0 for task, mark in settled.items()}
     missing = dispatched.keys() - settled.keys()
     if missing:
         raise RuntimeError(f"dispatched, but neither used nor filtered: {sorted(missing)}")
-    ordered = sorted(dispatched, key=lambda task: settled[task]["longest"])
+    ordered = sorted(dispatched, key=lambda task: longest[task])
     rows = []
     for decile in range(10):
         tasks = ordered[len(ordered) * decile // 10 : len(ordered) * (decile + 1) // 10]
-        delays = sorted(settled[task]["at"] - dispatched[task] for task in tasks)
+        delays = sorted((settled[task].at or 0.0) - dispatched[task] for task in tasks)
         rows.append(
             {
                 "decile": decile,
-                "longest_tokens": [settled[tasks[0]]["longest"], settled[tasks[-1]]["longest"]],
+                "longest_tokens": [longest[tasks[0]], longest[tasks[-1]]],
                 "dispatched": len(tasks),
-                "used": sum(settled[task]["what"] == "used" for task in tasks),
-                "filtered": sum(settled[task]["what"] == "filtered" for task in tasks),
+                "used": sum(settled[task].what == "used" for task in tasks),
+                "filtered": sum(settled[task].what == "filtered" for task in tasks),
                 "delay_seconds_median": round(median(delays), 2),
                 "delay_seconds_90": round(delays[int(0.9 * (len(delays) - 1))], 2),
             }
@@ -109,14 +114,14 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rollcast-length-") as folder:
         steps, tasks = run(Path(folder), arguments.steps, arguments.share)
-    oldest = max(int(age) for line in steps for age in line["staleness_tokens"])
-    dropped = sum(line["what"] in ("redone", "dead", "stale") for line in tasks)
+    oldest = max(age for step in steps for age in step.staleness_tokens)
+    dropped = sum(mark.what in ("redone", "dead", "stale") for mark in tasks)
     figures = {
         "k": LAG,
         "oldest_token": oldest,
         "dropped": dropped,
-        "handed_over": sum(line["what"] == "handed_over" for line in tasks),
-        "deciles": deciles(tasks, steps[-1]["step"]),
+        "handed_over": sum(mark.what == "handed_over" for mark in tasks),
+        "deciles": deciles(tasks, steps[-1].step),
     }
     print(json.dumps(figures, indent=1))
     print(write_result("length_bias", figures))

@@ -25,6 +25,9 @@ import psutil
 import yaml
 
 from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.runfolder.files import EVALUATIONS, STEPS
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import EvaluationRecord, StepRecord
 from testkit.record import write_result
 from testkit.system.harness import System
 
@@ -58,27 +61,30 @@ def run(kind: str, steps: int, lag: int, folder: Path) -> dict[str, Any]:
         system.wait_step(1, START_SECONDS)
         if system.wait_end(RUN_SECONDS) != 0:
             raise RuntimeError(system.log("trainer")[-3000:])
-        return measured(system.steps, system.lines("evaluations.jsonl"), lag)
+        steps_made = list(RecordFile(system.run_folder / STEPS, StepRecord).read())
+        evaluations = list(RecordFile(system.run_folder / EVALUATIONS, EvaluationRecord).read())
+        return measured(steps_made, evaluations, lag)
 
 
-def measured(steps: list[dict[str, Any]], evaluations: list[dict[str, Any]], lag: int) -> dict[str, Any]:
+def measured(steps: list[StepRecord], evaluations: list[EvaluationRecord], lag: int) -> dict[str, Any]:
     """Figures of the rounds after the first."""
     counted = steps[lag:]
-    seconds = counted[-1]["at"] - steps[lag - 1]["at"]
+    seconds = (counted[-1].at or 0.0) - (steps[lag - 1].at or 0.0)
+    updates = [step.update_seconds or 0.0 for step in counted]
     ages: Counter[int] = Counter()
-    for line in steps:
-        ages.update({int(age): tokens for age, tokens in line["staleness_tokens"].items()})
+    for step in steps:
+        ages.update(step.staleness_tokens)
     return {
         "steps": len(steps),
         "steps_per_second": len(counted) / seconds,
-        "trained_tokens_per_second": sum(line["trained_tokens"] for line in counted) / seconds,
-        "update_seconds_median": median(line["update_seconds"] for line in counted),
-        "share_without_update": 1 - sum(line["update_seconds"] for line in counted) / seconds,
+        "trained_tokens_per_second": sum(step.trained_tokens or 0 for step in counted) / seconds,
+        "update_seconds_median": median(updates),
+        "share_without_update": 1 - sum(updates) / seconds,
         "mean_staleness": sum(age * tokens for age, tokens in ages.items()) / ages.total(),
         "max_staleness": max(ages),
         "evaluations": [
-            {name: line[name] for name in ("step", "pass_rate", "standard_error", "compute_device_hours")}
-            for line in evaluations
+            {name: getattr(item, name) for name in ("step", "pass_rate", "standard_error", "compute_device_hours")}
+            for item in evaluations
         ],
     }
 

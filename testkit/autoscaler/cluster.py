@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from rollcast.autoscaler.collector import FleetReading
-from rollcast.simulation.pipeline import Pipeline
-from rollcast.simulation.scaled import ScaledFleet
 from rollcast.telemetry import names
 from rollcast.telemetry.names import Metric
 from rollcast.telemetry.prometheus_reader import Sample, SourceAway
+from testkit.autoscaler.scaled_fleet import ScaledFleet
+from testkit.simulation.restarting import RestartingPipeline
 
 RUN = "demo"
 
@@ -38,7 +38,7 @@ class SimulatedCluster:
         return self.asked
 
     @property
-    def pipeline(self) -> Pipeline:
+    def pipeline(self) -> RestartingPipeline:
         return self.fleet.pipeline
 
     @property

@@ -11,7 +11,7 @@ from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide
 from rollcast.autoscaler.totals import TREND_SECONDS, Totals, rates
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.scaled import ScaledFleet
+from testkit.autoscaler.scaled_fleet import ScaledFleet
 from testkit.autoscaler.scenarios import GROUPS_PER_STEP, LAG, ROLLOUTS_PER_GROUP
 
 

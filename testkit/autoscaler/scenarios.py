@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from rollcast.recipe.schedule import PipelineRL
 from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.pipeline import Pipeline, SimulatedTrainer
+from rollcast.simulation.pipeline import SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
+from testkit.simulation.restarting import RestartingPipeline
 
 GROUPS_PER_STEP, ROLLOUTS_PER_GROUP, LAG = 48, 16, 8
 TRAINER_DEVICES = 16
@@ -43,7 +44,7 @@ class Scenario:
     stragglers: float = 0.0
     """Share of the tasks whose rollouts are 6 times as long."""
 
-    def pipeline(self, generators: int, seed: int) -> Pipeline:
+    def pipeline(self, generators: int, seed: int) -> RestartingPipeline:
         tasks = self.steps * GROUPS_PER_STEP
 
         def scale(number: int) -> float:
@@ -58,7 +59,7 @@ class Scenario:
             prompt_tokens=300.0,
             seed=seed,
         )
-        return Pipeline(
+        return RestartingPipeline(
             schedule=PipelineRL(lag=LAG, groups_per_step=GROUPS_PER_STEP),
             workload=workload,
             engines=[ENGINE] * generators,

@@ -1,4 +1,8 @@
-"""Reads tasks.jsonl as an accountant: what became of every task in the surviving history."""
+"""Reads tasks.jsonl as an accountant: what became of every task in the surviving history.
+
+It parses the lines itself, by bare names and without `runfolder`: what the product's own reader passed over or read
+wrongly must not balance the books.
+"""
 
 from __future__ import annotations
 

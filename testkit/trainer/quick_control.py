@@ -28,6 +28,7 @@ from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.learner import UpdateStats
+from rollcast.trainer.publishing import publisher_maker
 from rollcast.weights.lanes import ONE_LANE
 from rollcast.weights.manifest import TensorSpec, plan_buckets
 from rollcast.weights.staging import StagingSlots
@@ -182,14 +183,18 @@ def make_controller(
         return PromptBook(prompts, CharTokenizer(), max_prompt_tokens=8)
 
     config.run_folder.mkdir(parents=True, exist_ok=True)
+    ranks: Any = SimpleNamespace(num_devices=1, device=torch.device("cpu"))
+    group: Any = learners
+    exporter = Exporter("r")
     controller = build_controller(
         config,
-        learners=learners,  # type: ignore[arg-type]
-        ranks=SimpleNamespace(num_devices=1, device=torch.device("cpu")),  # type: ignore[arg-type]
+        learners=group,
+        ranks=ranks,
+        make_publisher=publisher_maker(config, group, ranks, exporter),
         queue=queue,
         books=Books(train=book(0, 22), held_out=book(100, 3)),
         encode=lambda text: [],
-        exporter=Exporter("r"),
+        exporter=exporter,
         progress=progress or Progress(),
         stop_requested=stop,
     )

@@ -16,15 +16,16 @@ from rollcast.config.run import parse_run_config
 from rollcast.recipe.schedule import PipelineRL
 from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.pipeline import Pipeline, SimulatedTrainer
-from rollcast.simulation.scaled import PodTimes, ScaledFleet
+from rollcast.simulation.pipeline import SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from testkit.autoscaler.cluster import RUN, SimulatedCluster, SimulatedPages
 from testkit.autoscaler.policies import Hpa
-from tests.autoscaler.test_keda import Keda, serve
+from testkit.autoscaler.scaled_fleet import PodTimes, ScaledFleet
+from testkit.simulation.restarting import RestartingPipeline, Restarts
+from tests.autoscaler.keda import Keda, serve
 
 GROUPS, ROLLOUTS, LAG, SLOTS = 8, 4, 4, 8
 TOKENS, STEP_SECONDS = 4_000.0, 40.0
@@ -55,11 +56,12 @@ class ScaledRun:
         schedule = PipelineRL(lag=lag, groups_per_step=GROUPS)
         self.window = widest_window(schedule)
         """Generators that it has work for, one group each."""
-        pipeline = Pipeline(
+        pipeline = RestartingPipeline(
             schedule=schedule,
             workload=Workload(lengths=lognormal(tokens, 0.1, 1.5 * tokens), rollouts_per_group=ROLLOUTS),
             engines=[engine] * generators,
-            trainer=SimulatedTrainer(step=STEP_SECONDS, restart=trainer_away),
+            trainer=SimulatedTrainer(step=STEP_SECONDS),
+            restarts=Restarts(seconds=trainer_away),
             delays=Delays(publish=0.5, join=2.0),
             fresh=True,
         )

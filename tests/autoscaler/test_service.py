@@ -21,8 +21,8 @@ from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
 from tests.autoscaler.api_server import HPAS, JOBS, NAME, NAMESPACE, PODS, SCALE, ApiServer, hpa, job
+from tests.autoscaler.keda import Keda, eventually
 from tests.autoscaler.pages import RUN, Fleet, Page
-from tests.autoscaler.test_keda import Keda, eventually
 
 TRAINER = "app.kubernetes.io/instance=demo,app.kubernetes.io/component=trainer"
 SERVICES = Path(__file__).parents[2] / "services"

@@ -25,8 +25,8 @@ from rollcast.tasks.sandbox import protections
 from testkit.system.harness import wait_for
 from tests.autoscaler.api_server import NAMESPACE, ApiServer, job
 from tests.chart.local_cluster import LocalCluster, LocalPod
+from tests.chart.local_run import SMALLER, STEPS, finish, listens, ready
 from tests.chart.rendering import PodOf, merged, pods, profile, render
-from tests.chart.test_runs_locally import SMALLER, STEPS, finish, listens, ready
 from tests.system.conftest import SMALL
 
 ROOTS = os.environ.get("ROLLCAST_IMAGE_ROOTS")

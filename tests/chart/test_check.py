@@ -13,7 +13,7 @@ from tests.chart.local_cluster import LocalCluster
 from tests.chart.rendering import one, pod_of, profile, render
 from tests.chart.value_sets import VALUE_SETS
 from tests.cli.command import refusal
-from tests.config.test_wrong_run_files import NAMES, RIGHT, WRONG, changed
+from tests.config.wrong_run_files import NAMES, RIGHT, WRONG, changed
 
 CPU = profile("cpu")
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -19,61 +17,19 @@ from rollcast.local.base_model import BaseModel, ensure_base_model
 from testkit.generator.caches import share_caches
 from testkit.system.harness import wait_for
 from tests.chart.connections import Connection, Watch
-from tests.chart.local_cluster import LocalCluster, LocalPod
+from tests.chart.local_cluster import LocalCluster
+from tests.chart.local_run import INIT_SECONDS, PROBE_SECONDS, SMALLER, STEPS, finish, listens, ready
 from tests.chart.network import Network
 from tests.chart.rendering import merged, profile, render
 from tests.system.conftest import SMALL
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(1200)]
 
-STEPS = 6
-SMALLER: dict[str, Any] = {
-    "config": {
-        "budget": {"steps": STEPS},
-        "tasks": {
-            "dataset": {"max_digits": 2},
-            "evaluation": {"num_prompts": 16, "rollouts_per_prompt": 4, "every_steps": 3},
-        },
-        "recipe": {"prompts_per_step": 4, "optimizer": {"warmup_steps": 2}},
-        # A machine that does other things as well: nobody is to be taken for dead.
-        "weights": {"heartbeat_timeout_seconds": 90, "bucket_timeout_seconds": 60, "acknowledge_timeout_seconds": 90},
-    }
-}
-INIT_SECONDS = 240.0
-PROBE_SECONDS = 1.0
-"""Between two looks at whether a pod is ready."""
-
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="pods-") as folder:
         yield Path(folder)
-
-
-def finish(pod: LocalPod, container: str, seconds: float) -> str:
-    """Run a container to its end; returns what it said."""
-    code = pod.start(container).wait(seconds)
-    said = pod.log(container).read_text(errors="replace")
-    assert code == 0, f"{pod.name}/{container} ended with {code}:\n{said[-3000:]}"
-    return said
-
-
-def listens(pod: LocalPod, port: int) -> bool:
-    try:
-        socket.create_connection((pod.address, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def ready(pod: LocalPod, container: str) -> bool:
-    """The container's own readiness probe."""
-    probe = pod.container(container)["readinessProbe"]["httpGet"]
-    ports = {port["name"]: port["containerPort"] for port in pod.container(container)["ports"]}
-    try:
-        return httpx.get(f"http://{pod.address}:{ports[probe['port']]}{probe['path']}", timeout=5).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:

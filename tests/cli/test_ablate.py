@@ -21,7 +21,7 @@ from rollcast.scaling.curve import SigmoidParameters
 from rollcast.scaling.leave_one_out import Repeats, leave_one_out
 from rollcast.tasks.prompts import load
 from tests.cli.command import rollcast
-from tests.cli.test_recipe import leaves
+from tests.cli.leaves import leaves
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "configs/ablation.yaml"

@@ -18,18 +18,11 @@ from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.local.ablation_parts import PARTS, SWITCHES, changed
 from rollcast.recipe.learning_rate import scaled_to_batch
 from tests.cli.command import rollcast
+from tests.cli.leaves import leaves
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "configs" / "recipes"
 PUBLISHED = ("scalerl", "deepseek-grpo", "magistral", "minimax", "qwen-dapo")
-
-
-def leaves(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted names and values of a dump."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        found |= leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
 
 
 def test_every_file_of_the_folder_ships_under_the_name_of_its_run() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,23 +15,16 @@ from typer.testing import CliRunner
 from rollcast.cli import up
 from rollcast.cli.main import app
 from rollcast.config.errors import UserError
+from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.config.spelling import settings_of
+from rollcast.runfolder import files
+from rollcast.runfolder.folder import locked
+from rollcast.runfolder.format_version import NEWEST
 from tests.cli import command
+from tests.config.wrong_run_files import NAMES, RIGHT, WRONG, changed
 
-ROOT = Path(__file__).parents[2]
-RIGHT: dict[str, Any] = yaml.safe_load((ROOT / "helm" / "rollcast" / "values-cpu.yaml").read_text())["config"]
-RIGHT["tasks"]["dataset"] = {"kind": "arithmetic"}
-WRONG: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("wrong_run_files.yaml").read_text())
-NAMES = [f"{number}-{'-'.join(entry['change'])}" for number, entry in enumerate(WRONG)]
 PYDANTIC = re.compile(r"Input should|Extra inputs|Field required|input tag|validation error|pydantic|discriminator")
-
-
-def changed(settings: Any, change: Any) -> Any:
-    """As Helm merges values: mappings deeply, everything else is replaced."""
-    if not (isinstance(settings, dict) and isinstance(change, dict)):
-        return change
-    return settings | {key: changed(settings.get(key), value) for key, value in change.items()}
 
 
 def written(folder: Path, change: dict[str, Any]) -> Path:
@@ -135,8 +130,7 @@ def test_of_wrong_files_both_say_the_same_and_a_check_for_elsewhere_what_it_left
     change, named = wrong_files(tmp_path)[index]
     if "tensor_parallel" in str(change) and Path("/proc/driver/nvidia/gpus").is_dir():
         pytest.skip("this machine has a GPU")
-    base = {"folder": str(tmp_path / "runs"), "redis": {"port": 0}, "rpc": {"port": 0}, "forecaster": {"http_port": 0}}
-    file = str(written(tmp_path, changed(base, change)))
+    file = str(written(tmp_path, changed(on_its_own(tmp_path), change)))
     sentences = said("config", "check", file)
     assert len(sentences) == 1
     assert named in sentences[0]
@@ -145,6 +139,61 @@ def test_of_wrong_files_both_say_the_same_and_a_check_for_elsewhere_what_it_left
     elsewhere = CliRunner().invoke(app, ["config", "check", file, "--elsewhere"])
     assert elsewhere.exit_code == 0
     assert "not checked: model, data, verifiers, certificates, disk and devices" in elsewhere.stdout
+
+
+def on_its_own(folder: Path, **more: Any) -> dict[str, Any]:
+    """Settings of a run that could start here, its folder beside the file."""
+    ports = {"redis": {"port": 0}, "rpc": {"port": 0}, "forecaster": {"http_port": 0}}
+    return {"folder": str(folder / "runs"), **ports, **more}
+
+
+def used(folder: Path, state: str) -> AbstractContextManager[None]:
+    """The run's folder, as it was left or is held."""
+    run = folder / "runs" / RIGHT["run"]
+    run.mkdir(parents=True)
+    (run / files.EVALUATIONS).touch()
+    if state == "newer":
+        (run / files.FORMAT).write_text(f'{{"format": {NEWEST + 1}}}')
+    before = {"tasks": {"evaluation": {"num_prompts": 7}}}
+    write_resolved(load_run_config(written(folder, on_its_own(folder, **before))), run / files.UP_FILE)
+    return locked(run) if state == "held" else nullcontext()
+
+
+@pytest.mark.parametrize(
+    ("state", "options", "sentence"),
+    [
+        ("left", [], "holds a run already; continue it with --resume"),
+        ("held", [], f"process {os.getpid()} is running it; stop that one"),
+        ("held", ["--resume"], f"process {os.getpid()} is running it; stop that one"),
+        ("newer", [], f"is written in format {NEWEST + 1}, this Rollcast knows {NEWEST} at most"),
+        (
+            "left",
+            ["--resume"],
+            "--resume: tasks.evaluation.num_prompts 7 -> 16: the curve is measured",
+        ),
+    ],
+)
+def test_of_a_folder_that_cannot_be_used_both_say_the_same(
+    state: str, options: list[str], sentence: str, tmp_path: Path
+) -> None:
+    with used(tmp_path, state):
+        file = str(written(tmp_path, on_its_own(tmp_path, tasks={"evaluation": {"num_prompts": 16}})))
+        (told,) = said("config", "check", file, *options)
+        assert sentence in told
+        assert said("up", "--config", file, *options) == [told]
+
+
+def test_a_check_of_a_resume_names_what_differs_and_one_for_elsewhere_looks_at_no_folder(tmp_path: Path) -> None:
+    with used(tmp_path, "left"):
+        change = on_its_own(tmp_path, tasks={"evaluation": {"num_prompts": 7}}, budget={"steps": 9})
+        file = str(written(tmp_path, change))
+        resumed = command.rollcast("config", "check", file, "--resume")
+        assert resumed.returncode == 0, resumed.stderr
+        assert "resumed with another setting: budget.steps " in resumed.stdout
+        elsewhere = command.rollcast("config", "check", file, "--elsewhere")
+        assert elsewhere.returncode == 0
+        assert "; the run's folder" in elsewhere.stdout
+        assert "leave it out" in command.rollcast("config", "check", file, "--elsewhere", "--resume").stderr
 
 
 def test_every_kind_of_mistake_is_told_at_once(tmp_path: Path) -> None:

@@ -3,76 +3,38 @@
 from __future__ import annotations
 
 import csv
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
+import rollcast
 from rollcast.cli.curve_source import forecast_source
 from rollcast.config.services import CurveFile, Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.curves.curve_file import CurveFileReader
-from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.reading import Reading
-from rollcast.curves.run_folder import RunFolder
-from rollcast.curves.run_forecast import RunBudget, RunForecast, forecast_run
+from rollcast.curves.run_forecast import RunForecast
 from rollcast.curves.sources import MetricsPages, PrometheusQueries
 from rollcast.curves.table import Columns
+from rollcast.forecaster.board import Board
+from rollcast.forecaster.engine import ForecastEngine
+from rollcast.forecaster.history import History
+from rollcast.forecaster.metrics import ForecastMetrics
+from rollcast.forecaster.push_api import PUSH_PATH, push_router
 from rollcast.local.ports import free_port
 from rollcast.runfolder.records import EvaluationRecord, as_json
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.telemetry import KEPT_EVALUATIONS, EvaluationSeries
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
+from tests.curves.one_run import RUN, as_pushed, from_log, history, of_run_folder, said, write_jsonl
 
-RUN = "twice-started"
-
-
-def history(*, elastic: bool) -> list[EvaluationRecord]:
-    """Two start-ups; with `elastic` two devices become four.
-
-    The evaluation at 50 was lost by a kill, and that of the second incarnation had no verdict.
-    """
-    rng = np.random.default_rng(5)
-    records = []
-    made = [(1, step) for step in (0, 10, 20, 30, 40, 50)] + [(2, step) for step in (60, 70, 80, 90, 100)]
-    for incarnation, step in made:
-        start_up = 0.0 if step == 0 else 0.11 + 0.07 * (incarnation == 2)
-        learned = step / 300 * (1 + elastic * 0.3 * (step > 60))
-        law = 0.2 + 0.6 / (1 + (0.12 / max(learned, 1e-9)) ** 1.7)
-        records.append(
-            EvaluationRecord(
-                run=RUN,
-                dataset="arithmetic",
-                incarnation=incarnation,
-                step=step,
-                pass_rate=float(np.clip(law + 0.01 * rng.standard_normal(), 0, 1)),
-                standard_error=float(rng.uniform(0.008, 0.012)),
-                compute_device_hours=start_up + learned,
-                start_up_device_hours=start_up,
-                devices=4 if elastic and step > 60 else 2,
-                trained_tokens=1013.0 * step,
-                samples=640,
-                truncation_ratio=None if step == 0 else float(rng.uniform(0, 0.05)),
-                started_from=45 * (incarnation == 2),
-                at=1.7e9 + step,
-            )
-        )
-    return records
-
-
-def from_log(reading: Reading) -> RunForecast:
-    """As the service makes it of what a source told."""
-    log = EvaluationLog(starts=reading.starts.get(RUN, {}))
-    for item in reading.evaluations:
-        if names.is_own_curve(item.dataset):
-            log.add(item)
-    forecast = forecast_run(RUN, log.surviving(), RunBudget(), sequence=1, updated_at=0.0)
-    assert forecast is not None
-    return forecast
+TOKEN = "of trainers"
 
 
 def page_of(records: list[EvaluationRecord]) -> Exporter:
@@ -101,11 +63,6 @@ class Served:
 
     def __exit__(self, *_: object) -> None:
         self._server.stop()
-
-
-def of_run_folder(records: list[EvaluationRecord], folder: Path) -> RunForecast:
-    write_jsonl(records, folder / "evaluations.jsonl")
-    return from_log(RunFolder(folder, RUN).read())
 
 
 def of_fit_on_the_folder(records: list[EvaluationRecord], folder: Path) -> RunForecast:
@@ -185,9 +142,43 @@ def until_all_are_there(read: Callable[[], Reading], count: int) -> Reading:
     return found
 
 
-def write_jsonl(records: list[EvaluationRecord], path: Path) -> Path:
-    path.write_text("".join(json.dumps(as_json(record)) + "\n" for record in records))
-    return path
+def of_python_on_the_folder(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    write_jsonl(records, folder / "evaluations.jsonl")
+    return rollcast.forecast(folder, run=RUN)._run
+
+
+def of_python_on_columns(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    rows = [as_json(record) for record in records]
+    return rollcast.forecast({name: [row[name] for row in rows] for name in rows[0]}, run=RUN)._run
+
+
+def of_what_is_pushed(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    board = Board()
+    history = History(folder / "history.sqlite")
+    engine = ForecastEngine(board, history, ForecastMetrics("another"))
+    app = FastAPI()
+    app.include_router(push_router(engine, board, TOKEN))
+    points = [
+        {
+            "step": record.step,
+            "incarnation": record.incarnation,
+            "pass_rate": record.pass_rate,
+            "standard_error": record.standard_error,
+            "compute": record.compute_device_hours,
+            "truncation_ratio": record.truncation_ratio,
+        }
+        for record in records
+    ]
+    reply = TestClient(app).post(
+        PUSH_PATH,
+        json={"run": RUN, "unit": "device-hours", "points": points},
+        headers={"authorization": f"Bearer {TOKEN}"},
+    )
+    assert reply.json()["new"] == len(records)
+    history.close()
+    forecast = board.get(RUN)
+    assert forecast is not None
+    return forecast
 
 
 def write_csv(records: list[EvaluationRecord], path: Path) -> Path:
@@ -205,26 +196,12 @@ SOURCES = [
     of_fit_on_a_csv,
     of_a_live_jsonl,
     of_a_live_csv,
+    of_python_on_the_folder,
+    of_python_on_columns,
     of_a_scraped_page,
     pytest.param(of_a_prometheus, marks=NEEDS_PROMETHEUS),
     pytest.param(of_fit_on_a_prometheus, marks=NEEDS_PROMETHEUS),
 ]
-
-
-def said(forecast: RunForecast) -> dict[str, object]:
-    """All that can be asked of it, as bytes."""
-    far = [2 * forecast.newest.compute, 4 * forecast.newest.compute]
-    law = forecast.forecast
-    return {
-        "axis": (forecast.axis.quantity, forecast.axis.start_up, forecast.axis.fitted.tobytes()),
-        "evaluations": [(e.incarnation, e.step, e.compute, e.pass_rate) for e in forecast.evaluations],
-        "verdict": (law.verdict.kind, law.verdict.reason),
-        "asymptote": law.asymptote().tobytes(),
-        "exponent": law.exponent().tobytes(),
-        "midpoint": forecast.midpoint().tobytes(),
-        "readings": forecast.reading(far).tobytes(),
-        "target": forecast.compute_to_target(0.6).tobytes(),
-    }
 
 
 @pytest.mark.parametrize("elastic", [False, True])
@@ -239,6 +216,14 @@ def test_sources_that_tell_the_same_give_the_same_forecast_to_the_last_digit(
     assert expected["axis"][0] == ("trained_tokens" if elastic else "device_hours")  # type: ignore[index]
     assert len(expected["evaluations"]) == 10  # type: ignore[arg-type]
     assert said(source(records, tmp_path / "b")) == expected
+
+
+def test_what_is_pushed_is_forecast_as_a_folder_that_tells_no_more(tmp_path: Path) -> None:
+    records = as_pushed(history(elastic=False))
+    (tmp_path / "a").mkdir()
+    expected = said(of_run_folder(records, tmp_path / "a"))
+    assert len(expected["evaluations"]) == len(records) - 1  # type: ignore[arg-type]
+    assert said(of_what_is_pushed(records, tmp_path)) == expected
 
 
 def plain_csv(path: Path, rows: list[tuple[object, ...]], header: str) -> Path:

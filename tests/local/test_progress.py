@@ -13,7 +13,7 @@ from rollcast.connections.port_files import port_file, publish_port
 from rollcast.local import event_log, start_up
 from rollcast.local.pace import pace_of
 from rollcast.local.start_up import StartUp
-from rollcast.runfolder.files import RUN_FILE
+from rollcast.runfolder.files import RUN_FILE, RUN_LOG
 from rollcast.runfolder.records import StepRecord
 
 BEGAN = 1_700_000_000.0
@@ -78,7 +78,7 @@ def test_the_first_budget_that_ends_decides(tmp_path: Path) -> None:
 def test_what_was_said_is_read_back_and_what_is_no_line_is_passed_over(tmp_path: Path) -> None:
     assert event_log.events_of(tmp_path) == []
     told = [event_log.note(tmp_path, "live page: http://x"), event_log.note(tmp_path, "two\nlines", trouble=True)]
-    with (tmp_path / event_log.LOG).open("ab") as log:
+    with (tmp_path / RUN_LOG).open("ab") as log:
         log.write(b"nonsense\n\xff\xfe a b c\n")
     assert event_log.events_of(tmp_path) == told
     assert [(event.line, event.trouble) for event in told] == [("live page: http://x", False), ("two lines", True)]

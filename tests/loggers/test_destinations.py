@@ -19,10 +19,13 @@ from pathlib import Path
 
 import pytest
 
+from rollcast.cli.curve_source import forecast_source
 from rollcast.config.run import RunConfig
 from rollcast.curves.formats import wandb_offline
+from rollcast.curves.table import Columns
 from rollcast.loggers.feed import Feed
 from rollcast.loggers.kinds import open_destination
+from tests.curves.one_run import as_logged, history, of_run_folder, said
 from tests.loggers.told_run import COMPLETION, PASS_RATES, REWARDS, STEPS, run_config, write_run, write_steps
 
 INSTALL = "pip install -r requirements/loggers.txt"
@@ -90,6 +93,31 @@ def test_an_offline_run_of_wandb_holds_the_run(tmp_path: Path) -> None:
     tables = [json.loads(path.read_text()) for path in config.run_folder.rglob("*.table.json")]
     assert len(tables) == len(PASS_RATES)
     assert tables[0]["data"][0][-1] == COMPLETION
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "written"),
+    [
+        ("tensorboard", {}, "tensorboard"),
+        ("wandb", {"mode": "offline", "project": "mine"}, "**/*.wandb"),
+    ],
+)
+def test_what_was_logged_is_forecast_as_the_folder_that_tells_no_more(
+    kind: str, more: dict[str, str], written: str, tmp_path: Path
+) -> None:
+    pytest.importorskip(kind, reason=f"{kind} is not installed: {INSTALL}")
+    config = run_config(tmp_path, {"kind": kind, **more})
+    config.run_folder.mkdir(parents=True)
+    records = as_logged(history(elastic=False))
+    expected = said(of_run_folder(records, config.run_folder))
+    tell(config)
+    [source] = config.run_folder.glob(written)
+    deadline = time.monotonic() + START_SECONDS
+    while kind == "wandb" and len(wandb_offline.rows(source.read_bytes(), source, tell=print)) < len(records):
+        assert time.monotonic() < deadline, "W&B's own process ends the file a moment after `finish` has returned"
+        time.sleep(0.2)
+    columns = Columns("eval/compute_device_hours", "eval/pass_rate", "eval/standard_error")
+    assert said(forecast_source(str(source), columns, None, None, None)) == expected
 
 
 @pytest.fixture(scope="module")

@@ -18,19 +18,9 @@ import numpy as np
 import pytest
 
 from rollcast.push import MAX_KEPT, Pusher, follow
-from testkit.forecaster.recorded_run import record, run_file
+from testkit.forecaster.recorded_run import record
 from testkit.forecaster.service_process import Service, running
-
-TOKEN = "a secret of trainers"
-
-
-def served(folder: Path) -> Path:
-    source = {"kind": "scrape", "every_seconds": 0.2}
-    return run_file(folder, {}, forecaster={"source": source, "http_port": 0, "push_token": TOKEN})
-
-
-def pusher_of(service: Service, **more: Any) -> Pusher:
-    return Pusher(f"http://127.0.0.1:{service.port}", "theirs", token=TOKEN, **more)
+from tests.push.served import TOKEN, pusher_of, served
 
 
 def test_what_is_logged_is_pushed_and_the_forecast_comes_back(tmp_path: Path) -> None:

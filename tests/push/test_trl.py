@@ -13,7 +13,7 @@ from rollcast.curves.table import Columns
 from rollcast.push import follow
 from testkit.forecaster.service_process import running
 from testkit.tiny_model import make_tiny_model
-from tests.push.test_push import pusher_of, served
+from tests.push.served import pusher_of, served
 
 pytestmark = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("trl", "accelerate")),

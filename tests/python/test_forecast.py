@@ -13,7 +13,7 @@ import pytest
 
 import rollcast
 from testkit.forecaster.recorded_run import record
-from tests.cli.test_fit import rollcast_fit
+from tests.cli import command
 
 POINTS = [(reading.compute, reading.pass_rate) for reading in record()]
 
@@ -41,10 +41,10 @@ class Frame:
 def test_a_path_gets_what_the_command_prints(tmp_path: Path) -> None:
     path = write(tmp_path)
     found = rollcast.forecast(path)
-    printed = json.loads(rollcast_fit(path, "--at", 3, "--target", 0.8, "--json").stdout)
+    printed = json.loads(command.rollcast("fit", path, "--at", 3, "--target", 0.8, "--json").stdout)
     assert found.to_dict(at=[3.0], target=[0.8]) == printed
     assert (found.verdict, found.reason, found.unit) == (printed["verdict"], printed["reason"], "device-hours")
-    asked = rollcast_fit(path, "--budget", 9, "--worth", 0.01, "--price", 2, "--json").stdout
+    asked = command.rollcast("fit", path, "--budget", 9, "--worth", 0.01, "--price", 2, "--json").stdout
     assert found.advice(9.0, 0.01, 2.0) == json.loads(asked)["advice"]
     with pytest.raises(rollcast.InputError, match="worth: 3 is no gain"):
         found.advice(worth=3.0)

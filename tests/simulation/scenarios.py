@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy, Schedule
 from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.pipeline import DeadlockError, Pipeline, SimulatedTrainer
+from rollcast.simulation.pipeline import DeadlockError, SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
+from testkit.simulation.restarting import RestartingPipeline, Restarts
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,14 @@ class Scenario:
     steps: int = 30
     seed: int = 0
 
-    def pipeline(self) -> Pipeline:
+    def pipeline(self) -> RestartingPipeline:
         engines = [
             EngineSpeed(
                 slots=slots, seconds_per_token=0.01 * slowness, seconds_per_token_per_rollout=0.01 * self.crowding
             )
             for slots, slowness in zip(self.slots, self.slowness, strict=True)
         ]
-        pipeline = Pipeline(
+        pipeline = RestartingPipeline(
             schedule=self.schedule,
             workload=Workload(
                 lengths=lognormal(100 * self.median, self.sigma, 100 * self.budget),
@@ -66,7 +67,8 @@ class Scenario:
                 seed=self.seed,
             ),
             engines=engines,
-            trainer=SimulatedTrainer(step=1.0, spread=self.spread, restart=3.0, checkpoint_every=self.checkpoint_every),
+            trainer=SimulatedTrainer(step=1.0, spread=self.spread),
+            restarts=Restarts(seconds=3.0, checkpoint_every=self.checkpoint_every),
             delays=Delays(publish=self.publish, join=self.join, detect=self.detect),
             claims_seen_late=self.claims_seen_late,
             fresh=self.fresh,
@@ -77,7 +79,7 @@ class Scenario:
         return pipeline
 
 
-def apply(pipeline: Pipeline, fault: Fault, engines: list[EngineSpeed]) -> None:
+def apply(pipeline: RestartingPipeline, fault: Fault, engines: list[EngineSpeed]) -> None:
     """Generator 0 is spared, so that the run can always go on."""
     others = [name for name, generator in pipeline.fleet.generators.items() if generator.alive and name > 0]
     if fault.kind == "restart":
@@ -90,7 +92,7 @@ def apply(pipeline: Pipeline, fault: Fault, engines: list[EngineSpeed]) -> None:
         pipeline.fleet.drain(others[fault.generator % len(others)])
 
 
-def violation(scenario: Scenario, pipeline: Pipeline | None = None) -> str | None:
+def violation(scenario: Scenario, pipeline: RestartingPipeline | None = None) -> str | None:
     """Run it; return what is wrong, or None."""
     try:
         pipeline = pipeline or scenario.pipeline()

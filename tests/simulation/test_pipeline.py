@@ -11,6 +11,7 @@ from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.pipeline import DeadlockError, Pipeline
 from rollcast.simulation.workload import Workload, constant, lognormal
+from testkit.simulation.restarting import RestartingPipeline
 
 INSTANT = Delays(publish=0.0, join=0.0, detect=1.0)
 
@@ -23,9 +24,9 @@ def pipeline(
     delays: Delays = INSTANT,
     generators: int = 1,
     **workload: float,
-) -> Pipeline:
+) -> RestartingPipeline:
     """Every rollout takes `seconds`; a trainer step takes 1 s."""
-    return Pipeline(
+    return RestartingPipeline(
         schedule=schedule,
         workload=Workload(lengths=constant(seconds * 100), **workload),  # type: ignore[arg-type]
         engines=[EngineSpeed(slots=slots, seconds_per_token=0.01)] * generators,

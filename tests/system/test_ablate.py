@@ -13,7 +13,7 @@ import yaml
 
 from testkit.system.audit import read_lines
 from testkit.system.harness import wait_for
-from tests.system.test_up import goes_on, last_step, rollcast, said
+from tests.system.command import goes_on, last_step, rollcast, said
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
 

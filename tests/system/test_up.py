@@ -7,14 +7,10 @@ settings.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +22,7 @@ from rollcast.config.run import load_run_config
 from rollcast.tasks.arithmetic import prompt_text
 from testkit.system.audit import check_every_task_once, read_lines
 from testkit.system.harness import wait_for
+from tests.system.command import goes_on, last_step, rollcast, said, services
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -127,52 +124,3 @@ def check_a_finished_run(root: Path, folder: Path) -> None:
     if result["frozen"] is not None:  # its moment is a few seconds long here
         assert 0.5 * STEPS <= result["frozen"]["step"] <= 0.6 * STEPS
     assert (folder / "model" / "model.safetensors").exists()
-
-
-@contextmanager
-def rollcast(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A command started in `folder`; what it says is appended to `said`. Killed at exit, its services die with it."""
-    with (folder / "said").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rollcast.cli.main", *arguments],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(30)
-
-
-def said(folder: Path) -> str:
-    return (folder / "said").read_text()
-
-
-def goes_on(up: subprocess.Popen[bytes], folder: Path) -> bool:
-    assert up.poll() is None, said(folder)
-    return True
-
-
-def services(up: subprocess.Popen[bytes]) -> dict[str, psutil.Process]:
-    """The command's own children by service; ranks of the trainer by the environment they were given."""
-    found = {}
-    for process in psutil.Process(up.pid).children():
-        arguments = process.cmdline()
-        if "--name" in arguments:
-            found[arguments[arguments.index("--name") + 1]] = process
-        elif "rollcast.trainer" in arguments:
-            found[f"trainer {process.environ()['RANK']}"] = process
-        elif "rollcast.forecaster" in arguments:
-            found["forecaster"] = process
-        elif "redis-server" in arguments[0]:
-            found["redis"] = process
-    return found
-
-
-def last_step(folder: Path) -> int:
-    steps = read_lines(folder / "steps.jsonl")
-    return int(steps[-1]["step"]) if steps else 0

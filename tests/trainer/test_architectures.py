@@ -16,22 +16,9 @@ from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.learner import pad_micro_batch
 from rollcast.trainer.learner.ranks import Ranks
-from testkit.tiny_model import ARCHITECTURES, VOCABULARY, make_architecture, write_tokenizer
+from testkit.tiny_model import ARCHITECTURES, make_architecture, write_tokenizer
+from tests.trainer.slow_model import SMALL, slow_model
 from tests.trainer.tiny_models import make_config, make_sequences
-
-SMALL: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-    "initializer_range": 0.2,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
 
 
 @pytest.fixture(scope="module", params=[*ARCHITECTURES, "granite", "cohere"])
@@ -50,13 +37,6 @@ def write_model(folder: Path, config: Any) -> None:
     torch.manual_seed(1)
     write_tokenizer(folder)
     AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
-
-
-def slow_model(folder: Path) -> Any:
-    """Attention and experts as plain products and loops."""
-    return AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager"
-    ).eval()
 
 
 def test_logprobs_equal_the_models_own(ranks: Ranks, folder: Path, tmp_path: Path) -> None:

@@ -7,7 +7,10 @@ import random
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from rollcast.rollouts.base import Claimed
+from rollcast.trainer.control import fleet as fleet_module
 from rollcast.trainer.control.build import restore_ledger
 from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.defects import DefectFinder
@@ -56,6 +59,36 @@ def test_a_fleet_by_itself_gives_the_tasks_of_a_removed_generator_to_others(tmp_
     fleet.fence("g", "silent")
     assert counted == [("redone", 1, "prompt-1"), ("redone", 2, "prompt-2")]
     assert [claimed.task.attempt for claimed in claim_all(broker, "other")] == [1, 1]
+
+
+def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis was away for long: owners have a whole silence from its return on, and no longer."""
+    now = 1_000.0
+    monkeypatch.setattr(fleet_module, "time", SimpleNamespace(time=lambda: now, monotonic=lambda: now))
+    broker, counted = MemoryBroker(clock=lambda: now), []
+    queue = MemoryTrainerQueue(broker)
+    config = make_config(tmp_path, steps=1)
+    silence = fleet_module.SILENT_HEARTBEATS * config.weights.heartbeat_timeout_seconds
+    fleet = Fleet(
+        config,
+        queue=queue,
+        ledger=Ledger(outstanding={1: "prompt-1"}),
+        intake=SimpleNamespace(snapshot=queue.outstanding()),  # type: ignore[arg-type]
+        pacing=Pacing(lag=3, groups_per_step=4, token_budget=8, drop_after_budgets=3.0),
+        compute=ComputeLedger(tmp_path / "compute.json"),
+        reporter=SimpleNamespace(count_group=lambda *what: counted.append(what), no_generator=lambda: None),  # type: ignore[arg-type]
+        stop_requested=lambda: False,
+    )
+    queue.dispatch([make_task(1)])
+    claim_all(broker, "g")
+    now += 10 * silence
+    queue.away_seconds += 10 * silence
+    for passed, swept in ((0.0, []), (0.9, []), (0.3, [("redone", 1, "prompt-1")])):
+        now += passed * silence
+        assert fleet.watch([]) == (0.0 if passed else 10 * silence)
+        assert counted == swept
 
 
 def test_a_version_is_no_defect_once_it_is_published() -> None:

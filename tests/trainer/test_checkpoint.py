@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from rollcast.config.errors import PassingError, UserError
 from rollcast.curves.run_folder import spent_before
@@ -21,6 +20,7 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.starting import begin, restore
 from rollcast.wire.version import PolicyVersion
+from tests.trainer.learner_state import state
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
 
 KILLED_WHILE_SAVING = """
@@ -46,13 +46,6 @@ def saved(group: LearnerGroup, version: str, controller: dict[str, Any]) -> Path
     path = group.save(PolicyVersion.parse(version), controller).result()
     assert isinstance(path, Path)
     return path
-
-
-def state(group: LearnerGroup) -> list[Tensor]:
-    """Everything an update depends on."""
-    optimizer = group.learner.optimizer
-    moments = [optimizer.state[w][name] for w in group.learner.weights for name in ("exp_avg", "exp_avg_sq")]
-    return [tensor.full_tensor().clone() for tensor in [*group.learner.weights, *moments]]
 
 
 def test_a_killed_run_continues_bit_equal_to_an_uninterrupted_one(

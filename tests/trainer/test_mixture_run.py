@@ -29,6 +29,7 @@ from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
+from rollcast.trainer.publishing import publisher_maker
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker
 from testkit.system.audit import check_every_task_once
@@ -84,10 +85,14 @@ def make_controller(
     config: RunConfig, queue: AnsweringQueue, answers: Answers, learners: QuickLearners, progress: Progress | None
 ) -> Controller:
     config.run_folder.mkdir(parents=True, exist_ok=True)
+    ranks: Any = SimpleNamespace(num_devices=1, device=torch.device("cpu"))
+    group: Any = learners
+    exporter = Exporter("r")
     controller = build_controller(
         config,
-        learners=learners,  # type: ignore[arg-type]
-        ranks=SimpleNamespace(num_devices=1, device=torch.device("cpu")),  # type: ignore[arg-type]
+        learners=group,
+        ranks=ranks,
+        make_publisher=publisher_maker(config, group, ranks, exporter),
         queue=queue,
         books=Books(
             train=book(math=30, code=30),
@@ -95,7 +100,7 @@ def make_controller(
             downstream={AIME: book(aime=4), LCB: book(lcb=2)},
         ),
         encode=lambda text: [],
-        exporter=Exporter("r"),
+        exporter=exporter,
         progress=progress or Progress(),
         stop_requested=lambda: False,
     )

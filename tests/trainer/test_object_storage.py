@@ -22,7 +22,7 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.starting import restore
 from rollcast.wire.version import PolicyVersion
-from tests.trainer.test_checkpoint import state
+from tests.trainer.learner_state import state
 from tests.trainer.tiny_models import make_config, make_sequences
 from tests.weights.conftest import wait_until
 

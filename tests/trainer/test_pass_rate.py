@@ -23,7 +23,7 @@ from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.dispatch import Dispatcher
 from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.telemetry import export_batch
-from tests.trainer.test_evaluation import ask, make_group, points
+from tests.trainer.evaluating import ask, make_group, points
 from tests.trainer.tiny_models import make_config
 
 FAILED = (GradingStatus.TIMEOUT, GradingStatus.ERROR)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollcast.rollouts.codec import decode_group, decode_task
+from rollcast.rollouts.codec import decode_group, decode_task, encode_group, encode_task
 from rollcast.rollouts.records import Purpose, Rollout, RolloutGroup
 from rollcast.rollouts.redis_streams import told_by
 from rollcast.trainer.control.defects import defect
@@ -52,6 +52,12 @@ def test_a_thousand_recorded_groups_are_all_taken(recorded: list[RecordedGroup])
     for item, group in zip(recorded, groups, strict=True):
         told = {name.decode(): value for name, value in told_by(group).items()}
         assert told.items() <= item.fields.items()
+
+
+def test_what_is_read_and_written_again_has_the_bytes_that_were_recorded(recorded: list[RecordedGroup]) -> None:
+    """Older generators and trainers wrote them: the format on the wire is what it was."""
+    assert [encode_group(decode_group(item.group)) for item in recorded] == [item.group for item in recorded]
+    assert [encode_task(decode_task(item.task)) for item in recorded] == [item.task for item in recorded]
 
 
 def of_each_rollout(change: Callable[[Rollout], Rollout]) -> Callable[[RolloutGroup], RolloutGroup]:

@@ -20,7 +20,7 @@ from rollcast.trainer.learner.learner import pad_micro_batch
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.router_replay import UNKNOWN
 from testkit.tiny_model import make_architecture
-from tests.trainer.test_architectures import SMALL, slow_model
+from tests.trainer.slow_model import SMALL, slow_model
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
 
 REPLAYED = {"router_replay": True}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rollcast.weights.changes import apply_changes, pack_changes
 from rollcast.weights.process_group import WeightGroup
 from tests.weights.conftest import Process, Trainer
-from tests.weights.test_lanes import UNEVEN
+from tests.weights.uneven import UNEVEN
 
 
 @given(

@@ -20,15 +20,9 @@ from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.turns import AT_ONCE
 from testkit.weights.generator_process import digest
 from tests.weights.conftest import Process, Trainer, copy_rows, fill
+from tests.weights.uneven import UNEVEN
 
 CPU = torch.device("cpu")
-UNEVEN = [
-    TensorSpec("embedding", "bfloat16", (1_003, 30)),
-    TensorSpec("norm", "float32", (2,)),
-    TensorSpec("experts", "bfloat16", (5, 31, 17)),
-    TensorSpec("row", "float32", (1, 90)),
-]
-"""Over three ranks: uneven, fewer rows than ranks, odd sizes."""
 
 
 @given(
@@ -125,7 +119,7 @@ import sys
 from rollcast.weights.host_memory import attach
 from rollcast.weights.manifest import plan_buckets
 from testkit.weights.generator_process import digest
-from tests.weights.test_lanes import UNEVEN
+from tests.weights.uneven import UNEVEN
 print(digest(attach(sys.argv[1], plan_buckets(UNEVEN, 1 << 14)).views()))
 """
 

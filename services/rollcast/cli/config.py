@@ -19,33 +19,43 @@ def check(
     elsewhere: Annotated[
         bool, typer.Option("--elsewhere", help="the run will be on another machine: look at the settings alone")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="the run is to be continued: say what differs from its last start")
+    ] = False,
     gpu: memory_options.Gpu = None,
     trainer_ranks: memory_options.TrainerRanks = None,
     model_config: memory_options.ModelConfig = None,
 ) -> None:
     """Say whether a run file is right; name each wrong setting, its value and the remedy, all at once.
 
-    Model, data, verifiers, disk and cores are looked at too, as `rollcast up` would; nothing is started. What cannot
-    fit the GPUs is refused where their memory is known: with --gpu, else as this machine's driver says.
+    Model, data, verifiers, disk, cores and the run's folder are looked at too, as `rollcast up` would; nothing is
+    started. What cannot fit the GPUs is refused where their memory is known: with --gpu, else as this machine's driver
+    says.
 
     \b
     rollcast config check my-run.yaml
+    rollcast config check my-run.yaml --resume
     rollcast config check my-cluster-run.yaml --elsewhere
     rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --model-config config.json
     """
+    from rollcast.config.errors import UserError
     from rollcast.config.run import load_run_config
     from rollcast.local import preflight
+    from rollcast.local.resumed import check_run_folder
     from rollcast.memory.check import check_memory
     from rollcast.memory.device import GB, Device, smallest_gpu
     from rollcast.memory.verdict import warnings
 
-    filled_in = ""
+    filled_in, changes = "", list[str]()
     if elsewhere:
+        if resume:
+            raise UserError("--resume: compares with the run's folder, which is on the other machine; leave it out")
         config = load_run_config(file, to_start=True)
-        left = ["model, data, verifiers, certificates, disk and devices"]
+        left = ["model, data, verifiers, certificates, disk and devices", "the run's folder"]
     else:
         config, found = preflight.load_to_start(file)
         preflight.check_files(config)
+        changes = check_run_folder(config, resume=resume)
         left, filled_in = preflight.not_checked(config), preflight.in_words(found)
     device = Device("gpu", round(gpu * GB)) if gpu is not None else None if elsewhere else smallest_gpu()
     plan = None
@@ -58,6 +68,8 @@ def check(
         typer.echo(f"caution: {sentence}")
     if filled_in:
         typer.echo(f"filled in: {filled_in}")
+    for line in changes:
+        typer.echo(line)
     typer.echo(f"not checked: {'; '.join(left)}")
 
 

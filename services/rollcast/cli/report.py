@@ -61,13 +61,6 @@ def amount(value: float | None, form: str = ".4g") -> str:
     return format(value, form)
 
 
-def chance(probability: float) -> str:
-    """In per cent; draws cannot tell more than 99 % from certain."""
-    if probability > 0.99:
-        return "over 99 %"
-    return "under 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"
-
-
 def span(of: Interval, form: str = ".4g") -> str:
     """The 90 % interval in words."""
     return f"{amount(of['q05'], form)} to {amount(of['q95'], form)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollcast.local.one_line import one_line
+from rollcast.local.one_line import one_line, short_line
 
 if TYPE_CHECKING:
     from rollcast.config.run import RunConfig
@@ -53,8 +53,8 @@ def completions(trial: TrialRecord) -> list[str]:
         verdict = f"reward {first.reward:g}" if _is_graded(first) else f"no verdict: {one_line(first.failure)}"
         rewards = (f"{one.reward:g}" if _is_graded(one) else "-" for one in group)
         lines += [
-            f"prompt: {_short(prompt)}",
-            f"    {_short(first.text) or '(nothing)'} -> {verdict}",
+            f"prompt: {short_line(prompt, SHOWN_CHARACTERS)}",
+            f"    {short_line(first.text, SHOWN_CHARACTERS) or '(nothing)'} -> {verdict}",
             f"    rewards of all {len(group)}: {' '.join(rewards)}",
         ]
     return lines
@@ -109,8 +109,3 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.1f} s"
-
-
-def _short(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]}..."

@@ -94,9 +94,8 @@ def _checked(
         except ValidationError as error:
             # What is missing last: what a misspelt one was meant for is not missing as well.
             found = sorted(error.errors(include_url=False), key=lambda item: item["type"] == "missing")
-            for wrong in (described(item, mended, RunConfig) for item in found):
-                if not any(wrong.touches(earlier) for earlier in mistakes):
-                    mistakes.append(wrong)
+            for several in [described(item, mended, RunConfig) for item in found]:
+                mistakes += [wrong for wrong in several if not any(wrong.touches(earlier) for earlier in mistakes)]
             mended = without(mended, found)
             continue
         if filled_in is not None:

@@ -99,19 +99,35 @@ def is_written(field: str, data: Mapping[str, Any]) -> bool:
     return name in holder if isinstance(holder, dict) else isinstance(holder, list)
 
 
-def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Wrong:
-    """One of pydantic's errors on `data`, the settings as they were read, held against `schema`."""
+def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> list[Wrong]:
+    """One of pydantic's errors on `data`, the settings as they were read, held against `schema`.
+
+    It looks into no group without its `kind`: what no kind has is named here as well.
+    """
+    if item["type"] != "union_tag_not_found":
+        return [_described(item, data, schema)]
+    field, groups = written(item["loc"], data), groups_at(item["loc"], schema)
+    kinds = ", ".join(str(group.model_fields[_KIND].default) for group in groups)
+    unknown = [name for name in map(str, item["input"]) if not any(name in group.model_fields for group in groups)]
+    return [
+        Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}", others=(field,)),
+        *(_no_setting(f"{field}.{name}", groups, schema) for name in unknown),
+    ]
+
+
+def _no_setting(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
+    remedy, meant = did_you_mean(field, groups, schema)
+    return Wrong(field, f"is not a setting; {remedy}", others=meant)
+
+
+def _described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Wrong:
     field, kind, context = written(item["loc"], data), item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
         if (refused := refused_argument(field)) is not None:
             return Wrong(field, refused[0], others=refused[1])
-        remedy, meant = did_you_mean(field, groups_at(item["loc"][:-1], schema), schema)
-        return Wrong(field, f"is not a setting; {remedy}", others=meant)
+        return _no_setting(field, groups_at(item["loc"][:-1], schema), schema)
     if kind == "missing":
         return Wrong(field, "is missing; add it")
-    if kind == "union_tag_not_found":
-        kinds = ", ".join(str(group.model_fields[_KIND].default) for group in groups_at(item["loc"], schema))
-        return Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}", others=(field,))
     if kind == "union_tag_invalid":
         expected = str(context["expected_tags"]).replace("'", "")
         return wrong_value(f"{field}.{_KIND}", item["input"][_KIND], f"choose one of {expected}", field)

@@ -17,7 +17,7 @@ MOST_OFFERED = 3
 def did_you_mean(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> tuple[str, tuple[str, ...]]:
     """The remedy for a setting that does not exist, and the settings that it offers: one of the same group (`groups`, as
     they are left by its `kind`) spelt nearly like it, or one elsewhere."""
-    beside = [name for group in groups for name in group.model_fields]
+    beside = list(dict.fromkeys(name for group in groups for name in group.model_fields))
     offered = _beside(field, beside) or _elsewhere(field, settings_of(schema))
     if not offered:
         return "remove it or mend its spelling", ()
@@ -60,6 +60,7 @@ def _elsewhere(field: str, settings: tuple[str, ...]) -> list[str]:
         names = dict.fromkeys(path.rpartition(".")[2] for path in settings)
         near = difflib.get_close_matches(name, names, MOST_OFFERED, ALIKE)
         elsewhere = [path for found in near for path in settings if path.rpartition(".")[2] == found]
+    elsewhere = [path for path in elsewhere if not any(path.startswith(f"{other}.") for other in elsewhere)]
     elsewhere.sort(key=lambda path: (path.split(".")[0] != field.split(".")[0], path.count(".")))
     return elsewhere[:MOST_OFFERED]
 

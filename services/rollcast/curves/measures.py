@@ -18,7 +18,6 @@ from rollcast.curves.units import EPOCHS, HOURS, SAMPLES, SECONDS, STEPS, TOKENS
 from rollcast.scaling.curve import Array
 
 HELD_OUT = {"eval", "evaluation", "val", "valid", "validation", "test", "heldout", "held", "dev"}
-TRAINING = {"train", "training", "critic", "rollout", "batch"}
 ACCURACY = {"acc", "accuracy", "pass", "passrate", "correct", "correctness", "solved", "solve", "success", "em"}
 SCORE = {"score", "scores"}
 REWARD = {"reward", "rewards"}

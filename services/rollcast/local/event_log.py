@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollcast.local.one_line import one_line
+from rollcast.runfolder.files import RUN_LOG
 
-LOG = Path("logs") / "up.log"
 TAIL_BYTES = 64 << 10
 """Read from the end of the log: far more than a terminal shows."""
 _TROUBLE, _NEWS = "!", "-"
@@ -33,8 +33,8 @@ def note(folder: Path, line: str, *, trouble: bool = False) -> RunEvent:
     now = time.localtime()
     text = one_line(line)
     with suppress(OSError):
-        (folder / LOG).parent.mkdir(parents=True, exist_ok=True)
-        with (folder / LOG).open("a") as log:
+        (folder / RUN_LOG).parent.mkdir(parents=True, exist_ok=True)
+        with (folder / RUN_LOG).open("a") as log:
             log.write(f"{time.strftime(_TIME, now)} {_TROUBLE if trouble else _NEWS} {text}\n")
     return RunEvent(time.strftime("%H:%M:%S", now), text, trouble)
 
@@ -42,7 +42,7 @@ def note(folder: Path, line: str, *, trouble: bool = False) -> RunEvent:
 def events_of(folder: Path) -> list[RunEvent]:
     """The last events of the log, in order; nothing where there is none. What is no line of it is passed over."""
     try:
-        with (folder / LOG).open("rb") as log:
+        with (folder / RUN_LOG).open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
             lines = log.read(TAIL_BYTES).decode(errors="replace").splitlines()
     except OSError:

@@ -24,10 +24,10 @@ from rollcast.config.run import RunConfig
 from rollcast.connections import http
 from rollcast.connections.port_files import ports_of, read_port
 from rollcast.local.process import Command, ServiceSpec
+from rollcast.runfolder.files import LOGS, MONITOR, TARGETS
 from rollcast.runfolder.writing import replace_json
 
-FOLDER = "monitor"
-TARGETS, TOKEN = "targets.json", "token"
+TOKEN = "token"  # noqa: S105  # the name of a file
 SCRAPE_SECONDS = 5
 """A demo's steps take some seconds; the forecaster's page, the largest, has 20 kB."""
 PLACEHOLDERS = {"@NAMESPACE@": "", "@NO_STEP_MINUTES@": "30", "@RUNBOOK@": "docs/runbook.md"}
@@ -59,13 +59,13 @@ def write_monitor(config: RunConfig) -> Path:
     except OSError as error:
         raise refused_by_the_world(
             error,
-            f"folder: {error.filename or config.run_folder / FOLDER} cannot be written ({error.strerror}); free space "
+            f"folder: {error.filename or config.run_folder / MONITOR} cannot be written ({error.strerror}); free space "
             "or mend the permissions, or leave --monitor out",
         ) from error
 
 
 def _write(config: RunConfig) -> Path:
-    folder = config.run_folder / FOLDER
+    folder = config.run_folder / MONITOR
     provisioning = folder / "grafana"
     for part in (folder / "dashboards", provisioning / "datasources", provisioning / "dashboards"):
         part.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ class Targets:
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
-        self._file = config.run_folder / FOLDER / TARGETS
+        self._file = config.run_folder / MONITOR / TARGETS
         self._written: list[dict[str, Any]] | None = None
 
     def refresh(self) -> None:
@@ -115,7 +115,7 @@ class Targets:
 
 def prometheus_spec(config: RunConfig, server: str) -> ServiceSpec:
     """Started and stopped with the run, which goes on without it."""
-    folder = config.run_folder / FOLDER
+    folder = config.run_folder / MONITOR
     arguments = (
         server,
         f"--config.file={folder / 'prometheus.yml'}",
@@ -123,13 +123,13 @@ def prometheus_spec(config: RunConfig, server: str) -> ServiceSpec:
         f"--web.listen-address={HOST}:{config.local.prometheus_port}",
         "--log.level=warn",
     )
-    command = Command(arguments, config.run_folder / "logs" / "prometheus.log")
+    command = Command(arguments, config.run_folder / LOGS / "prometheus.log")
     return ServiceSpec("prometheus", (command,), stop_order=3, stop_seconds=STOP_SECONDS, essential=False)
 
 
 def how_to_watch(config: RunConfig, server: str | None) -> list[str]:
     """What the user is told: where Prometheus is, and how Grafana is started with all of it."""
-    folder, port = config.run_folder / FOLDER, config.local.prometheus_port
+    folder, port = config.run_folder / MONITOR, config.local.prometheus_port
     if server is None:
         prometheus = "no prometheus on the path; install one, or start both in containers (below)"
     else:

@@ -8,3 +8,9 @@ _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CH
 def one_line(text: str) -> str:
     """What models write, and exceptions that repeat it, could move the cursor or hide what was said before."""
     return " ".join(text.split()).translate(_CONTROLS)
+
+
+def short_line(text: str, most: int) -> str:
+    """Of it so many characters at most, and then dots."""
+    line = one_line(text)
+    return line if len(line) <= most else f"{line[:most]}..."

@@ -29,6 +29,7 @@ from rollcast.memory.causal import check_causal
 from rollcast.memory.check import check_memory
 from rollcast.memory.device import smallest_gpu
 from rollcast.runfolder.checkpoint_place import checkpoint_place, earlier_run_place
+from rollcast.runfolder.files import CONTROLLER
 from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.own_functions import check_file, is_function
 from rollcast.tasks.prompts import PromptSplit, check_prompts, load, verifier_names
@@ -229,7 +230,7 @@ def _check_earlier_run(config: RunConfig) -> None:
     """What is behind a URL the trainer sees."""
     name = config.model.from_run
     place = None if name is None else earlier_run_place(name)
-    if isinstance(place, Path) and not any(place.glob("*/controller.json")):
+    if isinstance(place, Path) and not any(place.glob(f"*/{CONTROLLER}")):
         raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from rollcast.config.differences import Difference, differences
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
+from rollcast.runfolder import folder as run_folder
+from rollcast.runfolder.files import UP_FILE
 
 FIXED = ("tasks.dataset.kind", "tasks.dataset.name", "tasks.evaluation.num_prompts", "tasks.evaluation.seed")
 """They decide which prompts the curve is measured on: with others it would go on as another one, unnoticed."""
@@ -24,6 +26,17 @@ MEANING = {
 """By the beginning of a setting's name: what its change does to a run under way."""
 CHOSEN_ANEW = ("redis.port", "rpc.port", "grader.port", "forecaster.http_port", "local.prometheus_port")
 """Left out, they are free ones of each start."""
+
+
+def check_run_folder(config: RunConfig, *, resume: bool) -> list[str]:
+    """What `up` would say of the folder before it starts anything: a line for each setting that a resume changes.
+
+    Raises UserError where `up` would.
+    """
+    folder = config.run_folder.absolute()
+    changes = changed_settings(folder / UP_FILE, config) if resume and not run_folder.is_held(folder) else []
+    run_folder.check_folder(folder, resume=resume)
+    return changes
 
 
 def changed_settings(started_with: Path, config: RunConfig) -> list[str]:

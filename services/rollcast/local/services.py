@@ -13,6 +13,7 @@ from rollcast.local.devices import generator_gpus, no_gpus, trainer_gpus
 from rollcast.local.embedded_redis import find_server, write_server_config
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, ServiceSpec
+from rollcast.runfolder import files
 
 TRAINER_STOP_SECONDS = 120.0
 """The step under way ends and a checkpoint is written."""
@@ -53,7 +54,7 @@ def service_specs(
 
 
 def _log(config: RunConfig, name: str) -> Path:
-    return config.run_folder / "logs" / f"{name}.log"
+    return config.run_folder / files.LOGS / f"{name}.log"
 
 
 def _module(name: str, run_file: Path, *arguments: str) -> tuple[str, ...]:
@@ -61,14 +62,14 @@ def _module(name: str, run_file: Path, *arguments: str) -> tuple[str, ...]:
 
 
 def _redis(config: RunConfig) -> ServiceSpec:
-    server = write_server_config(config.redis, config.run_folder / "redis")
+    server = write_server_config(config.redis, config.run_folder / files.REDIS)
     command = Command((str(find_server()), str(server)), _log(config, "redis"))
     return ServiceSpec("redis", (command,), stop_order=3, stop_seconds=20.0)
 
 
 def _grader(config: RunConfig, devices: Mapping[str, str]) -> ServiceSpec:
     """With a run file and an environment that hold no credential of others: it refuses to have them."""
-    run_file = config.run_folder / "grader.json"
+    run_file = config.run_folder / files.GRADER_RUN_FILE
     write_resolved(
         config.model_copy(
             update={

@@ -12,6 +12,7 @@ from rollcast.config.errors import PassingError, UserError
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.local.process import Command, Orphans, Service, ServiceSpec
+from rollcast.runfolder.files import RUN_FILE
 from rollcast.runfolder.records import read_record
 from rollcast.runfolder.trial import TrialRecord
 
@@ -42,7 +43,7 @@ class TimeOutlook:
 def try_out(config: RunConfig, num_prompts: int) -> TrialRecord:
     """Sample and grade a few prompts with the real engine. Raises UserError."""
     with tempfile.TemporaryDirectory(prefix="rollcast-try-") as folder:
-        run_file, out = Path(folder) / "run.json", Path(folder) / "trial.json"
+        run_file, out = Path(folder) / RUN_FILE, Path(folder) / "trial.json"
         write_resolved(config, run_file)
         module = ["-m", "rollcast.generator.trial", "--config", str(run_file)]
         command = (sys.executable, *module, "--prompts", str(num_prompts), "--out", str(out))

@@ -12,55 +12,56 @@ from typing import Any
 
 from rollcast.loggers.entries import Entry, of_evaluation, of_forecast, of_samples, of_step
 from rollcast.runfolder import files
-from rollcast.runfolder.growing_file import GrowingFile
-from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, SamplesRecord, StepRecord, parse
+from rollcast.runfolder.format_version import check_format
+from rollcast.runfolder.record_file import RecordFile
+from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, SamplesRecord, StepRecord
 
 
 class Feed:
-    """Attributes:
-    num_unreadable: lines that were torn or foreign.
-    """
+    """What the run writes down, as entries."""
 
     def __init__(self, folder: Path, taken: Mapping[str, int]) -> None:
-        """`taken`: lines of each file that were told already, by an earlier process."""
+        """`taken`: lines of each file that were told already, by an earlier process.
+
+        Raises UserError where this release cannot read the folder.
+        """
+        check_format(folder)
         self._newest_step = -1
-        self.num_unreadable = 0
-        self._files: dict[str, tuple[GrowingFile, type[Any], Callable[[Any], Entry]]] = {
-            files.STEPS: (GrowingFile(folder / files.STEPS), StepRecord, self._of_step),
-            files.EVALUATIONS: (GrowingFile(folder / files.EVALUATIONS), EvaluationRecord, of_evaluation),
-            files.SAMPLES: (GrowingFile(folder / files.SAMPLES), SamplesRecord, of_samples),
-            files.FORECASTS_SAID: (GrowingFile(folder / files.FORECASTS_SAID), ForecastRecord, of_forecast),
+        kinds: dict[str, tuple[type[Any], Callable[[Any], Entry]]] = {
+            files.STEPS: (StepRecord, self._of_step),
+            files.EVALUATIONS: (EvaluationRecord, of_evaluation),
+            files.SAMPLES: (SamplesRecord, of_samples),
+            files.FORECASTS_SAID: (ForecastRecord, of_forecast),
         }
-        self._taken = dict(taken)
+        self._files: dict[str, tuple[RecordFile[Any], Callable[[Any], Entry]]] = {
+            name: (RecordFile(folder / name, kind, num_known=taken.get(name, 0)), make)
+            for name, (kind, make) in kinds.items()
+        }
 
     @property
     def lines(self) -> dict[str, int]:
         """Handed out so far, of each file."""
-        return {name: file.num_lines for name, (file, _, _) in self._files.items()}
+        return {name: file.num_lines for name, (file, _) in self._files.items()}
+
+    @property
+    def num_unreadable(self) -> int:
+        """Lines that were torn or foreign."""
+        return sum(file.num_skipped for file, _ in self._files.values())
 
     def read(self) -> list[Entry]:
         """What is new, by the time when it was made."""
-        found = [entry for name in self._files for entry in self._read(name)]
+        found = [entry for file, make in self._files.values() for entry in _new(file, make)]
         return sorted(found, key=lambda entry: entry.at)
-
-    def _read(self, name: str) -> Iterator[Entry]:
-        file, kind, make = self._files[name]
-        lines = file.next_lines()
-        first = file.num_lines - len(lines)
-        for place, line in enumerate(lines, start=first):
-            if not line.strip():
-                continue
-            try:
-                entry = make(parse(line, kind))
-            except ValueError:
-                self.num_unreadable += place >= self._taken.get(name, 0)
-                continue
-            if place >= self._taken.get(name, 0):
-                yield entry
-        if file.num_beginnings > 1:
-            self._taken.pop(name, None)
 
     def _of_step(self, record: StepRecord) -> Entry:
         entry = of_step(record, self._newest_step)
         self._newest_step = record.step
         return entry
+
+
+def _new(file: RecordFile[Any], make: Callable[[Any], Entry]) -> Iterator[Entry]:
+    """Known records are made entries of as well: what a step repeats is told by those before it."""
+    for record, is_new in file.read_some():
+        entry = make(record)
+        if is_new:
+            yield entry

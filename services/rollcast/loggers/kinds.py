@@ -7,6 +7,7 @@ from typing import Any
 from rollcast.config.loggers import Log, MlflowLog, TensorBoardLog
 from rollcast.config.run import RunConfig
 from rollcast.loggers.destination import Destination
+from rollcast.runfolder.files import TENSORBOARD
 
 
 def open_destination(log: Log, config: RunConfig, run_id: str | None) -> Destination:
@@ -14,7 +15,7 @@ def open_destination(log: Log, config: RunConfig, run_id: str | None) -> Destina
     if isinstance(log, TensorBoardLog):
         from rollcast.loggers.tensorboard_files import TensorBoardFiles
 
-        return TensorBoardFiles(log.folder or config.run_folder / "tensorboard", settings_of(config))
+        return TensorBoardFiles(log.folder or config.run_folder / TENSORBOARD, settings_of(config))
     if isinstance(log, MlflowLog):
         from rollcast.loggers.mlflow_run import MlflowRun
 

@@ -13,7 +13,6 @@ from rollcast.config.errors import UserError
 from rollcast.connections.port_files import ports_of
 from rollcast.runfolder import files
 from rollcast.runfolder.format_version import check_format
-from rollcast.runfolder.verifier_failures import FAILURES
 
 _HISTORY = (files.CHECKPOINTS, files.EVALUATIONS, files.STEPS)
 _LEFT_BEHIND = (
@@ -36,7 +35,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the run's folder for this process. Raises UserError where another one has it or it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("a+")
+        lock = (folder / files.LOCK).open("a+")
     except OSError as error:
         raise UserError(
             f"folder = {folder}: cannot be written ({error.strerror}); set `folder` to one that can"
@@ -45,11 +44,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lock.seek(0)
-            holder = lock.read(32).strip()
-            raise UserError(
-                f"run folder {folder}: process {holder} is running it; stop that one or choose another name for `run`"
-            ) from None
+            raise _in_use(folder) from None
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
@@ -59,13 +54,24 @@ def locked(folder: Path) -> Iterator[None]:
 def is_held(folder: Path) -> bool:
     """Whether a process runs the run at this moment."""
     try:
-        with (folder / ".lock").open() as lock:
+        with (folder / files.LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
         return False
     return False
+
+
+def check_folder(folder: Path, *, resume: bool) -> None:
+    """Whether a run may begin there, or go on. Nothing is changed.
+
+    Raises UserError where another process has it, where it holds a run that is not resumed, or one that this release
+    cannot read.
+    """
+    if is_held(folder):
+        raise _in_use(folder)
+    _check_content(folder, resume=resume)
 
 
 def has_history(folder: Path) -> bool:
@@ -85,15 +91,27 @@ def prepare(folder: Path, *, resume: bool) -> None:
 
     Raises UserError where the folder holds a run and it is not resumed, or one that this release cannot read.
     """
+    _check_content(folder, resume=resume)
+    shutil.rmtree(ports_of(folder), ignore_errors=True)
+    shutil.rmtree(folder / files.FAILURES, ignore_errors=True)
+    if not has_history(folder):
+        shutil.rmtree(folder / files.REDIS, ignore_errors=True)
+        shutil.rmtree(folder / files.LOGGED, ignore_errors=True)
+        for name in _LEFT_BEHIND:
+            (folder / name).unlink(missing_ok=True)
+
+
+def _check_content(folder: Path, *, resume: bool) -> None:
     check_format(folder)
     if has_history(folder) and not resume:
         raise UserError(
             f"run folder {folder}: holds a run already; continue it with --resume, or choose another name for `run`"
         )
-    shutil.rmtree(ports_of(folder), ignore_errors=True)
-    shutil.rmtree(folder / FAILURES, ignore_errors=True)
-    if not has_history(folder):
-        shutil.rmtree(folder / "redis", ignore_errors=True)
-        shutil.rmtree(folder / files.LOGGED, ignore_errors=True)
-        for name in _LEFT_BEHIND:
-            (folder / name).unlink(missing_ok=True)
+
+
+def _in_use(folder: Path) -> UserError:
+    with (folder / files.LOCK).open() as lock:
+        holder = lock.read(32).strip()
+    return UserError(
+        f"run folder {folder}: process {holder} is running it; stop that one or choose another name for `run`"
+    )

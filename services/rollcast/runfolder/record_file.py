@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Generic
 
@@ -14,13 +14,20 @@ class RecordFile(Generic[Record]):
     """A torn or foreign line is passed over.
 
     Attributes:
-        num_skipped: such lines so far.
+        num_skipped: such lines so far, without those that are known.
     """
 
-    def __init__(self, path: Path, kind: type[Record]) -> None:
+    def __init__(self, path: Path, kind: type[Record], *, num_known: int = 0) -> None:
+        """`num_known`: lines of the file that an earlier process read."""
         self._file = GrowingFile(path)
         self._kind = kind
+        self._num_known = num_known
         self.num_skipped = 0
+
+    @property
+    def num_lines(self) -> int:
+        """Read so far; counted anew where the file was written anew."""
+        return self._file.num_lines
 
     @property
     def was_written_anew(self) -> bool:
@@ -30,8 +37,19 @@ class RecordFile(Generic[Record]):
     def read(self) -> Iterator[Record]:
         """The complete lines up to the file's end; nothing where there is no file."""
         while lines := self._file.next_lines():
-            for line in filter(bytes.strip, lines):
-                try:
-                    yield parse(line, self._kind)
-                except ValueError:
-                    self.num_skipped += 1
+            for record, _ in self._parsed(lines):
+                yield record
+
+    def read_some(self) -> Iterator[tuple[Record, bool]]:
+        """The complete lines of one look, 16 MiB at most, each with whether it is new: not known, or written anew."""
+        return self._parsed(self._file.next_lines())
+
+    def _parsed(self, lines: Sequence[bytes]) -> Iterator[tuple[Record, bool]]:
+        known = 0 if self.was_written_anew else self._num_known
+        for place, line in enumerate(lines, start=self._file.num_lines - len(lines)):
+            if not line.strip():
+                continue
+            try:
+                yield parse(line, self._kind), place >= known
+            except ValueError:
+                self.num_skipped += place >= known

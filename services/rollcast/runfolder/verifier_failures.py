@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rollcast.runfolder.files import FAILURES
 from rollcast.runfolder.writing import make_folder, replace_json
 
 MAX_FILE_BYTES = 1 << 20
-FAILURES = "failures"
 
 
 @dataclass(frozen=True, slots=True)

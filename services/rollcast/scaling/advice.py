@@ -312,7 +312,7 @@ class _Question:
         low, median, high = map(difference, self._gain())
         return (
             f"{'As much compute again' if self._is_assumed else 'The rest'} gains {median} (90 %: {low} to {high}). "
-            f"It gains {self._worth:.2g} or more with a chance of {_in_words(self._chance)}."
+            f"It gains {self._worth:.2g} or more with a chance of {chance_in_words(self._chance)}."
         )
 
 
@@ -339,7 +339,7 @@ def _words(verdict: VerdictKind) -> str:
     return str(verdict).replace("_", " ")
 
 
-def _in_words(probability: float) -> str:
+def chance_in_words(probability: float) -> str:
     """In per cent; draws cannot tell more than 99 % from certain."""
     if probability > 0.99:
         return "over 99 %"

@@ -3,9 +3,9 @@
 Nothing of `rollcast.recipe.schedule` is imitated: the model builds its `PipelineState` and obeys. The life of one
 dispatch:
 
-    queue --> running --> ready --> in training --> settled: used | filtered --> held until a checkpoint has it
-      ^          | hand-back |                                                            | restart: ready again
-      +----------+           +-- killed, or of lost weights: settled as lost; the task is dispatched again
+    queue --> running --> ready --> in training --> settled: used | filtered
+      ^          | hand-back |
+      +----------+           +-- killed: settled as lost; the task is dispatched again
 """
 
 from __future__ import annotations
@@ -42,10 +42,6 @@ class SimulatedTrainer:
     """What each token that it trains on adds to it."""
     spread: float = 0.0
     """Relative spread of it, uniform in [1 - spread, 1 + spread]."""
-    restart: float = 5.0
-    """From its death until it is back."""
-    checkpoint_every: int = 1
-    """Optimizer steps."""
 
 
 class Pipeline:
@@ -68,7 +64,7 @@ class Pipeline:
         `seed` draws what is not the workload's: delays and step durations. `claims_seen_late`: see SimulatedFleet.
         """
         self.step = 0
-        """t, in the surviving history."""
+        """t."""
         self.report = Report()
         self._schedule = schedule
         self._fresh = fresh
@@ -85,16 +81,12 @@ class Pipeline:
             lost=self._lost,
             changed=self._decide,
         )
-        self._incarnation = 0
         self._steps_since_start = 0
-        self._checkpoint = 0
         self._outstanding: dict[int, Attempt] = {}
         self._training: list[Attempt] = []
         self._durations: deque[float] = deque(maxlen=RECENT_STEPS)
-        self._held: list[Attempt] = []
         self._redo: deque[int] = deque()
         self._num_tasks = 0
-        self._down = False
         self._waiting: str | None = None
         self._booked_until = 0.0
         for engine in engines:
@@ -133,13 +125,6 @@ class Pipeline:
             self._events.step()
         raise DeadlockError(f"at step {self.step} after {max_events} events, waiting for {self._waiting}")
 
-    def run_until(self, time: float) -> Report:
-        """Go on until `time`."""
-        self._events.at(time, self._book)
-        while (due := self._events.next_time) is not None and due <= time:
-            self._events.step()
-        return self.read()
-
     def read(self) -> Report:
         """Bring waits and tokens up to now."""
         self._book()
@@ -148,37 +133,10 @@ class Pipeline:
                 generator.advance(self.now)
         return self.report
 
-    def restart_trainer(self) -> None:
-        """Kill the trainer; it comes back at its last checkpoint."""
-        if self._down:
-            return
-        self._book()
-        self._down, self._waiting = True, "restart"
-        self._incarnation += 1
-        self._training = []
-        self._events.after(self._trainer.restart, self._resume)
-
-    def _resume(self) -> None:
-        self._down = False
-        self.step, self._steps_since_start = self._checkpoint, 0
-        undone = [number for step, number in self.report.history if step > self._checkpoint]
-        self.report.history = self.report.history[: len(self.report.history) - len(undone)]
-        for attempt in self._held:
-            self._outstanding[attempt.sequence] = attempt
-            undone.remove(attempt.task.number)
-        self._held.clear()
-        self._redo.extend(undone)
-        for attempt in list(self._outstanding.values()):
-            newest = attempt.newest if attempt.owner is None else attempt.owner.step
-            if newest is not None and newest > self.step:
-                self._abandon(attempt, "lost")
-        self.fleet.restart(self.step)
-        self._decide()
-
     def _decide(self) -> None:
         """Do what the schedule says: dispatch, then make the next step or wait."""
         self._book()
-        while not self._down:
+        while True:
             state = self._state()
             if not self._training and (unusable := self._schedule.unusable(state)):
                 for sequence in unusable:
@@ -236,37 +194,34 @@ class Pipeline:
             assert attempt.oldest is not None
             self.report.staleness[self.step - attempt.oldest] += 1
         self.report.mean_tokens = fmean(tokens for attempt in batch for tokens in attempt.task.lengths)
-        incarnation = self._incarnation
         tokens = sum(sum(attempt.task.lengths) for attempt in batch)
         duration = self._trainer.step + self._trainer.per_token * tokens
         duration *= self._rng.uniform(1 - self._trainer.spread, 1 + self._trainer.spread)
         if self._trainer.per_token:
             self._durations.append(duration)
-        self._events.after(duration, lambda: self._trained() if incarnation == self._incarnation else None)
+        self._events.after(duration, lambda: self._trained(batch))
 
-    def _trained(self) -> None:
-        batch, self._training = self._training, []
+    def _trained(self, batch: list[Attempt]) -> None:
+        self._training = []
         self._settle(batch)
         self.step += 1
         self._steps_since_start += 1
         self.report.updates += 1
         self.report.step_times.append(self.now)
-        if self.step % self._trainer.checkpoint_every == 0:
-            self._checkpoint = self.step
-            self._held.clear()
-        if self._schedule.publishes(self.step):
-            self.fleet.publish(self.step)
+        self._publish()
         self._decide()
 
+    def _publish(self) -> None:
+        if self._schedule.publishes(self.step):
+            self.fleet.publish(self.step)
+
     def _settle(self, batch: list[Attempt]) -> None:
-        """Return the credit of a batch; keep what would be worth something again after a restart."""
+        """Return the credit of a batch."""
         for attempt in batch:
             del self._outstanding[attempt.sequence]
             self.report.groups["filtered" if attempt.task.filtered else "used"] += 1
             self.report.consumed_tokens += sum(attempt.task.lengths)
             self.report.history.append((self.step + 1, attempt.task.number))
-            if attempt.newest is not None and attempt.newest <= self._checkpoint:
-                self._held.append(attempt)
 
     def _abandon(self, attempt: Attempt, outcome: str) -> None:
         """Return the credit of a group that will never be used; its task is dispatched again."""

@@ -32,9 +32,3 @@ class Report:
     """Mean length of the rollouts of the newest batch; None before the first."""
     step_times: list[float] = field(default_factory=list)
     """When each optimizer step was made."""
-
-    @property
-    def idle_share(self) -> float:
-        """Share of the time that the trainer waited."""
-        waited = sum(self.wait_seconds.values())
-        return waited / (waited + self.train_seconds) if waited else 0.0

@@ -27,6 +27,7 @@ from typing import Any
 
 from rollcast.config.errors import EXIT_FAILED, EXIT_SUPERSEDED, EXIT_USER_ERROR, UserError, refused_by_the_world
 from rollcast.config.run import load_run_config
+from rollcast.runfolder.files import TRAINER_LOCK
 from rollcast.telemetry.logging import configure_logging, get_logger
 from rollcast.trainer.ending import EXIT_INTERRUPTED
 from rollcast.trainer.named_trainer import NamedTrainer
@@ -200,7 +201,7 @@ class RankLauncher:
     @contextlib.contextmanager
     def _held(self, folder: Path) -> Iterator[None]:
         """Holds the run's folder: after an upgrade the trainer before may still be writing its last checkpoint."""
-        path = folder / ".trainer.lock"
+        path = folder / TRAINER_LOCK
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock = path.open("a")

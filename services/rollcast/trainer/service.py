@@ -27,6 +27,7 @@ from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
+from rollcast.trainer.publishing import publisher_maker
 from rollcast.trainer.starting import begin, restore
 
 HUNG_TIMEOUTS = 2.0
@@ -77,6 +78,7 @@ def _lead(
             config,
             learners=learners,
             ranks=ranks,
+            make_publisher=publisher_maker(config, learners, ranks, exporter),
             queue=RedisTrainerQueue(config.redis, config.run),
             books=books,
             encode=lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"]),

@@ -1,7 +1,7 @@
 """One epoch: some generators and the lanes over which every trainer rank sends to them, fixed for its life.
 
-    Epoch(...)  seats get Join, every rank opens its lane  -> settled when all have answered Joined
-    broadcast   seats get Publish, every rank sends        -> settled when all have answered Acknowledge
+    Epoch(...)  seats get Join, every rank opens its lane  -> over when all have answered Joined
+    broadcast   seats get Publish, every rank sends        -> over when all have answered Acknowledge
     dropped     the lanes are closed; a version half sent in them is worthless
 
 The publishing group of all members and the private group of a joiner are both epochs.

@@ -114,6 +114,8 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
 
 def conclusions(answer: dict[str, Any]) -> list[str]:
     """The answer in words."""
+    from rollcast.scaling.advice import chance_in_words
+
     sentences = []
     if (spent := answer.get("budget")) is not None:
         left, gain = spent["compute"] - answer["compute"], spent["gain"]
@@ -127,10 +129,10 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
         cost = "is more likely never reached" if middle is None else f"takes {report.amount(middle)} {answer['unit']}"
         sentence = (
             f"{wanted['pass_rate']:g} {cost} (90 % {report.span(wanted['compute'])}); "
-            f"it is reached at some time with probability {report.chance(wanted['probability_ever'])}"
+            f"it is reached at some time with probability {chance_in_words(wanted['probability_ever'])}"
         )
         if "probability_within_budget" in wanted:
-            sentence += f", within the budget with {report.chance(wanted['probability_within_budget'])}"
+            sentence += f", within the budget with {chance_in_words(wanted['probability_within_budget'])}"
         sentences.append(f"{sentence}.")
     if not answer["for_decisions"]:
         sentences.append(f"Verdict {answer['verdict'].replace('_', ' ')}: do not decide on these numbers yet.")

@@ -19,7 +19,7 @@ from rollcast.cli.plan.rates import HARDLY, Given, calibrate
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.cli.plan.run_folder import MeasuredRun
+    from rollcast.cli.plan.measured_run import MeasuredRun
     from rollcast.simulation.split import Rates, SplitOutcome, SplitSearch, SplitSimulator
 
 NEARLY_ALL = 0.9
@@ -82,7 +82,7 @@ def devices(
     )
     run = None
     if run_folder is not None:
-        from rollcast.cli.plan.run_folder import read_run
+        from rollcast.cli.plan.measured_run import read_run
 
         run = read_run(run_folder)
     rates, caveats = calibrate(given, run)

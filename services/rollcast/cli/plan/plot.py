@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save, write_cautions
-from rollcast.cli.report import amount, chance
+from rollcast.cli.report import amount
+from rollcast.scaling.advice import chance_in_words
 
 if TYPE_CHECKING:
     from rollcast.scaling.forecast import Forecast
@@ -54,7 +55,7 @@ def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: di
     axes.set_title(
         f"No size is recommended at {at}"
         if answer["recommended"] is None
-        else f"{answer['recommended']} at {at}, the best with {chance(answer['probability'])}"
+        else f"{answer['recommended']} at {at}, the best with {chance_in_words(answer['probability'])}"
     )
     axes.set_xscale("log")
     axes.set_xlabel(f"compute ({answer['unit']})")

@@ -9,7 +9,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import MOST_DERIVED_SLOTS
 
 if TYPE_CHECKING:
-    from rollcast.cli.plan.run_folder import MeasuredRun
+    from rollcast.cli.plan.measured_run import MeasuredRun
     from rollcast.simulation.generator import EngineSpeed
     from rollcast.simulation.split import Rates
 

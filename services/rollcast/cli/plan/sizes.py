@@ -244,12 +244,14 @@ def _quantiles(values: Any) -> Any:
 
 
 def _show(answer: dict[str, Any]) -> None:
+    from rollcast.scaling.advice import chance_in_words
+
     at = report.amount(answer["budget"])
     rows = []
     for row in answer["sizes"]:
         own = ", ".join(report.span(curve, ".3f") for curve in row["own_curves"]) or "-"
         law = row["pass_rate"]
-        best_with = report.chance(row["best_with"])
+        best_with = chance_in_words(row["best_with"])
         rows.append((row["name"], str(row["num_points"]), f"{law['q50']:.3f}", report.span(law, ".3f"), own, best_with))
     report.show_table(("size", "points", f"law at {at}", "90 %", "own curve, 90 %", "best with"), rows)
     _show_choice(answer)
@@ -258,13 +260,15 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _show_choice(answer: dict[str, Any]) -> None:
+    from rollcast.scaling.advice import chance_in_words
+
     unit, at = answer["unit"], report.amount(answer["budget"])
     if answer["recommended"] is None:
         typer.echo(f"At {at} {unit}: no size is recommended, since {answer['unfit']}.")
         return
     name, chance = answer["recommended"], answer["probability"]
     sure = "." if chance >= SURE else "; the sizes cannot be told apart there."
-    typer.echo(f"At {at} {unit}: {name}, the best with probability {report.chance(chance)}{sure}")
+    typer.echo(f"At {at} {unit}: {name}, the best with probability {chance_in_words(chance)}{sure}")
     for change in answer["changes"]:
         beyond = ", beyond what was seen" if change["beyond_what_was_seen"] else ""
         typer.echo(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rollcast.config.tasks import Tasks
-from rollcast.local.one_line import one_line
+from rollcast.local.one_line import one_line, short_line
 from rollcast.tasks.prompts import Prompt, load
 from rollcast.tasks.trial import grader, reference_answer
 from rollcast.tasks.verifiers import Grade
@@ -19,9 +19,10 @@ def examples(tasks: Tasks) -> Iterator[str]:
     prompts = load(tasks).train
     with grader(tasks) as grade_one:
         for prompt in prompts[:SHOWN_PROMPTS]:
-            yield f"prompt: {_short(prompt.text)}"
+            yield f"prompt: {short_line(prompt.text, SHOWN_CHARACTERS)}"
             for answer in _answers(prompt, prompts):
-                yield f"    {_short(answer) or '(nothing)'} -> {in_words(grade_one(prompt, answer))}"
+                line = short_line(answer, SHOWN_CHARACTERS) or "(nothing)"
+                yield f"    {line} -> {in_words(grade_one(prompt, answer))}"
 
 
 def in_words(grade: Grade) -> str:
@@ -53,8 +54,3 @@ def _as_answer(prompt: Prompt) -> str | None:
             return f"|{reference}"
         case _:
             return reference
-
-
-def _short(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]}..."

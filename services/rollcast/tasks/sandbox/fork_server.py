@@ -82,7 +82,7 @@ class ForkServer:
     def serve(self) -> None:
         """Until the client closes its end of `control`."""
         self._watch(self._control.fileno(), select.EPOLLIN, self._accept)
-        self._watch(self._woken, select.EPOLLIN, self._bury)
+        self._watch(self._woken, select.EPOLLIN, self._reap)
         while self._open:
             deadline = min((grading.deadline for grading in self._gradings), default=None)
             timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -183,7 +183,7 @@ class ForkServer:
         finally:
             os._exit(1)
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._woken, 4096)
         for grading in list(self._gradings):

@@ -2,7 +2,7 @@
 
 incarnation (from Redis) -> history
 curriculum, ledger (of the checkpoint), compute, reporter: what several parts hold together
-dispatcher -> examiner -> intake -> fleet -> publisher: each is given those before it that it calls
+dispatcher -> examiner -> intake -> fleet -> publisher, whose maker is handed in: each is given those before it
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.publisher import Publisher
 from rollcast.wire.version import PolicyVersion
 
+OnRemoved = Callable[[str, str], None]
+"""Told of a generator that was removed, and why."""
+PublisherMaker = Callable[[SurvivingHistory, OnRemoved], Publisher]
 log = get_logger()
 
 
@@ -48,6 +51,7 @@ def build_controller(
     *,
     learners: LearnerGroup,
     ranks: Ranks,
+    make_publisher: PublisherMaker,
     queue: TrainerQueue,
     books: Books,
     encode: Callable[[str], list[int]],
@@ -57,8 +61,9 @@ def build_controller(
 ) -> Controller:
     """Take the next incarnation and build its controller.
 
-    `progress`: of the checkpoint that `learners` were restored from, or of a new run. Raises QueueAway where
-    Redis cannot be reached, UserError where what it holds cannot be used.
+    `make_publisher`: of `trainer.publishing`, which knows the learner. `progress`: of the checkpoint that `learners`
+    were restored from, or of a new run. Raises QueueAway where Redis cannot be reached, UserError where what it holds
+    cannot be used.
     """
     shared = _share(config, queue, books.train, exporter, progress)
     maker = TaskMaker(config, encode, shared.incarnation)
@@ -93,7 +98,7 @@ def build_controller(
         compute=shared.compute,
         reporter=shared.reporter,
         exporter=exporter,
-        publisher=_publisher(shared, learners, ranks, fleet),
+        publisher=make_publisher(shared.history, fleet.fence),
         learners=learners,
         ranks=ranks,
         stop_requested=stop_requested,
@@ -248,21 +253,4 @@ def _fleet(shared: _Shared, intake: Intake, pacing: Pacing, stop_requested: Call
         compute=shared.compute,
         reporter=shared.reporter,
         stop_requested=stop_requested,
-    )
-
-
-def _publisher(shared: _Shared, learners: LearnerGroup, ranks: Ranks, fleet: Fleet) -> Publisher:
-    return Publisher(
-        weights=shared.config.weights,
-        rpc=shared.config.rpc,
-        incarnation=shared.incarnation,
-        history=shared.history.earlier,
-        lm_head=shared.config.recipe.lm_head,
-        specs=learners.specs,
-        device=ranks.device,
-        exporter=shared.exporter,
-        on_removed=fleet.fence,
-        slots=learners.slots,
-        lanes=learners.lanes,
-        router_replay=shared.config.recipe.router_replay,
     )

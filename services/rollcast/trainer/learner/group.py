@@ -152,7 +152,7 @@ class LearnerGroup:
 
         The result is where it is. UserError, here or as the result: the disk is full or not writable.
         """
-        self.saver.settle()
+        self.saver.wait_written()
         done: Future[Location] = Future()
         if (path := self.saver.replace_controller(version, controller)) is not None:
             done.set_result(path)
@@ -181,7 +181,7 @@ class LearnerGroup:
         Waits until they have heard it; where the run failed they may hang in a collective, and end without. A
         checkpoint that is being written is waited for, where the run failed for a while.
         """
-        self.saver.settle(HEAR_SECONDS if ending is TrainerEnding.FAILED else None)
+        self.saver.wait_written(HEAR_SECONDS if ending is TrainerEnding.FAILED else None)
         self._lane_sender.send(CommandKind.STOP)
         self.sender.send(CommandKind.STOP, ending.encode())
         if ending is not TrainerEnding.FAILED and not self.sender.wait_received(HEAR_SECONDS):
@@ -217,7 +217,7 @@ class LearnerGroup:
             return TrainerEnding.FAILED
         finally:
             lane.stop(LANE_SECONDS)
-        self.saver.settle(HEAR_SECONDS)
+        self.saver.wait_written(HEAR_SECONDS)
         return TrainerEnding(command.body.decode())
 
     def _obey(self, command: RankCommand) -> None:
@@ -227,7 +227,7 @@ class LearnerGroup:
             slot, *version = json.loads(command.body)
             self._stage(slot, PolicyVersion(*version))
         elif command.kind is CommandKind.SAVE:
-            self.saver.settle()
+            self.saver.wait_written()
             self._save(PolicyVersion.parse(command.body.decode()), None)
         elif command.kind is CommandKind.RESTORE:
             load_checkpoint(place_of(command.body.decode()), self.learner)

@@ -17,6 +17,7 @@ from typing import Any, cast
 from fsspec.core import url_to_fs
 from torch.distributed.checkpoint._fsspec_filesystem import FileSystem, FsspecReader, FsspecWriter
 
+from rollcast.runfolder.files import CONTROLLER
 from rollcast.trainer.learner.checked_files import (
     CHECKSUM,
     DATA,
@@ -24,7 +25,7 @@ from rollcast.trainer.learner.checked_files import (
     check,
     leave_out_other_checksums,
 )
-from rollcast.trainer.learner.storage import CONTROLLER, Location, newest_first
+from rollcast.trainer.learner.storage import Location, newest_first
 
 NO_NETWORK = frozenset({"builtins", "_pickle", "torch", "zlib"})
 """Modules of errors that say something of the data, or of us."""

@@ -80,7 +80,7 @@ class CheckpointSaver:
             raise self._refused(error) from error
         return self._storage.at(name)
 
-    def settle(self, seconds: float | None = None) -> None:
+    def wait_written(self, seconds: float | None = None) -> None:
         """Wait until nothing is being written any more, for `seconds` at most; whether it went well is for others."""
         if self._written is not None:
             wait([self._written], timeout=seconds)

@@ -17,11 +17,11 @@ from typing import Protocol
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 
 from rollcast.runfolder.checkpoint_place import Place
+from rollcast.runfolder.files import CONTROLLER
 from rollcast.trainer.learner.checked_files import CHECKSUM, DATA, CheckedWriter, check
 from rollcast.wire.version import PolicyVersion
 
 PARTIAL = ".partial-"
-CONTROLLER = "controller.json"
 Location = Place
 """Of checkpoints, or of one."""
 

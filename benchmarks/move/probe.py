@@ -1,0 +1,171 @@
+"""What one revision makes of recorded runs and groups, as one line of JSON: `probe.py RUNS GROUPS OUTPUT`.
+
+It runs beside the modules of whichever revision PYTHONPATH names, so each is asked for under its old place and its new.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib
+import json
+import lzma
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HOUR = 3_600.0
+GENERATORS = (3, 3, 4, 2, 3)
+"""Devices of generators between evaluations, in turn: a fleet that changes."""
+TRAINERS = 1
+BATCH = 8
+"""Groups."""
+
+
+def module(name: str, *rooms: str) -> Any:
+    """`rollcast.{room}.{name}` of the first room that has it."""
+    for room in rooms:
+        try:
+            return importlib.import_module(f"rollcast.{room}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith(f"rollcast.{room}"):
+                raise
+    raise ModuleNotFoundError(f"{name} is in none of {', '.join(rooms)}")
+
+
+def plain(value: Any) -> Any:
+    """The same as JSON, floats to the last bit."""
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, np.ndarray):
+        return [str(value.dtype), list(value.shape), value.tobytes().hex()]
+    if isinstance(value, (bool, str, int)) or value is None:
+        return value
+    if isinstance(value, (float, np.floating)):
+        return float(value).hex()
+    if isinstance(value, bytes):
+        return value.hex()
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    raise TypeError(type(value))
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(plain(value), sort_keys=True).encode()).hexdigest()
+
+
+def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
+    """One digest for each number of evaluations: the law, the verdict, the readings of the grid, the end."""
+    evaluations = module("evaluations", "curves", "forecaster")
+    made = module("run_forecast", "curves", "forecaster")
+    (folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["evaluations"]))
+    (folder / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["steps"]))
+    reading = module("run_folder", "curves", "forecaster").RunFolder(folder, run["run"]).read()
+    found = []
+    for count in range(1, len(reading.evaluations) + 1):
+        log = evaluations.EvaluationLog()
+        for item in reading.evaluations[:count]:
+            log.add(item)
+        forecast = made.forecast_run(
+            run["run"], log.surviving(), made.Budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
+        )
+        if forecast is not None:
+            grid = made.metric_grid(forecast)
+            law = forecast.forecast
+            told = (made.look_ahead(forecast, grid), law.best, law.verdict, law.excluded, forecast.end)
+            found.append(digest((told, grid, forecast.axis, forecast.midpoint(), forecast.compute_to_target(0.6))))
+    return found
+
+
+def command_line(run: dict[str, Any], folder: Path) -> str:
+    """What `rollcast fit` makes of the file that `forecasts` wrote."""
+    source = module("curve_source", "cli")
+    curve = source.read_curve(str(folder / "evaluations.jsonl"), source.Columns(), None)
+    law = importlib.import_module("rollcast.scaling.posterior").fit(curve, source.fit_options(None, None))
+    quantiles = (0.05, 0.5, 0.95)
+    return digest((curve.compute, curve.pass_rate, law.best, law.verdict, law.asymptote(quantiles)))
+
+
+def accounts(run: dict[str, Any], folder: Path) -> str:
+    """The ledger of device-hours over the run's own times: after every tick what it says, and what it writes down.
+
+    It starts anew in the middle, from what it wrote, as after a trainer that was killed.
+    """
+    compute = module("compute", "trainer.control", "trainer")
+    computes = [line["compute_device_hours"] for line in run["evaluations"]]
+    times = [1e9 + HOUR * hours / (TRAINERS + GENERATORS[0]) for hours in computes]
+    now = [1e9]
+    told: list[Any] = []
+    path, state = folder / "compute.json", None
+    half = len(times) // 2
+    for part in (times[:half], times[half:]):
+        ledger = compute.ComputeLedger(path, wall_clock=lambda: now[0])
+        ledger.start(TRAINERS, state)
+        for place, at in enumerate(part):
+            now[0] = max(now[0], at)
+            ledger.tick(GENERATORS[place % len(GENERATORS)], [30.0] if place % 4 == 1 else [])
+            ledger.save(stopped=at == times[-1])
+            told.append((ledger.state, ledger.spent, ledger.total_state, path.read_bytes()))
+        state = dict(ledger.state)
+    return digest(told)
+
+
+def recorded(path: Path) -> Iterator[tuple[bytes, bytes]]:
+    """(task, group) of each entry of tests/trainer/recorded_groups.xz: three parts, each behind its length."""
+    data, parts, start = lzma.decompress(path.read_bytes()), [], 0
+    while start < len(data):
+        (length,) = struct.unpack_from("<I", data, start)
+        parts.append(data[start + 4 : start + 4 + length])
+        start += 4 + length
+    yield from zip(parts[1::3], parts[2::3], strict=True)
+
+
+def wire(path: Path) -> dict[str, Any]:
+    """Tasks and groups read and written again, and the batches that are made of the groups."""
+    codec = module("codec", "rollouts")
+    tasks, groups, same = [], [], 0
+    for task, group in recorded(path):
+        tasks.append(codec.encode_task(codec.decode_task(task)))
+        groups.append(codec.encode_group(codec.decode_group(group)))
+        same += (tasks[-1], groups[-1]) == (task, group)
+    assemble = module("assembly", "trainer.control", "trainer").assemble
+    recipe = importlib.import_module("rollcast.config.recipe").Recipe()
+    trained = [group for group in map(codec.decode_group, groups) if group.purpose.name == "TRAIN"]
+    batches = [assemble(trained[start : start + BATCH], recipe) for start in range(0, len(trained), BATCH)]
+    return {
+        "tasks": digest(tasks),
+        "groups": digest(groups),
+        "num_groups": len(groups),
+        "as_recorded": same,
+        "batches": digest(batches),
+        "num_batches": len(batches),
+    }
+
+
+def main(runs_file: str, groups_file: str, output: str) -> None:
+    rollcast = importlib.import_module("rollcast")
+    assert Path.cwd() in Path(str(rollcast.__file__)).parents, f"{rollcast.__file__} is of another revision"
+    told: dict[str, Any] = {"forecasts": {}, "fit": {}, "accounts": {}}
+    for run in json.loads(Path(runs_file).read_text()):
+        with tempfile.TemporaryDirectory() as folder:
+            told["forecasts"][run["run"]] = forecasts(run, Path(folder))
+            told["fit"][run["run"]] = command_line(run, Path(folder))
+            told["accounts"][run["run"]] = accounts(run, Path(folder))
+    told["wire"] = wire(Path(groups_file))
+    Path(output).write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

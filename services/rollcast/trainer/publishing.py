@@ -1,0 +1,37 @@
+"""The publisher of a run's weights, for a controller that is still to be made.
+
+It needs torch, its device and the learner's slots, of which the controller knows nothing. The controller's history and
+its fleet are made later than those.
+"""
+
+from __future__ import annotations
+
+from rollcast.config.run import RunConfig
+from rollcast.telemetry.exporter import Exporter
+from rollcast.trainer.control.build import OnRemoved, PublisherMaker
+from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import Ranks
+from rollcast.weights.publisher import Publisher
+
+
+def publisher_maker(config: RunConfig, learners: LearnerGroup, ranks: Ranks, exporter: Exporter) -> PublisherMaker:
+    """What `build_controller` is given."""
+
+    def make(history: SurvivingHistory, on_removed: OnRemoved) -> Publisher:
+        return Publisher(
+            weights=config.weights,
+            rpc=config.rpc,
+            incarnation=history.incarnation,
+            history=history.earlier,
+            lm_head=config.recipe.lm_head,
+            specs=learners.specs,
+            device=ranks.device,
+            exporter=exporter,
+            on_removed=on_removed,
+            slots=learners.slots,
+            lanes=learners.lanes,
+            router_replay=config.recipe.router_replay,
+        )
+
+    return make

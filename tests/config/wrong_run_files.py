@@ -1,0 +1,21 @@
+"""Wrong run files: one table of changes to a right one, and what is said of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+RIGHT: dict[str, Any] = yaml.safe_load((ROOT / "helm" / "rollcast" / "values-cpu.yaml").read_text())["config"]
+RIGHT["tasks"]["dataset"] = {"kind": "arithmetic"}
+WRONG: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("wrong_run_files.yaml").read_text())
+NAMES = [f"{number}-{'-'.join(entry['change'])}" for number, entry in enumerate(WRONG)]
+
+
+def changed(settings: Any, change: Any) -> Any:
+    """As Helm merges values: mappings deeply, everything else is replaced."""
+    if not (isinstance(settings, dict) and isinstance(change, dict)):
+        return change
+    return settings | {key: changed(settings.get(key), value) for key, value in change.items()}

@@ -1,0 +1,23 @@
+"""What lies in a run's folder has its name in one place."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from rollcast.runfolder import files
+
+SERVICES = Path(files.__file__).parents[1]
+NAMES = {value for name, value in vars(files).items() if name.isupper() and "." in value[1:]}
+
+
+def test_no_other_module_spells_a_file_of_the_run_folder() -> None:
+    assert len(NAMES) > 14
+    spelt = [
+        f"{path.relative_to(SERVICES)}, line {node.lineno}: {node.value!r}"
+        for path in sorted(SERVICES.rglob("*.py"))
+        if path != Path(files.__file__) and "_pb2" not in path.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in NAMES
+    ]
+    assert spelt == []
