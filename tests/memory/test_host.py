@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ SMALL = {
     "num_key_value_heads": 2,
     "intermediate_size": 96,
 }
-HOST_STAGED = {"weights": {"stage": "host"}, "generator": {"tensor_parallel": 2, "slots": 16}}
+HOST_STAGED: dict[str, Any] = {"weights": {"stage": "host"}, "generator": {"tensor_parallel": 2, "slots": 16}}
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

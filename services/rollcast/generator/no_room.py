@@ -25,8 +25,11 @@ from rollcast.weights.member import EngineStuckError
 FILE = "no-room"
 NO_KV_CACHE = ("No available memory for the cache blocks", "larger than the available KV cache")
 """What vLLM says where it leaves no room for a single rollout."""
+LARGE_KV_CACHE = ("less than requested memory for kv",)
+"""What it says where generator.cpu_kv_cache_gib is more than is free."""
 TAKEN_BY_OTHERS = ("less than desired GPU memory utilization", "less than desired CPU memory utilization")
 """What it says where the device is not free."""
+WANTS = (*NO_KV_CACHE, *LARGE_KV_CACHE, *TAKEN_BY_OTHERS)
 MAX_CHARACTERS = 2_000
 
 
@@ -135,4 +138,4 @@ def _cpu_cache(config: RunConfig) -> str:
 
 
 def _is_no_room(error: BaseException) -> bool:
-    return is_out_of_memory(error) or any(text in str(error) for text in (*NO_KV_CACHE, *TAKEN_BY_OTHERS))
+    return is_out_of_memory(error) or any(text in str(error) for text in WANTS)
