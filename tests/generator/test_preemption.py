@@ -84,6 +84,7 @@ async def test_what_the_engine_has_no_memory_for_is_told_with_the_setting(
 ) -> None:
     """The last test of this engine, which it ends."""
     engine = versions.engine
+    await versions.apply(8_000)
     assert engine.no_room is None
     with pytest.raises(Exception, match="can't allocate memory") as refused:
         await engine.update(PolicyVersion(1, 9_000), "load_too_much")
