@@ -126,6 +126,13 @@ ALERTS = (
         "generators have had nothing to sample {{ $value | humanizePercentage }} of their time",
     ),
     Alert(
+        "RollcastGeneratorParked",
+        f"sum by ({_EACH}) ({_of(names.GENERATOR_PARKED)}) > 0",
+        "0m",
+        "critical",
+        "{{ $value }} generators have ended their engines for want of memory and hold devices for nothing",
+    ),
+    Alert(
         "RollcastLogprobGap",
         _while_training(
             f"""max by ({_EACH}) (avg_over_time({_of(names.LOGPROB_GAP, 'statistic="mean"')}[15m])) > {MOST_GAP:g}"""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 CHARACTERS = "0123456789+-*/=() \n<>|abcdefghijklmnopqrstuvwxyz.,?!:;"
 VOCABULARY = 64
-ARCHITECTURES = ("qwen3", "qwen3_moe", "mixtral", "llama", "llama4", "gemma2")
+ARCHITECTURES = ("qwen3", "qwen3_moe", "mixtral", "llama", "llama4", "gemma2", "granite", "cohere")
 
 
 def make_tiny_model(folder: Path, *, seed: int = 0, hidden: int = 64, layers: int = 2, max_length: int = 512) -> None:
@@ -58,8 +59,44 @@ def make_architecture(folder: Path, architecture: str, *, seed: int = 0, max_len
     model.save_pretrained(folder)
 
 
+def make_whole_llama4(folder: Path, **settings: Any) -> None:
+    """The same Llama 4 as its publisher stores it: the text model beside one that sees, in one checkpoint."""
+    import torch
+    from transformers import AutoModelForCausalLM, Llama4Config, Llama4ForConditionalGeneration, Llama4VisionConfig
+
+    text_folder = folder / "text"
+    make_architecture(text_folder, "llama4", **settings)
+    text = AutoModelForCausalLM.from_pretrained(text_folder, dtype=torch.float32)
+    vision = Llama4VisionConfig(
+        hidden_size=16,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=28,
+        patch_size=14,
+        vision_output_dim=16,
+        projector_input_dim=16,
+        projector_output_dim=16,
+    )
+    config = Llama4Config(text_config=text.config.to_dict(), vision_config=vision.to_dict())
+    whole = Llama4ForConditionalGeneration._from_config(config, dtype=torch.float32)
+    whole.language_model.load_state_dict(text.state_dict())
+    whole.save_pretrained(folder)
+    write_tokenizer(folder)
+    shutil.rmtree(text_folder)
+
+
 def _architecture_config(architecture: str, max_length: int) -> Any:
-    from transformers import Gemma2Config, Llama4TextConfig, LlamaConfig, MixtralConfig, Qwen3Config, Qwen3MoeConfig
+    from transformers import (
+        CohereConfig,
+        Gemma2Config,
+        GraniteConfig,
+        Llama4TextConfig,
+        LlamaConfig,
+        MixtralConfig,
+        Qwen3Config,
+        Qwen3MoeConfig,
+    )
 
     common: dict[str, Any] = {
         "vocab_size": VOCABULARY,
@@ -90,6 +127,11 @@ def _architecture_config(architecture: str, max_length: int) -> Any:
         rope = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 4.0, "low_freq_factor": 1.0}
         rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": max_length // 4}
         return LlamaConfig(**common, rope_parameters=rope, tie_word_embeddings=False)
+    if architecture == "granite":  # scaled embeddings, scores, branches and logits
+        scales = {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2}
+        return GraniteConfig(**common, **scales, logits_scaling=0.7, tie_word_embeddings=False)
+    if architecture == "cohere":  # attention and feed-forward side by side behind one norm; tied; scaled logits
+        return CohereConfig(**common, logit_scale=0.6)
     assert architecture == "gemma2"  # tied, scaled embeddings; caps on scores and logits; a window in every other layer
     caps = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 4.0}
     return Gemma2Config(**common, **caps, query_pre_attn_scalar=32, sliding_window=32)

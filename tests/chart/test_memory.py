@@ -79,6 +79,38 @@ def test_a_gpu_that_is_too_small_is_refused_before_anything_is_created(name: str
     assert second.startswith("generator.")
 
 
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_a_profile_asks_for_the_host_memory_that_its_pods_need(name: str, tmp_path: Path) -> None:
+    """What is requested, so that it holds on a full node; the limit is checked by the hook."""
+    values = profile(name)
+    requested = {
+        role: {"resources": {"limits": {"memory": one_role(values, role)["requests"]["memory"]}}}
+        for role in ("trainer", "generator")
+    }
+    done = hook(merged(values, requested), tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def one_role(values: dict[str, Any], role: str) -> dict[str, Any]:
+    resources: dict[str, Any] = merged(profile_defaults(), values)[role]["resources"]
+    return resources
+
+
+def profile_defaults() -> dict[str, Any]:
+    defaults: dict[str, Any] = yaml.safe_load((ROOT / "helm" / "rollcast" / "values.yaml").read_text())
+    return defaults
+
+
+@pytest.mark.parametrize("role", ["trainer", "generator"])
+def test_too_little_host_memory_is_refused_before_anything_is_created(role: str, tmp_path: Path) -> None:
+    memory = {"limits": {"memory": "48Gi"}, "requests": {"memory": "48Gi"}}
+    small = {role: {"resources": memory, "sharedMemory": "1Gi"}}
+    done = hook(merged(profile("moe"), small), tmp_path)
+    assert done.returncode == 2
+    (said,) = done.stderr.splitlines()
+    assert f"({role}.resources.limits.memory) = 51.5 GB" in said
+
+
 @pytest.mark.parametrize(
     "change",
     [{"gpu": {"memoryGB": 0}}, {"config": {"model": {"path": "nobody/mine"}}}],

@@ -54,6 +54,21 @@ def test_every_rank_and_a_generator_are_told_part_by_part(run_file: Path) -> Non
     assert on_the_way == answer["generator"]["parts"]["staging"] < 1_000_000_000, "versions wait on the host"
     assert answer["version"] == 2 * answer["parameters"]
     assert answer["generator"]["kv_bytes_of_a_slot"] == 16_384 * 48 * 2 * 4 * 128 * 2
+    host = answer["host"]
+    assert host["trainer_machine"]["checkpoint"] == sum(rank["checkpoint"] for rank in host["ranks"])
+    assert host["generator"]["staging"] == answer["version"]
+
+
+def test_host_memory_is_told_and_held_against_what_there_is(run_file: Path) -> None:
+    arguments = ("plan", "memory", "--config", run_file, "--gpu", 192, "--trainer-ranks", 8)
+    done = rollcast(*arguments)
+    assert done.returncode == 0, done.stdout
+    assert "Host memory: the first trainer machine's 8 ranks" in done.stdout
+    done = rollcast(*arguments, "--trainer-memory", "300Gi", "--generator-memory", "32Gi")
+    assert done.returncode == 1
+    refused = [line for line in done.stdout.splitlines() if line.startswith("does not fit: host memory of a ")]
+    assert len(refused) == 2
+    assert rollcast(*arguments, "--trainer-memory", "1Ti", "--generator-memory", "128Gi").returncode == 0
 
 
 def test_what_does_not_fit_is_said_with_the_setting_and_ends_with_1(run_file: Path) -> None:

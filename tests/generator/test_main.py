@@ -6,11 +6,15 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import httpx
+import psutil
 import pytest
 
+from rollcast.local.ports import free_port
 from testkit.tiny_model import make_tiny_model
 
 SETTINGS: dict[str, Any] = {
@@ -83,3 +87,46 @@ def test_help_imports_nothing_heavy() -> None:
     code = "import sys, rollcast.generator.__main__; print([m for m in ('torch', 'vllm', 'grpc') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.engine
+def test_an_engine_that_does_not_fit_is_one_sentence_and_parks_where_that_is_asked_for(tmp_path: Path) -> None:
+    """A petabyte of KV cache. Without `--park` whoever supervises is told by the exit code."""
+    make_tiny_model(tmp_path / "model")
+    model = {"path": str(tmp_path / "model"), "max_length": 512, "dtype": "float32"}
+    port = free_port("127.0.0.1")
+    generator = {"slots": 8, "cpu_kv_cache_gib": 1 << 20, "http_port": port}
+    config = tmp_path / "parked.json"
+    config.write_text(json.dumps(SETTINGS | {"folder": str(tmp_path / "runs"), "generator": generator, "model": model}))
+    command = [sys.executable, "-m", "rollcast.generator", "--config", str(config), "--name", "x", "--park"]
+    sentence = (
+        f"out of host memory: vLLM's engine for model.path = {tmp_path}/model does not fit; give the machine more, or "
+        "lower generator.cpu_kv_cache_gib (now 1048576)"
+    )
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as parked:
+        try:
+            done = run_generator(tmp_path, generator | {"http_port": 0}, model=model)
+            assert done.returncode == 2, done.stderr
+            assert done.stderr.splitlines()[-1] == f"error: {sentence}", done.stderr
+            deadline = time.monotonic() + 120
+            while (said := asked(port, "/readyz")) is None or "out of host memory" not in said.text:
+                assert parked.poll() is None, (tmp_path / "log").read_text()
+                assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+                time.sleep(0.1)
+            assert said.status_code == 503
+            assert sentence in said.text
+            assert httpx.get(f"http://127.0.0.1:{port}/startz").status_code == 200, "kubelet would start it again"
+            assert "rollcast_generator_parked" in httpx.get(f"http://127.0.0.1:{port}/metrics").text
+            left = psutil.Process(parked.pid).children(recursive=True)
+            assert not any("EngineCore" in " ".join(process.cmdline()) for process in left), "it holds no device"
+            assert "Traceback" not in (tmp_path / "log").read_text().rpartition("parked")[2]
+        finally:
+            parked.terminate()
+        assert parked.wait(30) == 2
+
+
+def asked(port: int, path: str) -> httpx.Response | None:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=5.0)
+    except httpx.TransportError:
+        return None

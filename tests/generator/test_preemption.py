@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from typing import Any
 
 import pytest
 
-from rollcast.rollouts.records import LengthBudget
+from rollcast.config.run import RunConfig
+from rollcast.generator import no_room
+from rollcast.generator.engine import EngineRequest
+from rollcast.rollouts.records import LengthBudget, Sampling
+from rollcast.weights.member import EngineStuckError
+from rollcast.wire.version import PolicyVersion
 from tests.generator.conftest import Versions, make_task, random_prompt, sample_all
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
@@ -70,3 +77,37 @@ async def test_requests_without_a_token_are_submitted_again_at_an_update(
         if submitted > 12:
             return
     pytest.fail("no update met a prompt that was half done")
+
+
+async def test_what_the_engine_has_no_memory_for_is_told_with_the_setting(
+    versions: Versions, run_config: RunConfig
+) -> None:
+    """The last test of this engine, which it ends."""
+    engine = versions.engine
+    await versions.apply(8_000)
+    assert engine.no_room is None
+    with pytest.raises(Exception, match="can't allocate memory") as refused:
+        await engine.update(PolicyVersion(1, 9_000), "load_too_much")
+    stuck = EngineStuckError(f"applying failed: {refused.value}")
+    said = no_room.at_work(run_config, stuck, engine.no_room, killed=False)
+    assert re.fullmatch(
+        r"out of host memory: a version that is applied does not fit \(it asked for \d+ bytes more\); give the machine "
+        r"more, or lower generator.cpu_kv_cache_gib \(now 1\)",
+        str(said),
+    )
+    await engine._llm.engine_core.resume_scheduler_async()
+
+    await engine.call("step_too_far")
+    request = EngineRequest(random_prompt(1), max_tokens=4, sampling=Sampling(), seed=1, salt=str)
+    with pytest.raises(Exception, match="EngineCore") as died:  # which says no more than that
+        await asyncio.wait_for(engine.sample(request), 60)
+    assert engine.failed
+    said = no_room.at_work(run_config, died.value, engine.no_room, killed=False)
+    assert str(said).startswith("out of host memory: a step of the engine does not fit (it asked for ")
+
+
+def test_what_ended_otherwise_is_not_for_want_of_memory(run_config: RunConfig) -> None:
+    assert no_room.at_work(run_config, RuntimeError("shapes do not agree"), None, killed=False) is None
+    killed = no_room.at_work(run_config, RuntimeError("the engine is dead"), None, killed=True)
+    assert killed is not None
+    assert killed.exit_code == 1, "perhaps for what others took"

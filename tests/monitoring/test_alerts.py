@@ -46,6 +46,7 @@ def silent(alert: str, matter: str, series: dict[str, str], minute: int = 60) ->
 IDLE = 'rollcast_generator_idle_seconds_total{run="r",pod="g"}'
 ROLLOUTS = 'rollcast_running_rollouts{run="r",pod="g"}'
 RATIO = 'rollcast_longest_group_ratio{run="r"}'
+PARKED = 'rollcast_generator_parked{run="r",pod="g"}'
 GAP = 'rollcast_logprob_gap{run="r",statistic="mean"}'
 TRUNCATED = 'rollcast_truncation_ratio{run="r"}'
 QUEUE, BOUND = 'rollcast_queue_bytes{run="r"}', 'rollcast_queue_max_bytes{run="r"}'
@@ -101,6 +102,9 @@ CASES = (
     silent("RollcastGeneratorsIdle", "they idle a tenth", LEARNING | {IDLE: "0+6x120"}, minute=90),
     silent("RollcastGeneratorsIdle", "the trainer stands still", {STEPS: "5x120", IDLE: "0+30x120"}, minute=90),
     silent("RollcastGeneratorsIdle", "the run has ended", ENDED | {IDLE: "0+30x120"}, minute=90),
+    fires("RollcastGeneratorParked", "one is parked", LEARNING | {PARKED: "0x20 1x60"}),
+    silent("RollcastGeneratorParked", "none is", LEARNING | {PARKED: "0x60"}),
+    silent("RollcastGeneratorParked", "it was replaced", LEARNING | {PARKED: "1x10 stale"}),
     fires("RollcastLogprobGap", "they differ by a tenth of a nat", LEARNING | {GAP: "0.1x60"}),
     silent("RollcastLogprobGap", "they differ as rounding does", LEARNING | {GAP: "0.01x60"}),
     silent(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, CohereConfig, GraniteConfig, JambaConfig, LlamaConfig
+from transformers import AutoModelForCausalLM, JambaConfig, LlamaConfig
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup
@@ -21,15 +21,10 @@ from tests.trainer.slow_model import SMALL, slow_model
 from tests.trainer.tiny_models import make_config, make_sequences
 
 
-@pytest.fixture(scope="module", params=[*ARCHITECTURES, "granite", "cohere"])
+@pytest.fixture(scope="module", params=ARCHITECTURES)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
-    if request.param in ARCHITECTURES:
-        make_architecture(folder, request.param)
-    elif request.param == "granite":
-        write_model(folder, GraniteConfig(**SMALL, logits_scaling=0.7, embedding_multiplier=3.0))
-    else:
-        write_model(folder, CohereConfig(**SMALL, logit_scale=0.6))
+    make_architecture(folder, request.param)
     return folder
 
 

@@ -9,17 +9,20 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, BertConfig, BertLMHeadModel, Llama4Config, Llama4TextConfig, PhimoeConfig
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, BertConfig, BertLMHeadModel, MllamaConfig, PhimoeConfig
+from transformers.models.mllama.configuration_mllama import MllamaTextConfig
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from testkit.tiny_model import ARCHITECTURES, make_architecture
+from testkit.tiny_model import ARCHITECTURES, make_architecture, make_whole_llama4
 from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.sharded_start import held
 from tests.trainer.tiny_models import make_config, write_model
 
-KINDS = [*ARCHITECTURES, "untied", "tied", "bfloat16", "several files", "stacked"]
+WHOLE = "llama4 with vision"
+KINDS = [*ARCHITECTURES, WHOLE, "untied", "tied", "bfloat16", "several files", "stacked"]
 ONE_EXPERT = "one expert"
 
 
@@ -29,6 +32,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
     for architecture in ARCHITECTURES:
         make_architecture(folder / architecture, architecture)
+    make_whole_llama4(folder / WHOLE)
     write_model(folder / "untied")
     write_model(folder / "tied", tied=True)
     store(folder / "untied", folder / "bfloat16", dtype=torch.bfloat16)
@@ -96,8 +100,30 @@ def test_an_encoder_is_said_to_be_one(ranks: Ranks, tmp_path: Path) -> None:
 
 
 def test_what_takes_more_than_text_is_refused_with_the_way_out(ranks: Ranks, tmp_path: Path) -> None:
-    Llama4Config(text_config=Llama4TextConfig(**TINY).to_dict()).save_pretrained(tmp_path)
-    assert "is a llama4 that takes more than text" in refused(ranks, tmp_path, tmp_path)
+    MllamaConfig(text_config=MllamaTextConfig(**TINY).to_dict()).save_pretrained(tmp_path)
+    assert "is a mllama that takes more than text" in refused(ranks, tmp_path, tmp_path)
+
+
+def test_the_text_model_of_a_published_llama_4_is_exported_as_one(
+    ranks: Ranks, models: dict[str, Path], tmp_path: Path
+) -> None:
+    LearnerGroup.build(make_config(models[WHOLE], tmp_path), ranks).export(tmp_path / "export")
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "export", dtype=torch.float32)
+    assert json.loads((tmp_path / "export" / "config.json").read_text())["architectures"] == ["Llama4ForCausalLM"]
+    assert exported.config.model_type == "llama4_text"
+    text = AutoModelForCausalLM.from_pretrained(models["llama4"], dtype=torch.float32)
+    for name, weight in text.named_parameters():
+        assert torch.equal(exported.get_parameter(name), weight), name
+    assert (
+        load_file(tmp_path / "export" / "model.safetensors").keys()
+        == load_file(models["llama4"] / "model.safetensors").keys()
+    )
+
+
+def test_quantised_weights_of_a_text_model_are_refused(ranks: Ranks, models: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(models[WHOLE], tmp_path / "model")
+    change_config(folder, quantization_config={"quant_method": "fp8"})
+    assert "is quantised" in refused(ranks, folder, tmp_path)
 
 
 def test_routers_that_draw_lots_are_refused(ranks: Ranks, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import grpc.aio
 import pytest
 
 from rollcast.config.errors import UserError
+from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.deadlines import first_of, within
@@ -176,5 +177,5 @@ def test_whoever_has_no_room_for_a_version_ends_with_the_reason() -> None:
     """Fenced and back under a new name it would meet the same version again, for ever."""
     manifest = weights_pb2.Manifest(version=PolicyVersion(1, 0).to_proto(), lm_head=TOO_LARGE)
     publish = weights_pb2.FromTrainer(publish=weights_pb2.Publish(epoch=1, manifest=manifest))
-    with pytest.raises(UserError, match="it does not fit"):
+    with pytest.raises(OutOfMemory, match="it does not fit"):
         asyncio.run(commanded(CommandingTrainer([join_of(1, WORKS), publish])))

@@ -182,6 +182,9 @@ def test_a_generator_is_as_far_as_its_slowest_worker() -> None:
     assert merge_states([staged, staged._replace(seconds=0.7)]) == ReceiveState(STAGED, 4, 0.7)
     failed = ReceiveState(FAILED, 4, reason="why")
     assert merge_states([staged, failed, receiving]).reason == "why"
+    no_room = failed._replace(reason="it does not fit", no_room=True)
+    for states in ([failed, no_room], [no_room, failed], [receiving, failed, no_room]):
+        assert merge_states(states) == no_room, "what is never tried again must not hide behind another failure"
 
 
 LEAVES_IN_MID_BROADCAST = """

@@ -25,6 +25,9 @@ def check(
     gpu: memory_options.Gpu = None,
     trainer_ranks: memory_options.TrainerRanks = None,
     model_config: memory_options.ModelConfig = None,
+    machine_ranks: memory_options.MachineRanks = None,
+    trainer_memory: memory_options.TrainerMemory = None,
+    generator_memory: memory_options.GeneratorMemory = None,
 ) -> None:
     """Say whether a run file is right; name each wrong setting, its value and the remedy, all at once.
 
@@ -60,7 +63,8 @@ def check(
     device = Device("gpu", round(gpu * GB)) if gpu is not None else None if elsewhere else smallest_gpu()
     plan = None
     if device is not None:
-        plan = check_memory(config, device, ranks=trainer_ranks, model_config=model_config)
+        host = memory_options.host_limits(machine_ranks, trainer_memory, generator_memory)
+        plan = check_memory(config, device, ranks=trainer_ranks, model_config=model_config, host=host)
     if plan is None:
         left.append("whether the model fits the memory")
     typer.echo(f"{file}: right (run {config.run!r}, results in {config.run_folder})")

@@ -8,6 +8,10 @@ from pydantic import Field
 
 from rollcast.config.base import FolderOrName, Settings
 
+TEXT_MODELS = {"llama4": "Llama4ForCausalLM"}
+"""Kinds that take more than text, of which the text model alone is trained and served: the architecture of that, which
+Transformers and vLLM name alike. It is read from the whole model's files."""
+
 
 class Model(Settings):
     path: FolderOrName

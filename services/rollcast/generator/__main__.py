@@ -20,6 +20,12 @@ def main() -> int:
         "--name", default=socket.gethostname(), help="of this generator, unique in the run; default: the host's name"
     )
     parser.add_argument("--index", type=int, default=0, help="among the generators of this machine, from 0")
+    parser.add_argument(
+        "--park",
+        action="store_true",
+        help="where the memory does not suffice, stay without an engine and say so on /readyz, instead of ending: for "
+        "whoever would start it again for ever, as a Deployment does",
+    )
     arguments = parser.parse_args()
     try:
         config = load_run_config(arguments.config)
@@ -28,7 +34,7 @@ def main() -> int:
         from rollcast.telemetry.logging import configure_logging
 
         configure_logging(arguments.name)
-        return serve(config, arguments.name, arguments.index)
+        return serve(config, arguments.name, arguments.index, park=arguments.park)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

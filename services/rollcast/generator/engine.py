@@ -24,6 +24,7 @@ from rollcast.config.run import RunConfig
 from rollcast.generator import engine_start
 from rollcast.generator.engine_folder import EngineFolder
 from rollcast.generator.engine_process import EngineFork
+from rollcast.generator.no_room import noted, told_of_no_room
 from rollcast.generator.routed_experts import RoutingShape
 from rollcast.generator.steps import EngineCounts
 from rollcast.memory.staging import StagingPlace, staging_place
@@ -110,28 +111,33 @@ class Engine:
         await asyncio.to_thread(engine_start.import_vllm)
         folder = await asyncio.to_thread(EngineFolder)
         try:
-            with folder.environment(), nullcontext() if fork is None else fork.taken_by_vllm():
+            taken = nullcontext() if fork is None else fork.taken_by_vllm()
+            with told_of_no_room(config, folder.path), folder.environment(), taken:
                 llm = await asyncio.to_thread(engine_start.start_llm, config, name, "auto" if own_weights else "dummy")
         except BaseException:
             folder.close()
             raise
         engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
         try:
-            routing = RoutingShape(*(await engine.call("routing_shape"))[0])
-            engine_start.check_routing(config, routing)
-            engine.routing = routing if config.recipe.router_replay else None
-            engine.full_rollouts = min(await engine.call("full_rollouts"))
+            with told_of_no_room(config, folder.path):
+                await engine._get_ready(config)
         except BaseException:
             engine.shutdown()
             raise
-        await engine._warm_up()
-        engine.stage = staging_place(config.weights.stage, await engine.call("room_for_staging"))
-        await engine.call("prepare_for_rollcast", config.generator.cpu, engine.stage)
         if own_weights:
             await llm.engine_core.set_weight_version_async(str(SKELETON))
             engine._version = SKELETON
             engine._applied.append(SKELETON)
         return engine
+
+    async def _get_ready(self, config: RunConfig) -> None:
+        routing = RoutingShape(*(await self.call("routing_shape"))[0])
+        engine_start.check_routing(config, routing)
+        self.routing = routing if config.recipe.router_replay else None
+        self.full_rollouts = min(await self.call("full_rollouts"))
+        await self._warm_up()
+        self.stage = staging_place(config.weights.stage, await self.call("room_for_staging"))
+        await self.call("prepare_for_rollcast", config.generator.cpu, self.stage)
 
     @property
     def version(self) -> PolicyVersion | None:
@@ -155,6 +161,11 @@ class Engine:
     @property
     def failed(self) -> bool:
         return self._llm is None or bool(self._llm.errored)
+
+    @property
+    def no_room(self) -> str | None:
+        """What a process of the engine that failed for want of memory said; None = none did, as far as one knows."""
+        return noted(self._folder.path)
 
     async def sample(self, request: EngineRequest) -> Sampled:
         """Run one request to its end; waits for a version first. Raises BadRequestError, or what vLLM raises."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,15 @@ from rollcast.config import engine_arguments as passed
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.generator.routed_experts import RoutingShape
+from rollcast.generator.served_config import served_config
 from rollcast.telemetry.heavy_imports import uncollected
 
 WORKER_EXTENSION = "rollcast.generator.worker.GeneratorWorker"
+
+
+def has_gpus() -> bool:
+    """Of this machine, as the driver says; without importing torch, which reads the environment."""
+    return Path("/proc/driver/nvidia/gpus").is_dir()
 
 
 def set_environment(config: RunConfig) -> None:
@@ -33,7 +40,7 @@ def set_environment(config: RunConfig) -> None:
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.generator.cpu_kv_cache_gib)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    if not Path("/proc/driver/nvidia/gpus").is_dir():
+    if not has_gpus():
         # Read when torch is imported; more than one OpenMP thread would fight over the engine's core.
         os.environ["OMP_NUM_THREADS"] = "1"
     workers = config.generator.tensor_parallel
@@ -60,6 +67,7 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
         "enable_prefix_caching": True,
         "logprobs_mode": "processed_logprobs",
         "worker_extension_cls": WORKER_EXTENSION,
+        "hf_overrides": partial(served_config, wide_head=config.recipe.lm_head == "fp32"),
         "disable_log_stats": True,
         "enable_log_requests": False,
     }
@@ -67,8 +75,6 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
         arguments["block_size"] = generator.block_size
     if config.recipe.router_replay:
         arguments["enable_return_routed_experts"] = True
-    if config.recipe.lm_head == "fp32":
-        arguments["hf_overrides"] = {"head_dtype": "float32"}
     if current_platform.is_cpu():
         # One process less than vLLM's default, and no compilation: tiny models start in half the time.
         if generator.tensor_parallel == 1:
@@ -122,8 +128,7 @@ def start_llm(config: RunConfig, name: str, load_format: str) -> Any:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except RuntimeError as error:
         raise UserError(
-            f"{blamed}: vLLM's engine did not start ({first_sentence(error)}); "
-            "its own message stands above; memory for the model and generator.cpu_kv_cache_gib is the usual want"
+            f"{blamed}: vLLM's engine did not start ({first_sentence(error)}); its own message stands above"
         ) from error
     except Exception as error:  # a broken tokenizer.json is a bare Exception, other files are whatever they break
         raise UserError(

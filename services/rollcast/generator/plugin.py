@@ -3,7 +3,8 @@
 vLLM packs the weight of every linear layer into a oneDNN handle on CPU and empties the parameter, so that a new version
 could not be loaded without rebuilding the layers. Plain `F.linear` costs small models nothing and loads as on CUDA. For
 experts see `expert_packing` and `routed_experts`. The file over which an engine's workers meet would stay in the
-temporary folder, without a name that tells whose it is, where the engine is killed.
+temporary folder, without a name that tells whose it is, where the engine is killed. Why an engine ends stands in the
+log of one of its processes (`no_room`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import uuid
 import torch
 
 from rollcast.generator.expert_packing import keep_experts_plain
+from rollcast.generator.no_room import take_notes
 from rollcast.generator.routed_experts import return_from_first_runner
 from rollcast.telemetry.heavy_imports import collect_from_now
 
@@ -22,6 +24,7 @@ def register() -> None:
     """Entry point `vllm.general_plugins`; runs in every process of the engine, any number of times."""
     if not gc.isenabled():  # in a child of `python -m rollcast.generator` it is off since its first line
         collect_from_now()
+    take_notes()
     from vllm.platforms import current_platform
     from vllm.v1.executor import multiproc_executor, uniproc_executor
 

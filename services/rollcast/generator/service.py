@@ -5,6 +5,8 @@ check, listen -> fork the engine's process -> HTTP -> start engine
     SIGTERM -> stop claiming -> finish for drain_seconds -> hand the rest back -> leave the weight group -> exit 0
     SIGTERM while the engine starts -> exit 0 at once: there is nothing to hand back, and its warden ends the engine
     engine dead, or a member that is stuck -> exit 1: to be started again under a new owner name
+    out of memory -> one sentence, exit 2; where whoever supervises never gives up (`park`): the engine ends, and what
+    is left says the sentence on /readyz until SIGTERM
 """
 
 from __future__ import annotations
@@ -14,14 +16,17 @@ import contextlib
 import os
 import signal
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from socket import socket
 from typing import Any, TypeVar
 
 from rollcast.config.errors import UserError
+from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.run import RunConfig
 from rollcast.config.services import MOST_DERIVED_SLOTS
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
+from rollcast.generator import no_room
 from rollcast.generator.claims import ClaimLoop, Slots
 from rollcast.generator.engine import Engine
 from rollcast.generator.engine_process import EngineFork
@@ -50,10 +55,28 @@ T = TypeVar("T")
 log = get_logger()
 
 
-def serve(config: RunConfig, name: str, index: int) -> int:
+@dataclass(slots=True)
+class Standing:
+    """What the probes are told."""
+
+    service: GeneratorService | None = None
+    parked: str = ""
+    """Why there is no engine any more, and none will be."""
+
+    def started(self) -> tuple[bool, str]:
+        return (True, self.parked or "ok") if self.service or self.parked else (False, "engine is starting")
+
+    def ready(self) -> tuple[bool, str]:
+        if self.parked:
+            return False, self.parked
+        return self.service.ready() if self.service else self.started()
+
+
+def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises UserError before anything is left behind.
 
-    index: among the generators of this machine. To be called while this process has one thread and nothing open.
+    index: among the generators of this machine. park: stay where the memory does not suffice. To be called while this
+    process has one thread and nothing open.
     """
     config = on_own_port(on_own_core(config, index), index)
     claimable(config, full_rollouts=0)  # what the run file says is looked at before anything heavy is started
@@ -63,25 +86,18 @@ def serve(config: RunConfig, name: str, index: int) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):  # a container's first process is deaf to what it does not handle
         signal.signal(number, lambda *_: os._exit(0))
     with EngineFork() as fork:
-        return asyncio.run(_serve(config, name, listener, fork))
+        return asyncio.run(_serve(config, name, listener, fork, park=park))
 
 
-async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFork) -> int:
+async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFork, *, park: bool) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     exporter = Exporter(config.run)
     remote = await _started(reach_grader(config, exporter), stopping)
-    service: GeneratorService | None = None
-
-    def started() -> tuple[bool, str]:
-        return (True, "ok") if service else (False, "engine is starting")
-
-    def ready() -> tuple[bool, str]:
-        return service.ready() if service else started()
-
-    http = HttpServer(service_routes(exporter.render, ready, started=started), listener, config.http)
+    standing = Standing()
+    http = HttpServer(service_routes(exporter.render, standing.ready, started=standing.started), listener, config.http)
     http.start()
     try:
         engine = await _started(Engine.start(config, name, fork), stopping)
@@ -90,10 +106,18 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
             slots = claimable(config, engine.full_rollouts)
             log.info("slots", slots=slots.total, full_rollouts=engine.full_rollouts)
             exporter.set(names.GENERATOR_SLOTS, slots.total)
-            service = GeneratorService(config, name, engine, slots, exporter, remote)
-            return await service.run(stopping)
+            standing.service = GeneratorService(config, name, engine, slots, exporter, remote)
+            return await standing.service.run(stopping)
         finally:
             engine.shutdown()
+    except OutOfMemory as error:
+        if not park:
+            raise
+        log.error("parked: no engine is started again; it ends when it is told to", reason=str(error))
+        standing.parked = str(error)
+        exporter.set(names.GENERATOR_PARKED, 1)
+        await stopping.wait()
+        return error.exit_code
     finally:
         http.stop()
 
@@ -234,11 +258,8 @@ class GeneratorService:
         error = task.exception()
         if isinstance(error, UserError):
             raise error
-        reason = repr(error) if error else "left the weight group"
-        if self._engine.failed and kills() > self._kills:
-            reason = (
-                "the kernel ran out of host memory and ended the engine; give the machine or pod more, or keep less "
-                "there (weights.stage, generator.cpu_kv_cache_gib)"
-            )
-        log.error("generator ends", reason=reason)
+        killed = self._engine.failed and kills() > self._kills
+        if (shortage := no_room.at_work(self._config, error, self._engine.no_room, killed=killed)) is not None:
+            raise shortage
+        log.error("generator ends", reason=repr(error) if error else "left the weight group")
         return 1

@@ -28,6 +28,7 @@ from rollcast.local.ports import free_port
 from rollcast.memory.causal import check_causal
 from rollcast.memory.check import check_memory
 from rollcast.memory.device import smallest_gpu
+from rollcast.memory.host import HostLimits
 from rollcast.runfolder.checkpoint_place import checkpoint_place, earlier_run_place
 from rollcast.runfolder.files import CONTROLLER
 from rollcast.tasks.choice import Verifiers
@@ -35,6 +36,7 @@ from rollcast.tasks.own_functions import check_file, is_function
 from rollcast.tasks.prompts import PromptSplit, check_prompts, load, verifier_names
 from rollcast.tasks.trial import try_verifiers
 from rollcast.tasks.verifiers import is_built_in
+from rollcast.telemetry.host_memory import free_bytes
 
 SPARE_BYTES = 256 << 20
 """For logs, the queue's append-only file and the forecaster's history."""
@@ -266,7 +268,7 @@ def _check_redis(config: RunConfig) -> None:
 def _check_memory(config: RunConfig) -> None:
     """On GPUs alone: there each process has one to itself, of a size that the driver tells."""
     if (device := smallest_gpu()) is not None:
-        check_memory(config, device)
+        check_memory(config, device, host=HostLimits(config.local.trainer_ranks, machine=free_bytes()))
 
 
 def _check_devices(config: RunConfig) -> None:

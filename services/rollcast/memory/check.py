@@ -8,6 +8,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.memory.architecture import UncountedModelError, model_shape
 from rollcast.memory.device import Device
+from rollcast.memory.host import NO_LIMITS, HostLimits, host_refusals
 from rollcast.memory.model_file import read_file, read_from_hub, read_here
 from rollcast.memory.plan import MemoryPlan
 from rollcast.memory.verdict import refusals
@@ -31,13 +32,18 @@ def plan_run(
 
 
 def check_memory(
-    config: RunConfig, device: Device, *, ranks: int | None = None, model_config: Path | None = None
+    config: RunConfig,
+    device: Device,
+    *,
+    ranks: int | None = None,
+    model_config: Path | None = None,
+    host: HostLimits = NO_LIMITS,
 ) -> MemoryPlan | None:
     """Raise UserError for what cannot fit; None where it cannot be told, as the model is not known or not counted."""
     try:
         plan = plan_run(config, device, ranks=ranks, model_config=model_config)
     except UncountedModelError:
         return None
-    if plan is not None and (refused := refusals(plan)):
+    if plan is not None and (refused := [*refusals(plan), *host_refusals(plan, host)]):
         raise UserError("\n".join(refused))
     return plan

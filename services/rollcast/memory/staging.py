@@ -12,6 +12,8 @@ StagingPlace = Literal["device", "host"]
 """Where a generator keeps a received version: whole on every worker's device, or once in host memory for all."""
 KEPT_FREE = 1 << 30
 """Bytes of a device that staging leaves to kernels' scratch."""
+STAGED_VERSIONS = 2
+"""Of a trainer rank's rows, in host memory (`rollcast.weights.staging`): what is being sent, and what is newest."""
 PIECES_ON_THE_WAY = 2
 """What travels, of all lanes together: on a device that holds no version."""
 
@@ -32,9 +34,9 @@ def staging_place(wanted: Literal["auto", "device", "host"], room: Sequence[tupl
 def staged_by_trainer(shard: int, kind: DeviceKind) -> int:
     """Bytes on the device of a rank whose rows of a version take `shard`.
 
-    Two of them wait in host memory (`rollcast.weights.staging`), which is the device where there is no GPU.
+    The versions wait in host memory, which is the device where there is no GPU.
     """
-    return 2 * shard if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES
+    return STAGED_VERSIONS * shard if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES
 
 
 def staged_by_generator(version: int, place: StagingPlace, kind: DeviceKind, workers: int) -> int:

@@ -111,9 +111,24 @@ class RankMemory:
         if self.config.recipe.kl is not None:
             parts["reference"] = self.load.item * padded
         if self.kind == "cpu":
-            parts["checkpoint"] = 3 * WIDE * sharded(weights, self.rank, self.ranks)
-        parts["staging"] = staged_by_trainer(self.load.item * sharded(weights, self.rank, self.ranks), self.kind)
+            parts["checkpoint"] = self.checkpoint
+        parts["staging"] = staged_by_trainer(self.version_rows, self.kind)
         return parts
+
+    @cached_property
+    def version_rows(self) -> int:
+        """Bytes of this rank's rows of one published version."""
+        return self.load.item * sharded(self.model.weights(), self.rank, self.ranks)
+
+    @cached_property
+    def checkpoint(self) -> int:
+        """Bytes of the copy of weights and moments in host memory that a checkpoint is written from; it is kept."""
+        return 3 * WIDE * sharded(self.model.weights(), self.rank, self.ranks)
+
+    @property
+    def largest_weight(self) -> int:
+        """Bytes of the largest weight, whole and in the published dtype: an export gathers one after the other."""
+        return self.load.item * max(math.prod(shape) for _, shape in self.model.weights())
 
     def _with_standing(self, name: str, parts: Mapping[str, int], *, gradients: bool = True) -> StepMoment:
         whole = {part: size for part, size in self._standing.items() if gradients or part != "gradients"}

@@ -187,6 +187,11 @@ GENERATOR_IDLE = Metric(
 )
 RUNNING_ROLLOUTS = Metric("rollcast_running_rollouts", "Rollouts in the engine", "gauge")
 GENERATOR_SLOTS = Metric("rollcast_generator_slots", "Rollouts that this generator runs at once", "gauge")
+GENERATOR_PARKED = Metric(
+    "rollcast_generator_parked",
+    "1 where this generator has ended its engine for want of memory and waits for nothing but its end",
+    "gauge",
+)
 SAMPLED_TOKENS = Metric("rollcast_sampled_tokens_total", "Tokens sampled, counted as the engine steps", "counter")
 INFLIGHT_TOKENS = Metric(
     "rollcast_inflight_tokens", "Tokens that the requests in the engine have sampled so far", "gauge"

@@ -28,6 +28,7 @@ import grpc
 import grpc.aio
 
 from rollcast.config.errors import UserError
+from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.services import Rpc, Weights
 from rollcast.connections.grpc import LONGEST_PAUSE_SECONDS, call_metadata, open_channel_async
 from rollcast.telemetry import names
@@ -73,7 +74,7 @@ class WeightMember:
     """Keeps a generator a member of the weight group, for ever.
 
     run() ends in three ways: `leave` was confirmed or its time was over; UserError (wrong token, lm_head mismatch: a
-    mistake of configuration); EngineStuckError, or whatever error the engine raised.
+    mistake of configuration), of which OutOfMemory is one; EngineStuckError, or whatever error the engine raised.
     """
 
     def __init__(
@@ -301,7 +302,7 @@ class WeightMember:
         if state is None:
             return None
         if state.no_room:
-            raise UserError(state.reason)
+            raise OutOfMemory(state.reason)
         if state.status == FAILED:
             return self._failed(state, publish.manifest.version)
         self._exporter.observe(names.WEIGHT_RECEIVE_SECONDS, state.seconds)

@@ -27,7 +27,10 @@ _PROGRESS = (FAILED, IDLE, JOINING, JOINED, RECEIVING, STAGED)
 
 
 def merge_states(states: Sequence[ReceiveState]) -> ReceiveState:
-    """One generator's state: that of its slowest worker; failed if any failed. `seconds` is the longest."""
+    """One generator's state: that of its slowest worker; failed if any failed. `seconds` is the longest.
+
+    Of several failures one for want of memory counts: the others may be what came of it, and it is not tried again.
+    """
     assert states
-    slowest = min(states, key=lambda state: _PROGRESS.index(state.status))
+    slowest = min(states, key=lambda state: (_PROGRESS.index(state.status), not state.no_room))
     return slowest._replace(seconds=max(state.seconds for state in states))

@@ -26,6 +26,7 @@ spec:
     - name: trainer
       image: {{ include "rollcast.image" (list . $role.image) }}
       imagePullPolicy: {{ $role.image.pullPolicy }}
+      terminationMessagePolicy: FallbackToLogsOnError
       # Starts python -m rollcast.trainer once for every rank; the first pod holds the run's folder meanwhile.
       command: [python, -m, rollcast.trainer.launch]
       args:

@@ -13,6 +13,7 @@ from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
     from rollcast.memory.device import Device
+    from rollcast.memory.host import HostLimits
     from rollcast.memory.plan import MemoryPlan
 
 EXIT_DOES_NOT_FIT = 1
@@ -27,32 +28,39 @@ def memory(
     ] = None,
     trainer_ranks: memory_options.TrainerRanks = None,
     model_config: memory_options.ModelConfig = None,
+    machine_ranks: memory_options.MachineRanks = None,
+    trainer_memory: memory_options.TrainerMemory = None,
+    generator_memory: memory_options.GeneratorMemory = None,
     as_json: curve_options.AsJson = False,
 ) -> None:
     """Count what every rank and every generator of a run holds, and say which setting to change where it does not fit.
 
     Without --gpu and --cpu it is this machine's: the smallest of its GPUs, else its main memory. Ends with 1 where the
-    run does not fit. The model's config.json is fetched where model.path is a name on the hub that is not here.
+    run does not fit. The model's config.json is fetched where model.path is a name on the hub that is not here. On
+    GPUs the host memory of a trainer's machine and of a generator is told too, and held against what there is of it.
 
     \b
     rollcast plan memory --config run.yaml --gpu 80
     rollcast plan memory --config run.yaml --gpu 141 --trainer-ranks 16 --json
+    rollcast plan memory --config run.yaml --gpu 80 --trainer-memory 512Gi --generator-memory 128Gi
     rollcast plan memory --config run.yaml --cpu 24
     """
     from rollcast.config.run import load_run_config
     from rollcast.memory.check import plan_run
+    from rollcast.memory.host import host_refusals
     from rollcast.memory.verdict import refusals, warnings
 
     device = _device(gpu, cpu)
     plan = plan_run(load_run_config(config), device, ranks=trainer_ranks, model_config=model_config, ask_hub=True)
     assert plan is not None, "the hub was asked"
-    refused, cautions = refusals(plan), warnings(plan)
+    host = memory_options.host_limits(machine_ranks, trainer_memory, generator_memory)
+    refused, cautions = [*refusals(plan), *host_refusals(plan, host)], warnings(plan)
     if as_json:
-        typer.echo(
-            json.dumps({**plan.as_json(), "fits": not refused, "refusals": refused, "cautions": cautions}, indent=1)
-        )
+        answer = {**plan.as_json(), "host": _host_json(plan, host)}
+        typer.echo(json.dumps({**answer, "fits": not refused, "refusals": refused, "cautions": cautions}, indent=1))
     else:
         _show(plan)
+        _show_host(plan, host)
         for sentence in refused:
             typer.echo(f"does not fit: {sentence}")
         for sentence in cautions:
@@ -98,6 +106,37 @@ def _show(plan: MemoryPlan) -> None:
             f"Together: {_gb(plan.on_one_machine)} GB of {_gb(plan.device.num_bytes)}, {plan.ranks} trainer ranks and "
             f"{plan.generators} generators."
         )
+
+
+def _show_host(plan: MemoryPlan, limits: HostLimits) -> None:
+    """Without GPUs it is what stands above."""
+    from rollcast.memory.host import generator_on_host, machine_ranks, trainer_machine
+
+    if plan.device.kind == "cpu":
+        return
+    trainer, generator = trainer_machine(plan, limits), generator_on_host(plan)
+    typer.echo(
+        f"Host memory: the first trainer machine's {machine_ranks(plan, limits)} ranks {_gb(sum(trainer.values()))} GB "
+        f"({_in_words(trainer)}); a generator {_gb(sum(generator.values()))} GB ({_in_words(generator)})."
+    )
+
+
+def _host_json(plan: MemoryPlan, limits: HostLimits) -> dict[str, Any] | None:
+    """Bytes; None without GPUs."""
+    from rollcast.memory.host import generator_on_host, machine_ranks, rank_on_host, trainer_machine
+
+    if plan.device.kind == "cpu":
+        return None
+    return {
+        "machine_ranks": machine_ranks(plan, limits),
+        "trainer_machine": trainer_machine(plan, limits),
+        "ranks": [rank_on_host(plan, rank) for rank in range(plan.ranks)],
+        "generator": generator_on_host(plan),
+    }
+
+
+def _in_words(parts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {_gb(size)}" for name, size in parts.items() if size)
 
 
 def _columns(plan: MemoryPlan) -> list[tuple[str, dict[str, int], int]]:

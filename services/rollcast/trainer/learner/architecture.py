@@ -15,7 +15,7 @@ from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForCausalLM
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
-from rollcast.config.model import Model
+from rollcast.config.model import TEXT_MODELS, Model
 from rollcast.trainer.learner.head import LogitShape
 from rollcast.trainer.learner.stored_names import published_names
 
@@ -34,11 +34,24 @@ class Unsupported(ValueError):  # noqa: N818  (an answer, which the caller makes
 
 def read_config(settings: Model) -> Any:
     """Read the config, with everything random switched off: else the ratio to the generators' log-probs was noise."""
-    config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+    config = stored_config(settings)
     for name, value in config.to_dict().items():
         if isinstance(value, float) and ("dropout" in name or name.endswith(("pdrop", "jitter_noise"))):
             setattr(config, name, 0.0)
     return config
+
+
+def stored_config(settings: Model) -> Any:
+    """As it is stored; of a kind of TEXT_MODELS the text model's, as if that were stored alone."""
+    config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+    if config.model_type not in TEXT_MODELS:
+        return config
+    text = config.get_text_config()
+    text.architectures = [TEXT_MODELS[config.model_type]]
+    text.name_or_path = config.name_or_path
+    if (quantised := getattr(config, "quantization_config", None)) is not None:
+        text.quantization_config = quantised
+    return text
 
 
 def skeleton(settings: Model) -> Any:

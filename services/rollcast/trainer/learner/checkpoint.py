@@ -24,6 +24,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from rollcast.config.errors import PassingError, UserError, may_pass, refused_by_the_world
+from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.object_storage import ObjectStorage
 from rollcast.trainer.learner.storage import CheckpointStorage, FolderStorage, Location
@@ -126,6 +127,8 @@ def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *,
     try:
         load(wanted, storage_reader=storage.reader(name))
     except CheckpointException as error:  # raised on every rank if it failed on one
+        if refused := next((one for one, _ in error.failures.values() if is_out_of_memory(one)), None):
+            raise MemoryError(str(refused)) from error
         failure = disk_failure(error) or ValueError("its tensors cannot be read")
     _agree(checkpoint, learner, failure)
     return saved

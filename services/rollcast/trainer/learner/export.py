@@ -21,16 +21,15 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from transformers import AutoConfig
 from transformers.core_model_loading import revert_weight_conversion
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
+from rollcast.memory.host import EXPORT_FILE_BYTES
+from rollcast.trainer.learner.architecture import stored_config
 from rollcast.trainer.learner.model import Policy
 
-FILE_BYTES = 5_000_000_000
-"""Of one file of weights: what rank 0 holds of them on the host."""
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.index.json")
 """Files of the source that are not copied: other weights than those exported."""
 FOLDERS = ("additional_chat_templates",)
@@ -41,7 +40,7 @@ OS_ERROR = re.compile(r"os error (\d+)")
 class Export:
     """Writes at rank 0; every rank takes part. An export is there whole or not at all, and replaces an earlier one."""
 
-    def __init__(self, policy: Policy, settings: Model, folder: Path, *, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(self, policy: Policy, settings: Model, folder: Path, *, file_bytes: int = EXPORT_FILE_BYTES) -> None:
         self._policy = policy
         self._settings = settings
         self._folder = folder
@@ -120,7 +119,7 @@ class Export:
                 target = self._partial / path.relative_to(source)
                 target.parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, target)
-        config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+        config = stored_config(settings)
         config.dtype = settings.dtype
         config.save_pretrained(self._partial)
 

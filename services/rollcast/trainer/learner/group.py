@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch.distributed import DistNetworkError
 
 from rollcast.config.errors import UserError
+from rollcast.config.out_of_memory import OutOfMemory, told_what_did_not_fit
 from rollcast.config.run import RunConfig
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses import make_loss
@@ -42,7 +43,6 @@ from rollcast.trainer.learner.checkpoint import load_checkpoint, load_weights, s
 from rollcast.trainer.learner.commands import CommandKind, CommandReceiver, CommandSender, RankCommand
 from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner, UpdateStats
-from rollcast.trainer.learner.out_of_memory import OutOfMemory, told_what_did_not_fit
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy
 from rollcast.trainer.learner.reference import read_reference
@@ -56,6 +56,7 @@ from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 
 MORE_RANKS = "give the trainer more ranks"
+STAGED = "what this rank stages for the generators, two versions of its rows in host memory,"
 HEAR_SECONDS = 10.0
 """For the other ranks to hear how the run ended: the store goes with rank 0's process."""
 LANE_SECONDS = 5.0
@@ -92,12 +93,13 @@ class LearnerGroup:
         self.specs: tuple[TensorSpec, ...] = weight_specs(learner.policy, config.model.dtype)
         """What is published, in order, in the generators' dtype."""
         self.buckets = plan_buckets(self.specs, config.weights.bucket_bytes)
+        with told_what_did_not_fit(STAGED, MORE_RANKS):
+            self.slots = StagingSlots(shard_buckets(self.buckets, self.ranks.rank, self.ranks.world_size))
+        """This rank's rows of the versions that are published."""
         self.saver = CheckpointSaver(
             learner, storage_at(checkpoint_place(config)), keep=config.trainer.keep_checkpoints
         )
         self.sender = CommandSender(self.ranks.store, self.ranks.world_size)
-        self.slots = StagingSlots(shard_buckets(self.buckets, self.ranks.rank, self.ranks.world_size))
-        """This rank's rows of the versions that are published."""
         self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.world_size)
 
     @classmethod
@@ -163,17 +165,17 @@ class LearnerGroup:
     def restore(self, checkpoint: Location) -> dict[str, Any]:
         """Continue from a checkpoint; return the controller's state. Raises UserError if it does not fit."""
         self.sender.send(CommandKind.RESTORE, str(checkpoint).encode())
-        return load_checkpoint(checkpoint, self.learner)
+        return self._restore(checkpoint)
 
     def take_weights(self, checkpoint: Location) -> dict[str, Any]:
         """Begin with another run's weights; return its controller's state. Raises UserError if they do not fit."""
         self.sender.send(CommandKind.TAKE_WEIGHTS, str(checkpoint).encode())
-        return load_weights(checkpoint, self.learner)
+        return self._take_weights(checkpoint)
 
     def export(self, folder: Path) -> None:
         """Write the weights as a Hugging Face folder. Raises UserError if that fails."""
         self.sender.send(CommandKind.EXPORT, str(folder).encode())
-        Export(self.learner.policy, self.config.model, folder).write()
+        self._export(folder, is_first=True)
 
     def stop(self, ending: TrainerEnding) -> None:
         """Let the other ranks return `ending` from `follow`.
@@ -230,15 +232,16 @@ class LearnerGroup:
             self.saver.wait_written()
             self._save(PolicyVersion.parse(command.body.decode()), None)
         elif command.kind is CommandKind.RESTORE:
-            load_checkpoint(place_of(command.body.decode()), self.learner)
+            self._restore(place_of(command.body.decode()))
         elif command.kind is CommandKind.TAKE_WEIGHTS:
-            load_weights(place_of(command.body.decode()), self.learner)
+            self._take_weights(place_of(command.body.decode()))
         elif command.kind is CommandKind.EXPORT:
-            Export(self.learner.policy, self.config.model, Path(command.body.decode())).take_part()
+            self._export(Path(command.body.decode()), is_first=False)
 
     def _stage(self, slot: int, version: PolicyVersion) -> None:
         write = partial(stage_shard, self.learner.policy)
-        self.slots.fill(slot, version, self.config.weights.bucket_timeout_seconds, write)
+        with told_what_did_not_fit(STAGED, MORE_RANKS):
+            self.slots.fill(slot, version, self.config.weights.bucket_timeout_seconds, write)
         dist.all_reduce(torch.zeros(1))  # on the host: rank 0 publishes only what every rank has staged
 
     def _lane_orders(self) -> Iterator[bytes]:
@@ -261,3 +264,17 @@ class LearnerGroup:
     def _save(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Location]:
         with told_what_did_not_fit("the copy of weights and optimizer that a checkpoint is written from", MORE_RANKS):
             return self.saver.begin(version, controller)
+
+    def _restore(self, checkpoint: Location) -> dict[str, Any]:
+        with told_what_did_not_fit(f"what is read of the checkpoint {checkpoint}", MORE_RANKS):
+            return load_checkpoint(checkpoint, self.learner)
+
+    def _take_weights(self, checkpoint: Location) -> dict[str, Any]:
+        with told_what_did_not_fit(f"what is read of the checkpoint {checkpoint} (model.from_run)", MORE_RANKS):
+            return load_weights(checkpoint, self.learner)
+
+    def _export(self, folder: Path, *, is_first: bool) -> None:
+        """Rank 0 gathers weight by weight and holds a file of them in host memory."""
+        export = Export(self.learner.policy, self.config.model, folder)
+        with told_what_did_not_fit("a weight gathered for the export", "give each trainer machine more memory"):
+            export.write() if is_first else export.take_part()

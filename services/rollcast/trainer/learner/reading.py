@@ -26,10 +26,10 @@ from transformers.utils.logging import disable_progress_bar
 
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
+from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.config.run import RunConfig
 from rollcast.trainer.learner.architecture import Unsupported, skeleton
 from rollcast.trainer.learner.model import Policy, shard_policy
-from rollcast.trainer.learner.out_of_memory import is_out_of_memory
 from rollcast.trainer.learner.ranks import Ranks
 
 UNREADABLE = (

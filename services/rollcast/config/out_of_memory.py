@@ -1,0 +1,49 @@
+"""Out of memory is one sentence, that names what did not fit and the setting; a second try would find no more room."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+from rollcast.config.errors import EXIT_FAILED, UserError
+
+REFUSALS = ("can't allocate memory", "out of memory", "not enough memory")
+"""What torch says on a host and of a device, and what CUDA's libraries say; processes pass errors on as text."""
+DEVICES = ("CUDA", "HIP")
+ASKED = re.compile(r"allocate (\d+ bytes|[\d.]+ [KMGT]?i?B)", re.IGNORECASE)
+
+
+class OutOfMemory(UserError):  # noqa: N818  (the name that everybody knows it by)
+    """This process has not the memory that its part needs. The others know nothing of it: the process must end."""
+
+
+class KilledForMemory(OutOfMemory):
+    """The kernel ended a process: perhaps for what others took, so that a supervisor may try again."""
+
+    exit_code: ClassVar[int] = EXIT_FAILED
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation was refused, on the host or on a device."""
+    return isinstance(error, MemoryError) or any(text in str(error).lower() for text in REFUSALS)
+
+
+def out_of_memory(what: str, remedy: str, said: str) -> OutOfMemory:
+    """`said`: by whoever refused the memory."""
+    asked = ASKED.search(said)
+    where = "GPU" if any(device in said for device in DEVICES) else "host"
+    more = f" (it asked for {asked[1]} more)" if asked else ""
+    return OutOfMemory(f"out of {where} memory: {what} does not fit{more}; {remedy}")
+
+
+@contextmanager
+def told_what_did_not_fit(what: str, remedy: str) -> Iterator[None]:
+    """Raise OutOfMemory, with `what` was being done and the `remedy`, where an allocation is refused within."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise out_of_memory(what, remedy, str(error)) from error

@@ -1,0 +1,119 @@
+"""Host memory of a run on GPUs: what each process holds beside its device, and what a machine or a pod must have.
+
+Without a GPU the host is the device, and all of it is counted there. Nothing of the page cache is: it gives way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rollcast.config.errors import UserError
+from rollcast.memory.device import gigabytes
+from rollcast.memory.plan import MemoryPlan
+from rollcast.memory.staging import STAGED_VERSIONS
+from rollcast.memory.trainer import Parts
+
+EXPORT_FILE_BYTES = 5_000_000_000
+"""Of one file of an export: what rank 0 gathers before it writes it."""
+PROGRAM = 2 << 30
+"""Left to each process for libraries, CUDA's context and what passes through. A margin, not a count."""
+MACHINE_RANKS = 8
+"""GPUs of a machine, where nobody says it."""
+UNITS = {"": 1, **{f"{letter}i": 1 << 10 * power for power, letter in enumerate("KMGT", 1)}}
+UNITS |= {letter: 10 ** (3 * power) for power, letter in enumerate("kMGT", 1)}
+QUANTITY = re.compile(rf"(\d+(?:\.\d+)?(?:e\+?\d\d?)?)({'|'.join(UNITS)})")
+
+
+@dataclass(frozen=True)
+class HostLimits:
+    """Bytes of host memory that there are; None = not known."""
+
+    machine_ranks: int | None = None
+    """Trainer ranks on one machine. None = all, at most MACHINE_RANKS."""
+    trainer: int | None = None
+    """Of a machine or pod of the trainer."""
+    generator: int | None = None
+    """Of a generator's pod."""
+    machine: int | None = None
+    """Free on this machine, where all processes of the run are on it."""
+
+
+NO_LIMITS = HostLimits()
+
+
+def quantity(text: str, option: str) -> int:
+    """Bytes, from what Kubernetes calls a quantity. Raises UserError."""
+    found = QUANTITY.fullmatch(text)
+    if found is None:
+        raise UserError(f"{option} = {text!r} is no size; give it as Kubernetes writes it, such as 512Gi")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+def rank_on_host(plan: MemoryPlan, rank: int) -> Parts:
+    """Of one rank at its fullest: when it exports, with a checkpoint's copy and two versions in locked pages."""
+    memory = plan.trainer[rank]
+    largest = max(memory.largest_weight, memory.start_on_host)
+    parts = {
+        "programs": PROGRAM,
+        "staging": STAGED_VERSIONS * memory.version_rows,
+        "checkpoint": memory.checkpoint,
+        "gathered": largest,
+    }
+    if rank == 0:
+        parts["export"] = min(EXPORT_FILE_BYTES, memory.version)
+    return parts
+
+
+def generator_on_host(plan: MemoryPlan) -> Parts:
+    """Of all processes of a generator: its front end, the engine, and a worker for each GPU beyond the first."""
+    worker = plan.worker
+    processes = 2 if worker.workers == 1 else 2 + worker.workers
+    return {"programs": processes * PROGRAM, "staging": plan.trainer[0].version if worker.place == "host" else 0}
+
+
+def trainer_machine(plan: MemoryPlan, limits: HostLimits) -> Parts:
+    """Of the first machine of the trainer, which has rank 0."""
+    together: Parts = {}
+    for rank in range(machine_ranks(plan, limits)):
+        for name, size in rank_on_host(plan, rank).items():
+            together[name] = together.get(name, 0) + size
+    return together
+
+
+def machine_ranks(plan: MemoryPlan, limits: HostLimits) -> int:
+    return min(plan.ranks, limits.machine_ranks or MACHINE_RANKS)
+
+
+def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
+    """One sentence for each role whose host memory does not suffice; nothing of a run without GPUs."""
+    if plan.device.kind == "cpu":
+        return
+    trainer, generator = trainer_machine(plan, limits), generator_on_host(plan)
+    ranks = machine_ranks(plan, limits)
+    if limits.trainer is not None and (need := sum(trainer.values())) > limits.trainer:
+        yield (
+            f"host memory of a trainer machine (trainer.resources.limits.memory) = {gigabytes(limits.trainer)}: its "
+            f"{ranks} ranks need {gigabytes(need)} ({_most(trainer)}); give it that, or train on more machines"
+        )
+    if limits.generator is not None and (need := sum(generator.values())) > limits.generator:
+        yield (
+            f"host memory of a generator (generator.resources.limits.memory) = {gigabytes(limits.generator)}: it needs "
+            f"{gigabytes(need)} ({_most(generator)}); give it that{_or_stage(plan)}"
+        )
+    if limits.machine is not None:
+        need = sum(trainer.values()) + plan.generators * sum(generator.values())
+        if need > limits.machine:
+            yield (
+                f"host memory: {gigabytes(limits.machine)} are free here, and trainer ranks ({ranks}) and generators "
+                f"({plan.generators}) need {gigabytes(need)}; free it, or lower local.trainer_ranks or local.generators"
+            )
+
+
+def _or_stage(plan: MemoryPlan) -> str:
+    return " or set weights.stage to device, where the GPU has room" if plan.worker.place == "host" else ""
+
+
+def _most(parts: Parts) -> str:
+    return ", ".join(f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda one: -one[1])[:3])
