@@ -20,9 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 import psutil
 from rollcast.config.errors import UserError
-from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.group import LearnerGroup, build_learner
 from rollcast.trainer.learner.ranks import join_ranks
-from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences
 
 ROOM = 8 << 20
@@ -40,9 +39,10 @@ def without_room(action) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 without_room(lambda: LearnerGroup.build(config, ranks))
-group = LearnerGroup.build(config, ranks)
+group = LearnerGroup(config, build_learner(config, ranks))
+without_room(group.reserve)
+group.reserve()
 group.update(make_sequences(0))
-without_room(lambda: group.save(PolicyVersion(1, 1), {}).result())
 without_room(lambda: group.update(make_sequences(0)))
 """
 SENTENCES = (

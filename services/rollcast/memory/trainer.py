@@ -27,7 +27,7 @@ from rollcast.memory.activations import (
 from rollcast.memory.architecture import ModelShape, Shape
 from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import staged_by_trainer
-from rollcast.weights.manifest import DTYPE_BYTES
+from rollcast.weights.manifest import DTYPE_BYTES, PIECE_BYTES
 
 Parts = dict[str, int]
 """Bytes by what they hold."""
@@ -111,7 +111,7 @@ class RankMemory:
         if self.config.recipe.kl is not None:
             parts["reference"] = self.load.item * padded
         if self.kind == "cpu":
-            parts["checkpoint"] = 3 * WIDE * sharded(weights, self.rank, self.ranks)
+            parts["checkpoint"] = parts["optimizer"] + parts["weights"]
         parts["staging"] = staged_by_trainer(self.load.item * sharded(weights, self.rank, self.ranks), self.kind)
         return parts
 
@@ -241,8 +241,8 @@ class RankMemory:
         return max(sharded([weight], 0, self.ranks) for weight in self.model.weights())
 
     def _converted(self) -> int:
-        """One weight's rows in the published dtype, before they are copied to the host."""
-        return 0 if self.load.item == WIDE else self.load.item * self._largest_rows
+        """A piece of one weight's rows in the published dtype, before it is copied to the host."""
+        return 0 if self.load.item == WIDE else min(PIECE_BYTES, self.load.item * self._largest_rows)
 
 
 def _gathered(weights: Mapping[str, Shape], ranks: int) -> int:

@@ -129,6 +129,16 @@ def pieces_of(shard: Snapshot, num_lanes: int) -> Iterator[tuple[int, tuple[int,
             yield index, piece
 
 
+def piece_bytes(num_lanes: int) -> int:
+    """What is on its way at once over all lanes together is one piece of PIECE_BYTES."""
+    return max(LEAST_PIECE, PIECE_BYTES // num_lanes // LEAST_PIECE * LEAST_PIECE)
+
+
+def pieces_at_once(num_lanes: int) -> int:
+    """Of how many groups a rank may hold a piece: together they are no more than one of PIECE_BYTES."""
+    return max(1, PIECE_BYTES // piece_bytes(num_lanes))
+
+
 def _tell(group: WeightGroup, numbers: list[int]) -> None:
     group.broadcast(torch.tensor([signed(n) for n in numbers], device=group.device).view(torch.uint8))
 
@@ -145,8 +155,7 @@ def _takes(stretch: torch.Tensor, group: WeightGroup) -> bool:
 
 
 def _pieces(num_bytes: int, num_lanes: int) -> Iterator[tuple[int, int]]:
-    """What is on its way at once over all lanes together is one piece of PIECE_BYTES."""
-    size = max(LEAST_PIECE, PIECE_BYTES // num_lanes // LEAST_PIECE * LEAST_PIECE)
+    size = piece_bytes(num_lanes)
     for start in range(0, num_bytes, size):
         yield start, min(start + size, num_bytes)
 
