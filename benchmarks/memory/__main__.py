@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
 
+from benchmarks.memory import rank
 from benchmarks.memory.cases import CASES, run_config, write_model
 from rollcast.local.ports import free_port
 from rollcast.memory.architecture import model_shape
 from rollcast.memory.trainer import RankMemory
 from testkit.record import RESULTS, write_result
 
+FORKSERVER = multiprocessing.get_context("forkserver")
 TARGET = 0.1
 PATIENCE_SECONDS = 900.0
 OTHERS = ("publish", "checkpoint")
@@ -32,33 +35,33 @@ GIVEN_BACK = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": 
 
 def measure(case: str, model: Path, ranks: int) -> list[dict[str, Any]]:
     """What each rank held, in its order."""
-    with tempfile.TemporaryDirectory() as folder:
-        shared = os.environ | {
-            "WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(free_port("127.0.0.1")),
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            **GIVEN_BACK,
-        }
-        command = [sys.executable, "-m", "benchmarks.memory.rank", case, str(model), folder]
+    with tempfile.TemporaryDirectory() as name:
+        folder, port = Path(name), free_port("127.0.0.1")
         processes = [
-            subprocess.Popen(
-                command, env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=subprocess.PIPE, text=True
-            )
-            for rank in range(ranks)
+            FORKSERVER.Process(target=rank.run, args=(case, model, folder, index, ranks, port))
+            for index in range(ranks)
         ]
+        for process in processes:
+            process.start()
         try:
-            said = [process.communicate(timeout=PATIENCE_SECONDS)[0] for process in processes]
+            for process in processes:
+                process.join(PATIENCE_SECONDS)
         finally:
             for process in processes:
                 process.kill()
-    return [json.loads(lines.splitlines()[-1]) for lines in said]
+        return [json.loads((folder / f"rank-{index}.json").read_text()) for index in range(ranks)]
 
 
-def planned(case: str, model: Path, rank: int, ranks: int) -> dict[str, int]:
+def start_server() -> None:
+    """Of which ranks are forks: it has imported everything."""
+    os.environ.update({"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **GIVEN_BACK})
+    FORKSERVER.set_forkserver_preload(["benchmarks.memory.rank"])
+    ensure_running()
+
+
+def planned(case: str, model: Path, index: int, ranks: int) -> dict[str, int]:
     shape = model_shape(json.loads((model / case / "config.json").read_text()))
-    memory = RankMemory(shape, run_config(case, model, model), "cpu", rank, ranks)
+    memory = RankMemory(shape, run_config(case, model, model), "cpu", index, ranks)
     totals = {moment.name: moment.total for moment in memory.moments()}
     others = {name: totals.pop(name) for name in OTHERS}
     return {"start": memory.start_on_host, "step": max(totals.values()), **others}
@@ -66,14 +69,14 @@ def planned(case: str, model: Path, rank: int, ranks: int) -> dict[str, int]:
 
 def compare(case: str, model: Path, ranks: int) -> list[dict[str, Any]]:
     rows = []
-    for rank, measured in enumerate(measure(case, model, ranks)):
-        counted = planned(case, model, rank, ranks)
+    for index, measured in enumerate(measure(case, model, ranks)):
+        counted = planned(case, model, index, ranks)
         moments = {
             moment: {"planned": counted[moment], "measured": held, "ratio": round(counted[moment] / held, 3)}
-            for moment, held in measured["most"].items()
+            for moment, held in measured.items()
         }
-        print(case, f"rank {rank} of {ranks}", {moment: row["ratio"] for moment, row in moments.items()}, flush=True)
-        rows.append({"case": case, "ranks": ranks, "rank": rank, "moments": moments})
+        print(case, f"rank {index} of {ranks}", {moment: row["ratio"] for moment, row in moments.items()}, flush=True)
+        rows.append({"case": case, "ranks": ranks, "rank": index, "moments": moments})
     return rows
 
 
@@ -91,6 +94,7 @@ def main() -> int:
     )
     parser.add_argument("--ranks", type=int, nargs="*", default=[1, 2, 3, 4])
     arguments = parser.parse_args()
+    start_server()
     cases = arguments.cases or list(CASES)
     rows = other_rows(cases, arguments.ranks)
     for case in cases:

@@ -26,8 +26,8 @@ CASES: dict[str, dict[str, Any]] = {
             num_key_value_heads=4,
             tie_word_embeddings=True,
         ),
-        "longest": 256,
-        "tokens": 1024,
+        "longest": 128,
+        "tokens": 512,
         "recompute": False,
     },
     "125M-experts": {
@@ -46,8 +46,8 @@ CASES: dict[str, dict[str, Any]] = {
             norm_topk_prob=True,
             tie_word_embeddings=True,
         ),
-        "longest": 256,
-        "tokens": 512,
+        "longest": 128,
+        "tokens": 256,
         "recompute": False,
     },
     "300M": {

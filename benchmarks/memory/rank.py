@@ -1,13 +1,10 @@
-"""Run as a process: one rank of the learner alone, which watches its own memory. Prints a line of JSON.
-
-python -m benchmarks.memory.rank CASE MODEL FOLDER        with torchrun's environment variables
-"""
+"""One rank of the learner alone, in a process that watches its own memory."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import sys
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,12 +53,15 @@ def _resident(field: str) -> int:
     return int(line.split()[1]) << 10
 
 
-def main(case: str, model: str, folder: str) -> None:
+def run(case: str, model: Path, folder: Path, rank: int, ranks: int, port: int) -> None:
+    """The process; writes FOLDER/rank-RANK.json."""
     assert modeling_qwen3, modeling_qwen3_moe  # Transformers imports them when a model is made
-    ranks = join_ranks(timeout_seconds=PATIENCE_SECONDS, threads=1)
-    watch = go_through(case, Path(model) / case, Path(folder) / case, ranks)
-    print(json.dumps({"rank": ranks.rank, "most": watch.most}), flush=True)
-    ranks.leave()
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    joined = join_ranks(timeout_seconds=PATIENCE_SECONDS, threads=1)
+    watch = go_through(case, model / case, folder / case, joined)
+    (folder / f"rank-{rank}.json").write_text(json.dumps(watch.most))
+    joined.leave()
 
 
 def go_through(case: str, model: Path, folder: Path, ranks: Ranks) -> Watch:
@@ -86,7 +86,6 @@ def drive(group: WatchedGroup, case: str) -> None:
         with watch.during("publish"):
             group.stage(step % 2, PolicyVersion(1, step))
 
-    group.update(sequences(case, ranks.world_size, micro_batches=1))
     publish(1)
     publish(2)
     with watch.during("step"):
@@ -95,7 +94,3 @@ def drive(group: WatchedGroup, case: str) -> None:
     with watch.during("checkpoint"):
         group.save(PolicyVersion(1, 2), {}).result()
     group.stop(TrainerEnding.FINISHED)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
