@@ -79,7 +79,7 @@ def _row_sums(buffer: torch.Tensor) -> list[int]:
     row_bytes = ROW * 8
     full = buffer.numel() // row_bytes * row_bytes
     rows = buffer[:full].view(torch.int64).view(-1, ROW)
-    sums = [_products(part, weights) for part in rows.split(_ROWS_AT_ONCE)] if full else []
+    sums = [_products(part, weights) for part in torch.split(rows, _ROWS_AT_ONCE)] if full else []
     if full < buffer.numel():
         last = torch.zeros(row_bytes, dtype=torch.uint8, device=buffer.device)
         last[: buffer.numel() - full] = buffer[full:]

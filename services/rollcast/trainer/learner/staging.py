@@ -25,7 +25,7 @@ def stage_shard(policy: Policy, snapshot: Snapshot) -> None:
             # Converted on the device, so that half of the bytes cross the bus; in pieces, so that it takes little.
             numbers = PIECE_BYTES // rows.element_size()
             own = weights[name].to_local().view(-1)
-            for packed, piece in zip(rows.view(-1).split(numbers), own.split(numbers), strict=True):
+            for packed, piece in zip(torch.split(rows.view(-1), numbers), torch.split(own, numbers), strict=True):
                 packed.copy_(piece.to(rows.dtype), non_blocking=True)
         if torch.cuda.is_available():
             torch.cuda.current_stream().synchronize()
