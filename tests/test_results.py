@@ -93,8 +93,11 @@ def test_the_page_says_what_the_autoscaler_saved() -> None:
 def test_the_page_says_how_near_the_count_of_memory_is() -> None:
     figures = _figures("memory")
     page = " ".join((ROOT / "docs" / "memory.md").read_text().split())
-    step, publish, checkpoint = (_percent(figures["largest_error"][name]) for name in ("step", "publish", "checkpoint"))
-    assert f"at most {step} off at a step, {publish} at a publication, {checkpoint} at a checkpoint" in page
+    step, publish, checkpoint, start = (
+        _percent(figures["largest_error"][name]) for name in ("step", "publish", "checkpoint", "start")
+    )
+    said = f"at most {step} off at a step, {publish} at a publication, {checkpoint} at a checkpoint, {start} while"
+    assert f"{said} the model is read" in page
 
 
 def _turns(run: dict[str, Any]) -> str:

@@ -1,29 +1,32 @@
-"""python -m benchmarks.memory [CASE ...] [--ranks 1 2 4]: what `rollcast plan memory` counts against what ranks held.
+"""python -m benchmarks.memory [CASE ...] [--ranks 1 2 3 4]: what `rollcast plan memory` counts against what ranks held.
 
 The learner alone, on CPU over gloo, float32, random weights: each rank is a process, and what it held most, above what
-it held before, is read from /proc while it starts, makes a step, publishes and writes a checkpoint. One run of each:
-memory hardly varies. `ratio` is planned over measured bytes. The target is within TARGET but at the start, of which the
-line is a rough one.
+it held after the imports, is read from /proc while it reads the model, makes a step, publishes and writes a checkpoint.
+One run of each: memory hardly varies. `ratio` is planned over measured bytes; the target is within TARGET, but at the
+start, which small shards miss: a process holds some MB that no count of tensors tells.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
 
-from benchmarks.memory.cases import CASES, run_config, write_models
+from benchmarks.memory import rank
+from benchmarks.memory.cases import CASES, run_config, write_model
 from rollcast.local.ports import free_port
 from rollcast.memory.architecture import model_shape
 from rollcast.memory.trainer import RankMemory
 from testkit.record import RESULTS, write_result
 
+FORKSERVER = multiprocessing.get_context("forkserver")
 TARGET = 0.1
 PATIENCE_SECONDS = 900.0
 OTHERS = ("publish", "checkpoint")
@@ -33,33 +36,33 @@ GIVEN_BACK = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": 
 
 def measure(case: str, model: Path, ranks: int) -> list[dict[str, Any]]:
     """What each rank held, in its order."""
-    with tempfile.TemporaryDirectory() as folder:
-        shared = os.environ | {
-            "WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(free_port("127.0.0.1")),
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            **GIVEN_BACK,
-        }
-        command = [sys.executable, "-m", "benchmarks.memory.rank", case, str(model), folder]
+    with tempfile.TemporaryDirectory() as name:
+        folder, port = Path(name), free_port("127.0.0.1")
         processes = [
-            subprocess.Popen(
-                command, env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=subprocess.PIPE, text=True
-            )
-            for rank in range(ranks)
+            FORKSERVER.Process(target=rank.run, args=(case, model, folder, index, ranks, port))
+            for index in range(ranks)
         ]
+        for process in processes:
+            process.start()
         try:
-            said = [process.communicate(timeout=PATIENCE_SECONDS)[0] for process in processes]
+            for process in processes:
+                process.join(PATIENCE_SECONDS)
         finally:
             for process in processes:
                 process.kill()
-    return [json.loads(lines.splitlines()[-1]) for lines in said]
+        return [json.loads((folder / f"rank-{index}.json").read_text()) for index in range(ranks)]
 
 
-def planned(case: str, model: Path, rank: int, ranks: int) -> dict[str, int]:
+def start_server() -> None:
+    """Of which ranks are forks: it has imported everything."""
+    os.environ.update({"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **GIVEN_BACK})
+    FORKSERVER.set_forkserver_preload(["benchmarks.memory.rank"])
+    ensure_running()
+
+
+def planned(case: str, model: Path, index: int, ranks: int) -> dict[str, int]:
     shape = model_shape(json.loads((model / case / "config.json").read_text()))
-    memory = RankMemory(shape, run_config(case, model, model), "cpu", rank, ranks)
+    memory = RankMemory(shape, run_config(case, model, model), "cpu", index, ranks)
     totals = {moment.name: moment.total for moment in memory.moments()}
     others = {name: totals.pop(name) for name in OTHERS}
     return {"start": memory.start_on_host, "step": max(totals.values()), **others}
@@ -67,22 +70,22 @@ def planned(case: str, model: Path, rank: int, ranks: int) -> dict[str, int]:
 
 def compare(case: str, model: Path, ranks: int) -> list[dict[str, Any]]:
     rows = []
-    for rank, measured in enumerate(measure(case, model, ranks)):
-        counted = planned(case, model, rank, ranks)
+    for index, measured in enumerate(measure(case, model, ranks)):
+        counted = planned(case, model, index, ranks)
         moments = {
-            moment: {"planned": counted[moment], "ratio": round(counted[moment] / measured["most"][moment], 3)}
-            for moment in counted
+            moment: {"planned": counted[moment], "measured": held, "ratio": round(counted[moment] / held, 3)}
+            for moment, held in measured.items()
         }
-        print(case, f"rank {rank} of {ranks}", {moment: row["ratio"] for moment, row in moments.items()}, flush=True)
-        rows.append({"case": case, "ranks": ranks, "rank": rank, "moments": moments})
+        print(case, f"rank {index} of {ranks}", {moment: row["ratio"] for moment, row in moments.items()}, flush=True)
+        rows.append({"case": case, "ranks": ranks, "rank": index, "moments": moments})
     return rows
 
 
-def other_rows(cases: Sequence[str]) -> list[dict[str, Any]]:
-    """Of the cases that were measured before and are not now."""
+def other_rows(cases: Sequence[str], ranks: Sequence[int]) -> list[dict[str, Any]]:
+    """What was measured before and is not now."""
     path = RESULTS / "memory.json"
     rows = json.loads(path.read_text())["figures"]["rows"] if path.exists() else []
-    return [row for row in rows if row["case"] not in cases]
+    return [row for row in rows if row["case"] not in cases or row["ranks"] not in ranks]
 
 
 def main() -> int:
@@ -90,22 +93,31 @@ def main() -> int:
     parser.add_argument(
         "cases", metavar="CASE", nargs="*", help=f"{', '.join(CASES)}; default all; the others' rows stay"
     )
-    parser.add_argument("--ranks", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--ranks", type=int, nargs="*", default=[1, 2, 3, 4])
     arguments = parser.parse_args()
+    start_server()
     cases = arguments.cases or list(CASES)
-    rows = other_rows(cases)
+    rows = other_rows(cases, arguments.ranks)
+    targets: dict[str, bool] = {}
     for case in cases:
         with tempfile.TemporaryDirectory() as folder:
-            write_models(case, Path(folder))
+            write_model(case, Path(folder))
             for ranks in arguments.ranks:
                 rows += compare(case, Path(folder), ranks)
-    errors = {
-        moment: round(max(abs(row["moments"][moment]["ratio"] - 1) for row in rows), 3) for moment in ("step", *OTHERS)
-    }
-    targets = {f"{moment} within {TARGET:.0%}": error <= TARGET for moment, error in errors.items()}
-    print(write_result("memory", {"rows": rows, "largest_error": errors, "targets": targets}))
-    print(json.dumps({"largest_error": errors, "targets": targets}))
+                targets = record(rows)
     return 0 if all(targets.values()) else 1
+
+
+def record(rows: Sequence[dict[str, Any]]) -> dict[str, bool]:
+    """After every case: each takes minutes."""
+    errors = {
+        moment: round(max(abs(row["moments"][moment]["ratio"] - 1) for row in rows), 3)
+        for moment in ("start", "step", *OTHERS)
+    }
+    targets = {f"{moment} within {TARGET:.0%}": errors[moment] <= TARGET for moment in ("step", *OTHERS)}
+    write_result("memory", {"rows": list(rows), "largest_error": errors, "targets": targets})
+    print(json.dumps({"largest_error": errors, "targets": targets}), flush=True)
+    return targets
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ CASES: dict[str, dict[str, Any]] = {
             num_key_value_heads=4,
             tie_word_embeddings=True,
         ),
-        "longest": 256,
-        "tokens": 1024,
+        "longest": 128,
+        "tokens": 512,
         "recompute": False,
     },
     "125M-experts": {
@@ -46,8 +46,8 @@ CASES: dict[str, dict[str, Any]] = {
             norm_topk_prob=True,
             tie_word_embeddings=True,
         ),
-        "longest": 256,
-        "tokens": 512,
+        "longest": 128,
+        "tokens": 256,
         "recompute": False,
     },
     "300M": {
@@ -67,22 +67,17 @@ CASES: dict[str, dict[str, Any]] = {
         "recompute": True,
     },
 }
-WARM_UP, TINY_VOCABULARY = "warm-up", 512
-TINY: dict[str, Any] = {"longest": 256, "tokens": 256, "recompute": False}
 PROMPT = 32
 """Tokens of every prompt."""
 
 
-def write_models(name: str, folder: Path) -> None:
-    """The model of a case, and a tiny one of its kind, each in a folder of its name."""
-    make = CASES[name]["make"]
-    tiny = make(hidden_size=64, vocab_size=TINY_VOCABULARY, num_hidden_layers=2)
-    for place, config in ((name, make()), (WARM_UP, tiny)):
-        AutoModelForCausalLM.from_config(config).save_pretrained(folder / place)
+def write_model(name: str, folder: Path) -> None:
+    """The model of a case, in a folder of its name."""
+    AutoModelForCausalLM.from_config(CASES[name]["make"]()).save_pretrained(folder / name)
 
 
 def run_config(name: str, model: Path, folder: Path) -> RunConfig:
-    case = CASES.get(name, TINY)
+    case = CASES[name]
     return parse_run_config(
         {
             "run": "memory",
@@ -107,8 +102,8 @@ def run_config(name: str, model: Path, folder: Path) -> RunConfig:
 def sequences(name: str, ranks: int, *, micro_batches: int) -> list[TrainingSequence]:
     """As many of the longest as fill so many micro-batches on every rank."""
     rng = np.random.default_rng(0)
-    case = CASES.get(name, TINY)
-    vocabulary, length = TINY_VOCABULARY, case["longest"] - PROMPT
+    case = CASES[name]
+    vocabulary, length = case["make"]().vocab_size, case["longest"] - PROMPT
     return [
         TrainingSequence(
             prompt_token_ids=rng.integers(0, vocabulary, PROMPT).astype(np.int32),

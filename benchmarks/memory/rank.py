@@ -1,21 +1,20 @@
-"""Run as a process: one rank of the learner alone, which watches its own memory. Prints a line of JSON.
-
-python -m benchmarks.memory.rank CASE MODEL FOLDER        with torchrun's environment variables
-"""
+"""One rank of the learner alone, in a process that watches its own memory."""
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
-import sys
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.memory.cases import WARM_UP, run_config, sequences
+from transformers.models.qwen3 import modeling_qwen3
+from transformers.models.qwen3_moe import modeling_qwen3_moe
+
+from benchmarks.memory.cases import run_config, sequences
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.commands import CommandKind, RankCommand
-from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.group import LearnerGroup, build_learner
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from rollcast.wire.version import PolicyVersion
 
@@ -24,7 +23,7 @@ MOMENTS = {CommandKind.UPDATE: "step", CommandKind.STAGE: "publish", CommandKind
 
 
 class Watch:
-    """Most resident bytes of this process in each moment, above what it held before; the last time counts.
+    """Most resident bytes of this process in each moment, above what it held after the imports; the last time counts.
 
     Pages of files are left out: the kernel takes those of libraries back while memory is short.
     """
@@ -46,6 +45,7 @@ class WatchedGroup(LearnerGroup):
     def _obey(self, command: RankCommand) -> None:
         with self.watch.during(MOMENTS[command.kind]):
             super()._obey(command)
+            self.saver.settle()
 
 
 def _resident(field: str) -> int:
@@ -53,20 +53,23 @@ def _resident(field: str) -> int:
     return int(line.split()[1]) << 10
 
 
-def main(case: str, model: str, folder: str) -> None:
-    ranks = join_ranks(timeout_seconds=PATIENCE_SECONDS, threads=1)
-    go_through(WARM_UP, Path(model) / WARM_UP, Path(folder) / WARM_UP, ranks)
-    gc.collect()
-    watch = go_through(case, Path(model) / case, Path(folder) / case, ranks)
-    print(json.dumps({"rank": ranks.rank, "most": watch.most}), flush=True)
-    ranks.leave()
+def run(case: str, model: Path, folder: Path, rank: int, ranks: int, port: int) -> None:
+    """The process; writes FOLDER/rank-RANK.json."""
+    assert modeling_qwen3, modeling_qwen3_moe  # Transformers imports them when a model is made
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    joined = join_ranks(timeout_seconds=PATIENCE_SECONDS, threads=1)
+    watch = go_through(case, model / case, folder / case, joined)
+    (folder / f"rank-{rank}.json").write_text(json.dumps(watch.most))
+    joined.leave()
 
 
 def go_through(case: str, model: Path, folder: Path, ranks: Ranks) -> Watch:
-    watch = Watch()
+    watch, config = Watch(), run_config(case, model, folder)
     with watch.during("start"):
-        group = WatchedGroup.build(run_config(case, model, folder), ranks)
-    assert isinstance(group, WatchedGroup)
+        learner = build_learner(config, ranks)
+    group = WatchedGroup(config, learner)
+    group.reserve()
     group.watch = watch
     if ranks.rank == 0:
         drive(group, case)
@@ -76,23 +79,18 @@ def go_through(case: str, model: Path, folder: Path, ranks: Ranks) -> Watch:
 
 
 def drive(group: WatchedGroup, case: str) -> None:
-    """Moments and both snapshots come into being first; then a step, a publication and a checkpoint are watched."""
+    """Both snapshots come into being first; then a step, a publication and a checkpoint are watched."""
     watch, ranks = group.watch, group.ranks
 
     def publish(step: int) -> None:
         with watch.during("publish"):
             group.stage(step % 2, PolicyVersion(1, step))
 
-    group.update(sequences(case, ranks.world_size, micro_batches=1))
     publish(1)
     publish(2)
     with watch.during("step"):
         group.update(sequences(case, ranks.world_size, micro_batches=2))
     publish(3)
     with watch.during("checkpoint"):
-        group.save(PolicyVersion(1, 2), {})
+        group.save(PolicyVersion(1, 2), {}).result()
     group.stop(TrainerEnding.FINISHED)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -15,16 +15,21 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 from transformers.models.qwen3 import modeling_qwen3
+from transformers.models.qwen3_moe import modeling_qwen3_moe
 
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.batch import TrainingSequence
-from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.group import LearnerGroup, build_learner
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from rollcast.wire.version import PolicyVersion
 
-STEPS = 3
-"""Before the first checkpoint, and after the beginning of each."""
-TOKENS = 32
+SAVES = 3
+TOKENS = 512
+"""Of a rollout, its prompt included."""
+PROMPT = 64
+ROLLOUTS = 2
+"""Of each rank in a step."""
 MEGABYTE = 1e6
 
 
@@ -43,9 +48,13 @@ def run_config(model: str, folder: str) -> RunConfig:
         {
             "run": "start",
             "folder": folder,
-            "model": {"path": model, "dtype": "float32", "max_length": 512},
-            "recipe": {"max_prompt_tokens": 32, "max_completion_tokens": TOKENS, "length_control": {"kind": "none"}},
-            "trainer": {"tokens_per_micro_batch": 2 * TOKENS, "logits_chunk_tokens": 64},
+            "model": {"path": model, "dtype": "float32", "max_length": TOKENS},
+            "recipe": {
+                "max_prompt_tokens": PROMPT,
+                "max_completion_tokens": TOKENS - PROMPT,
+                "length_control": {"kind": "none"},
+            },
+            "trainer": {"tokens_per_micro_batch": TOKENS, "logits_chunk_tokens": 256},
         },
         source="benchmark",
     )
@@ -54,8 +63,8 @@ def run_config(model: str, folder: str) -> RunConfig:
 def shard_of(ranks: Ranks, config: RunConfig) -> dict[str, float]:
     forget_peak()
     before, started = resident("VmRSS"), time.perf_counter()
-    group = LearnerGroup.build(config, ranks)
-    held = sum(weight.to_local().nbytes for _, weight in group.learner.policy.named_weights()) / MEGABYTE
+    learner = build_learner(config, ranks)
+    held = sum(weight.to_local().nbytes for _, weight in learner.policy.named_weights()) / MEGABYTE
     peak = resident("VmHWM") - before
     seconds = time.perf_counter() - started
     return {"shard_mb": held, "peak_mb": peak, "peak_over_shard_mb": peak - held, "seconds": seconds}
@@ -70,39 +79,46 @@ def whole(config: RunConfig) -> dict[str, float]:
 
 
 def checkpoint(ranks: Ranks, config: RunConfig) -> dict[str, Any]:
-    """Seconds of steps: alone, of the step with the copy for a checkpoint in it, of those beside its writing."""
+    """Seconds of steps and of copies at rank 0; a saving step over the others beside it."""
     group = LearnerGroup.build(config, ranks)
-    ids = np.arange(TOKENS, dtype=np.int32)
-    sequence = TrainingSequence(
-        prompt_token_ids=ids[:8],
-        token_ids=ids,
-        generator_logprobs=np.full(TOKENS, -11.0, dtype=np.float32),
-        loss_mask=np.ones(TOKENS, dtype=np.bool_),
-        advantage=1.0,
-        weight=1.0,
-    )
+    if ranks.rank > 0:
+        assert group.follow() is TrainerEnding.FINISHED
+        return {}
 
     def step() -> float:
         started = time.perf_counter()
-        group.update([sequence, sequence])
+        group.update([sequence_of(index) for index in range(ROLLOUTS * ranks.world_size)])
         return time.perf_counter() - started
 
     step()
-    alone = [step() for _ in range(STEPS)]
-    saves = []
-    for version in (1, 2):
+    alone, saves = [step()], []
+    for version in range(1, SAVES + 1):
         started = time.perf_counter()
         written = group.save(PolicyVersion(1, version), {})
         copying = time.perf_counter() - started
-        beside = [step() for _ in range(STEPS)]
-        waited = time.perf_counter()
+        beside, waited = step(), time.perf_counter()
         written.result()
         saves.append({"copy": copying, "beside": beside, "left_to_wait": time.perf_counter() - waited})
-    return {"alone": alone, "saves": saves}
+        alone.append(step())
+    group.stop(TrainerEnding.FINISHED)
+    ratios = [2 * (save["copy"] + save["beside"]) / sum(alone[index : index + 2]) for index, save in enumerate(saves)]
+    return {"alone": alone, "saves": saves, "ratios": [round(ratio, 3) for ratio in ratios]}
+
+
+def sequence_of(index: int) -> TrainingSequence:
+    rng, length = np.random.default_rng(index), TOKENS - PROMPT
+    return TrainingSequence(
+        prompt_token_ids=rng.integers(0, 1_000, PROMPT).astype(np.int32),
+        token_ids=rng.integers(0, 1_000, length).astype(np.int32),
+        generator_logprobs=np.full(length, -11.0, dtype=np.float32),
+        loss_mask=np.ones(length, dtype=np.bool_),
+        advantage=1.0 if index % 2 else -1.0,
+        weight=1.0 / length,
+    )
 
 
 def main(what: str, model: str, folder: str) -> None:
-    assert modeling_qwen3
+    assert modeling_qwen3, modeling_qwen3_moe  # Transformers imports them when a model is made
     ranks = join_ranks(timeout_seconds=600, threads=1)
     config = run_config(model, folder)
     if what == "shard":

@@ -1,15 +1,17 @@
 """Publishing time, bandwidth and recovery times of wire 2, between processes of one machine: results/weights.json.
 
-    python -m benchmarks.weights [--megabytes 3.3 268] [--repeats 10]
+    python -m benchmarks.weights [PART ...] [--megabytes 3.3 584] [--repeats 10]
 
 The generators are those of the tests: the real member and receiver around an engine that only copies tensors. `publish`
 runs from the call of publish() to the last acknowledgement, checksums on both sides and the copy into the engine
-included. Timeouts are the defaults of the configuration.
+included. Timeouts are the defaults of the configuration. `lanes`: publishing beside raw gloo in the same run, a target.
+`changed`: with weights.encoding changed. `pause`: that of a real vLLM generator, beside plain copies, the other target.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import multiprocessing
 import os
@@ -23,19 +25,24 @@ from typing import Any
 
 import torch
 
-from benchmarks.weights.lanes import OtherRanks, copy_seconds, fill, raw_gloo_seconds
+from benchmarks.weights import engine
+from benchmarks.weights.lanes import OtherRanks, RawGloo, copy_seconds, fill
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
+from rollcast.weights.lane_transfer import Changes, pieces_of
 from rollcast.weights.lanes import ONE_LANE, Lanes
 from rollcast.weights.manifest import TensorSpec, plan_buckets, total_bytes
 from rollcast.weights.publisher import Publisher
 from rollcast.weights.shards import shard_buckets
+from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
-from testkit.record import write_result
+from testkit.record import RESULTS, write_result
 from testkit.weights import generator_process
 
 DEADLINE_SECONDS = 120.0
+LEAST_RATE = 0.8
+"""Of raw gloo."""
 SETTINGS = Weights(coalesce_seconds=0.0)
 
 
@@ -81,12 +88,12 @@ def tensor_specs(megabytes: float) -> list[TensorSpec]:
 
 
 def open_publisher(
-    megabytes: float, *, port: int = 0, incarnation: int = 1, lanes: Lanes = ONE_LANE
+    megabytes: float, *, port: int = 0, incarnation: int = 1, lanes: Lanes = ONE_LANE, encoding: str = "full"
 ) -> tuple[Publisher, StagingSlots, int]:
     specs = tensor_specs(megabytes)
     slots = StagingSlots(shard_buckets(plan_buckets(specs, SETTINGS.bucket_bytes), 0, lanes.count))
     publisher = Publisher(
-        weights=SETTINGS,
+        weights=SETTINGS.model_copy(update={"encoding": encoding}),
         rpc=Rpc(port=port),
         incarnation=incarnation,
         history=[],
@@ -146,38 +153,89 @@ def measure_publishing(megabytes: float, generators: int, repeats: int) -> dict[
 
 
 def measure_lanes(megabytes: float, world_size: int, repeats: int) -> dict[str, Any]:
-    """Several trainer ranks and one generator."""
+    """Several trainer ranks and one generator, in turns with raw gloo."""
+    size = int(megabytes * 1e6)
     ranks = OtherRanks(plan_buckets(tensor_specs(megabytes), SETTINGS.bucket_bytes), world_size)
     publisher, slots, port = open_publisher(megabytes, lanes=ranks.lanes)
     ranks.fill(publisher.stage(), PolicyVersion(1, 0))
     publish(publisher, slots, 0)
-    crowd = [Generator("g", port)]
+    crowd, bare = [Generator("g", port)], RawGloo(size, SETTINGS)
     try:
         wait_for(lambda: joined(publisher) == 1)
-        seconds = []
+        seconds, raw = [], []
         for step in range(1, repeats + 1):
             ranks.fill(publisher.stage(), PolicyVersion(1, step))
             publish(publisher, slots, step)
             started = time.perf_counter()
             assert publisher.wait_acknowledged(step, DEADLINE_SECONDS)
             seconds.append(time.perf_counter() - started)
+            raw.append(bare.seconds())
         events = [event for event in crowd[0].events if event["event"] == "applied"][1:]
-        size = int(megabytes * 1e6)
         pause, copied = statistics.median(event["pause"] for event in events), copy_seconds(size, repeats)
         received = statistics.median(seconds) - pause
-        raw = raw_gloo_seconds(size, repeats, SETTINGS)
+        rate = statistics.median(raw) / received
         return {
             "megabytes": megabytes,
             "ranks": world_size,
             "receive_seconds_median": round(received, 4),
-            "raw_gloo_seconds_median": round(raw, 4),
-            "rate_over_raw_gloo": round(raw / received, 3),
+            "raw_gloo_seconds_median": round(statistics.median(raw), 4),
+            "raw_gloo_seconds_range": [round(min(raw), 4), round(max(raw), 4)],
+            "rate_over_raw_gloo": round(rate, 3),
             "pause_seconds_median": round(pause, 4),
             "pause_over_copy": round(pause / copied, 2),
         }
     finally:
+        bare.end()
         end(publisher, crowd)
         ranks.end()
+
+
+def measure_changed(megabytes: float, share: float, repeats: int) -> dict[str, Any]:
+    """Publishing where so many of the weights, evenly spread, are other ones than in the version before."""
+    publisher, slots, port = open_publisher(megabytes, encoding="changed")
+    stride = round(1 / share)
+
+    def change(snapshot: Snapshot, step: int) -> None:
+        snapshot.memory.copy_(slots[1 - step % 2].memory)
+        snapshot.memory.view(torch.int16)[step % stride :: stride] += 1
+
+    def publish_changed(step: int) -> PolicyVersion:
+        slot, version = publisher.stage(), PolicyVersion(1, step)
+        assert slot == step % 2
+        slots.fill(slot, version, 0.0, partial(change, step=step))
+        publisher.publish(slot, version)
+        return version
+
+    before = publish_changed(0)
+    crowd = [Generator("g", port)]
+    try:
+        wait_for(lambda: joined(publisher) == 1)
+        seconds, sent = [], 0
+        for step in range(1, repeats + 1):
+            version, started = publish_changed(step), time.perf_counter()
+            assert publisher.wait_acknowledged(step, DEADLINE_SECONDS)
+            seconds.append(time.perf_counter() - started)
+            sent = bytes_of(slots.changes(step % 2, before), slots[step % 2])
+            before = version
+        size = total_bytes(slots[0].specs)
+        return {
+            "megabytes": round(size / 1e6, 1),
+            "changed_share": share,
+            "bytes_share": round(sent / size, 4),
+            "publish_seconds_median": round(statistics.median(seconds), 4),
+            "publish_seconds_worst": round(max(seconds), 4),
+        }
+    finally:
+        end(publisher, crowd)
+
+
+def bytes_of(changes: Changes, shard: Snapshot) -> int:
+    """As the lane sends them."""
+    sent = 0
+    for index, (start, end_of_piece) in pieces_of(shard, 1):
+        packed = changes(index, slice(start, end_of_piece))
+        sent += end_of_piece - start if packed is None else packed.numel()
+    return sent
 
 
 def measure_joining(megabytes: float) -> dict[str, Any]:
@@ -241,22 +299,51 @@ def end(publisher: Publisher, crowd: list[Generator]) -> None:
     publisher.stop(10.0)
 
 
+PARTS = ("publishing", "lanes", "changed", "pause", "joining", "recovery", "reconnecting")
+
+
+def measure(part: str, sizes: list[float], repeats: int) -> Any:
+    largest = max(sizes)
+    if part == "publishing":
+        return [measure_publishing(size, n, repeats) for size in sizes for n in (1, 2)]
+    if part == "lanes":
+        return [measure_lanes(largest, ranks, repeats) for ranks in (1, 2, 4)]
+    if part == "changed":
+        return [measure_changed(largest, share, repeats) for share in (0.003, 0.02, 0.1, 1.0)]
+    if part == "pause":
+        return asyncio.run(engine.measure(repeats))
+    if part == "joining":
+        return [measure_joining(size) for size in sizes]
+    if part == "recovery":
+        return [measure_recovery(largest, number) for number in (signal.SIGKILL, signal.SIGSTOP)]
+    return [measure_reconnecting(min(sizes), away) for away in (1.0, 10.0, 30.0, 60.0)]
+
+
+def targets(figures: dict[str, Any]) -> dict[str, bool]:
+    rates = [row["rate_over_raw_gloo"] for row in figures["lanes"]]
+    return {
+        f"rate at least {LEAST_RATE} of raw gloo": min(rates) >= LEAST_RATE,
+        f"pause at most {engine.LONGEST_PAUSE} of the copy": figures["pause"]["pause_over_copy"]
+        <= engine.LONGEST_PAUSE,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=float, nargs="+", default=[3.3, 268.0])
+    parser.add_argument("parts", metavar="PART", nargs="*", help=f"{', '.join(PARTS)}; default all; the others stay")
+    parser.add_argument("--megabytes", type=float, nargs="+", default=[3.3, 584.0])
     parser.add_argument("--repeats", type=int, default=10)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    largest = max(arguments.megabytes)
-    report = {
-        "publishing": [measure_publishing(size, n, arguments.repeats) for size in arguments.megabytes for n in (1, 2)],
-        "lanes": [measure_lanes(largest, ranks, arguments.repeats) for ranks in (1, 2, 4)],
-        "joining": [measure_joining(size) for size in arguments.megabytes],
-        "recovery": [measure_recovery(largest, number) for number in (signal.SIGKILL, signal.SIGSTOP)],
-        "reconnecting": [measure_reconnecting(min(arguments.megabytes), away) for away in (1.0, 10.0, 30.0, 60.0)],
-    }
-    print(json.dumps(report, indent=1))
-    print(write_result("weights", report))
+    path = RESULTS / "weights.json"
+    figures = json.loads(path.read_text())["figures"] if path.exists() else {}
+    for part in arguments.parts or PARTS:
+        load = os.getloadavg()[0]
+        figures[part] = measure(part, arguments.megabytes, arguments.repeats)
+        print(part, json.dumps(figures[part]), flush=True)
+        figures.setdefault("load", {})[part] = [load, os.getloadavg()[0]]
+    figures["targets"] = targets(figures) if {"lanes", "pause"} <= figures.keys() else {}
+    print(write_result("weights", figures), figures["targets"])
 
 
 if __name__ == "__main__":

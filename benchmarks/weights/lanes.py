@@ -80,44 +80,52 @@ def _other_rank(pipe: Connection, buckets: tuple[BucketSpec, ...], rank: int, wo
             pipe.send("filled")
 
 
-def raw_gloo_seconds(num_bytes: int, repeats: int, settings: Weights) -> float:
-    """Median over `repeats` of one broadcast of `num_bytes` to one process."""
-    store = RendezvousStore("127.0.0.1")
-    address = partial(
-        GroupAddress,
-        1,
-        0,
-        1,
-        "gloo",
-        store.host,
-        store.port,
-        store.prefix,
-        timeout_seconds=settings.bucket_timeout_seconds,
-    )
-    ours, theirs = SPAWN.Pipe()
-    process = SPAWN.Process(
-        target=_raw_receiver, args=(theirs, address(rank=1, world_size=2), num_bytes, repeats), daemon=True
-    )
-    process.start()
-    ours.recv()
-    group = WeightGroup(address(rank=0, world_size=2), CPU)
-    buffer, seconds = torch.zeros(num_bytes, dtype=torch.uint8), []
-    for _ in range(repeats):
+class RawGloo:
+    """One group of two processes, and nothing else."""
+
+    def __init__(self, num_bytes: int, settings: Weights) -> None:
+        self._store = RendezvousStore("127.0.0.1")
+        address = partial(
+            GroupAddress,
+            1,
+            0,
+            1,
+            "gloo",
+            self._store.host,
+            self._store.port,
+            self._store.prefix,
+            timeout_seconds=settings.bucket_timeout_seconds,
+        )
+        self._pipe, theirs = SPAWN.Pipe()
+        self._process = SPAWN.Process(
+            target=_raw_receiver, args=(theirs, address(rank=1, world_size=2), num_bytes), daemon=True
+        )
+        self._process.start()
+        self._pipe.recv()
+        self._group = WeightGroup(address(rank=0, world_size=2), CPU)
+        self._buffer = torch.zeros(num_bytes, dtype=torch.uint8)
+
+    def seconds(self) -> float:
+        """Of one broadcast of everything, until the last byte is there."""
         started = time.perf_counter()
-        for start in range(0, num_bytes, PIECE_BYTES):
-            group.broadcast(buffer[start : start + PIECE_BYTES])
-        ours.recv()  # the last byte is there
-        seconds.append(time.perf_counter() - started)
-    process.join(PATIENCE_SECONDS)
-    return statistics.median(seconds)
+        self._pipe.send("now")
+        for start in range(0, len(self._buffer), PIECE_BYTES):
+            self._group.broadcast(self._buffer[start : start + PIECE_BYTES])
+        self._pipe.recv()
+        return time.perf_counter() - started
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
 
 
-def _raw_receiver(pipe: Connection, address: GroupAddress, num_bytes: int, repeats: int) -> None:
+def _raw_receiver(pipe: Connection, address: GroupAddress, num_bytes: int) -> None:
     torch.set_num_threads(1)
     buffer = torch.zeros(num_bytes, dtype=torch.uint8)
     pipe.send("ready")
     group = WeightGroup(address, CPU)
-    for _ in range(repeats):
+    while True:
+        pipe.recv()
         for start in range(0, num_bytes, PIECE_BYTES):
             group.broadcast(buffer[start : start + PIECE_BYTES])
         pipe.send("received")

@@ -60,6 +60,24 @@ def test_a_reference_policy_is_held_in_the_models_dtype() -> None:
     assert "reference" not in parts(plan_of(QWEN3_8B, ranks=1).trainer[0])
 
 
+def test_what_is_being_read_passes_through_host_memory_as_it_is_stored() -> None:
+    """Four threads read, in the order of names: head and embeddings come side by side, then the first layer."""
+    tables, projections = 2 * 151_936 * 4096, 12_288 * 4096 + 4096
+    wide = QWEN3_8B | {"dtype": "float32"}
+    assert plan_of(QWEN3_8B, ranks=8).trainer[0].start_on_host == 2 * (tables + projections) // 8
+    assert plan_of(wide, ranks=8).trainer[0].start_on_host == 4 * (tables + projections) // 8
+    on_cpu = [plan_of(model, gpu=None, ranks=8).trainer[0].start_on_host for model in (QWEN3_8B, wide)]
+    assert on_cpu == [4 * PARAMETERS // 8 + 2 * (tables + projections) // 8, 4 * PARAMETERS // 8]
+
+
+def test_experts_are_stacked_where_the_weights_end() -> None:
+    """Two products of six experts of a layer, beside what they are stacked of; on a GPU that is its memory."""
+    (on_cpu, on_gpu) = (plan_of(QWEN3_30B_A3B, gpu=gpu, ranks=24).trainer[0] for gpu in (None, 80))
+    beyond = on_cpu.start_on_host - parts(on_cpu)["weights"]
+    assert beyond == 4 * 6 * (2 * 768 * 2048)
+    assert on_gpu.start_on_host < beyond
+
+
 def test_every_rank_stages_its_rows_twice_in_host_memory() -> None:
     """Which is the device where there is no GPU."""
     assert staged_by_trainer(1000, "cpu") == 2000

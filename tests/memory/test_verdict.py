@@ -55,6 +55,16 @@ def test_what_is_staged_takes_no_gpu_of_the_trainer() -> None:
     assert refusals(plan) == []
 
 
+def test_thirty_two_billion_on_24_gpus_and_pairs_that_generate_fit() -> None:
+    plan = plan_of(QWEN3_32B, ranks=24, trainer=RECOMPUTED, generator={"tensor_parallel": 2})
+    assert refusals(plan) == warnings(plan) == []
+
+
+def test_scout_fits_16_gpus_of_180_gb_and_generates_on_two_of_them() -> None:
+    plan = plan_of(LLAMA4_SCOUT, gpu=180, ranks=16, trainer=RECOMPUTED, generator={"tensor_parallel": 2})
+    assert refusals(plan) == warnings(plan) == []
+
+
 def test_a_version_that_has_no_room_beside_the_engine_is_given_room() -> None:
     plan = plan_of(QWEN3_8B, ranks=8, trainer=RECOMPUTED, generator={"slots": 19}, weights={"stage": "device"})
     said = only(plan)

@@ -21,7 +21,6 @@ import psutil
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup, build_learner
 from rollcast.trainer.learner.ranks import join_ranks
-from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences
 
 ROOM = 8 << 20
@@ -44,8 +43,9 @@ without_room("start:", lambda: LearnerGroup.build(config, ranks))
 learner = build_learner(config, ranks)
 without_room("slots:", lambda: LearnerGroup(config, learner))
 group = LearnerGroup(config, learner)
+without_room("save:", group.reserve)
+group.reserve()
 group.update(make_sequences(0))
-without_room("save:", lambda: group.save(PolicyVersion(1, 1), {}).result())
 checkpoint = group.save(PolicyVersion(1, 2), {}).result()
 without_room("restore:", lambda: group.restore(checkpoint))
 without_room("take:", lambda: group.take_weights(checkpoint))

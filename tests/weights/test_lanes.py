@@ -6,18 +6,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollcast.weights import checksum, lane_transfer
+from rollcast.weights.changes import pack_changes
+from rollcast.weights.group_worker import GroupWorker
 from rollcast.weights.host_memory import HostMemory, attach, identity
 from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.process_group import GroupError, NoRoomError, WeightGroup
+from rollcast.weights.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
 from rollcast.weights.shards import shard_buckets, shard_segments
 from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.turns import AT_ONCE
+from rollcast.wire.version import PolicyVersion
+from testkit.live_bytes import LiveBytes
 from testkit.weights.generator_process import digest
 from tests.weights.conftest import Process, Trainer, copy_rows, fill
 from tests.weights.uneven import UNEVEN
@@ -161,3 +167,43 @@ def test_a_version_that_host_memory_cannot_hold_is_one_sentence() -> None:
     ) as e:
         HostMemory().snapshot(huge)
     assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_few_pieces_pass_through_a_device_whatever_the_size_of_a_version(
+    is_changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if what is staged were not on the groups' device: each piece is copied to it, or arrives there first."""
+    monkeypatch.setattr(lane_transfer, "PIECE_BYTES", piece := 4 << 20)
+    monkeypatch.setattr(lane_transfer, "_takes", lambda stretch, group: False)
+    monkeypatch.setattr(checksum, "_products", lambda rows, weights: (rows * weights).sum(dim=1))  # as on a GPU
+    buckets = plan_buckets([TensorSpec("embedding", "bfloat16", (12_000, 1_024))], piece)
+    sent, received = Snapshot.on(CPU, buckets), HostMemory().snapshot(buckets)
+    fill(sent, seed=1)
+    received.memory.copy_(sent.memory)
+    old, version = sent.memory.clone(), PolicyVersion(1, 1)
+    sent.memory[::8] += 1  # three quarters of what makes changes as long as the whole
+    sent.version = version
+
+    def changes(index: int, place: slice) -> torch.Tensor | None:
+        return pack_changes(sent.memory[place], old[place], 2)
+
+    def most(work: Callable[[WeightGroup], None], group: WeightGroup) -> int:
+        with LiveBytes() as live:
+            work(group)
+        return live.most
+
+    store = RendezvousStore("127.0.0.1")
+    ends = [
+        GroupWorker(GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, rank, 2, 20.0), CPU)
+        for rank in range(2)
+    ]
+    root = partial(lane_transfer.send, shard=sent, version=version, changes=changes if is_changed else None)
+    leaf = partial(lane_transfer.receive, whole=received, version=version, is_base=is_changed)
+    at_root, at_leaf = (end.submit(partial(most, work)) for end, work in zip(ends, (root, leaf), strict=True))
+    assert piece < at_leaf.result(40.0) < 4 * piece
+    copied = at_root.result(40.0) + piece  # the piece itself, which on a CPU is where it was
+    assert is_changed or piece < copied < 3 * piece  # changes are found in the host's memory, and are no longer
+    assert digest(received.views()) == digest(sent.views())
+    for end in ends:
+        end.abandon()

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from rollcast.weights.manifest import TensorSpec
+import pytest
+
+from rollcast.weights.epoch import Epoch
+from rollcast.weights.lane_transfer import piece_bytes
+from rollcast.weights.manifest import PIECE_BYTES, TensorSpec
+from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from tests.weights.conftest import SPECS, WEIGHTS, Process, Trainer, wait_until
 
@@ -84,9 +90,24 @@ def test_a_joiner_enters_while_versions_are_published(
 
 
 def test_joiners_are_coalesced_into_one_epoch(
-    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
+    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainer = start_trainer(coalesce_seconds=3.0)
+    """The pieces on their way to them, of every group one, take no more memory of a rank than those of a lone lane."""
+    open_groups, most = set[Epoch](), [0]
+    make, drop = Epoch.__init__, Epoch.drop
+
+    def made(self: Epoch, *arguments: Any, **keywords: Any) -> None:
+        make(self, *arguments, **keywords)
+        open_groups.add(self)
+        most[0] = max(most[0], len(open_groups))
+
+    def dropped(self: Epoch, slots: StagingSlots) -> None:
+        drop(self, slots)
+        open_groups.remove(self)
+
+    monkeypatch.setattr(Epoch, "__init__", made)
+    monkeypatch.setattr(Epoch, "drop", dropped)
+    trainer = start_trainer(coalesce_seconds=3.0, lanes=2)
     trainer.publish(0)
     for index in range(3):
         start_generator(f"g{index}", trainer.rpc)
@@ -94,6 +115,7 @@ def test_joiners_are_coalesced_into_one_epoch(
     trainer.publish(1)
     assert trainer.publisher.wait_acknowledged(1, 20.0)
     assert trainer.metric('rollcast_weight_epoch{run="test"}') == 4  # three private groups, one of all
+    assert most == [2] == [PIECE_BYTES // piece_bytes(2)]
 
 
 def test_a_leaver_takes_part_until_it_is_confirmed(

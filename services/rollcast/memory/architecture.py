@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rollcast.config.errors import UserError
+from rollcast.weights.manifest import DTYPE_BYTES
 
 Shape = tuple[int, ...]
 Norm = Literal["llama", "gemma", "layer"]
@@ -40,6 +41,8 @@ class Family:
     tied: bool = False
     head_size: int | None = None
     """Where config.json does not say. None = H / N."""
+    stacked: bool = False
+    """Experts are stored one by one; Transformers stacks them when it reads them."""
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -48,8 +51,8 @@ FAMILIES: Mapping[str, Family] = {
     "granite": Family(),
     "qwen2": Family(query_bias=True),
     "qwen3": Family(head_norm="weights", head_size=128),
-    "qwen3_moe": Family(head_norm="weights", head_size=128),
-    "mixtral": Family(),
+    "qwen3_moe": Family(head_norm="weights", head_size=128, stacked=True),
+    "mixtral": Family(stacked=True),
     "gemma2": Family(
         norm="gemma",
         norms=(
@@ -122,6 +125,8 @@ class ModelShape:
     vocabulary: int
     tied: bool
     layers: tuple[LayerShape, ...]
+    stored_item: int
+    """Bytes of a number in the model's files."""
 
     @property
     def root(self) -> dict[str, Shape]:
@@ -149,6 +154,7 @@ def model_shape(config: Mapping[str, Any]) -> ModelShape:
     """The model of a config.json; of one with several parts its text model. Raises UncountedModelError."""
     kind = config.get("model_type")
     text = config.get("text_config")
+    stored = str(config.get("dtype") or config.get("torch_dtype")).removeprefix("torch.")
     if kind not in FAMILIES and isinstance(text, Mapping):
         config, kind = text, text.get("model_type", f"{kind}_text")
     if not isinstance(kind, str) or kind not in FAMILIES:
@@ -167,6 +173,7 @@ def model_shape(config: Mapping[str, Any]) -> ModelShape:
         vocabulary=config["vocab_size"],
         tied=config.get("tie_word_embeddings", family.tied),
         layers=tuple(_layer(kind, family, config, index) for index in range(config["num_hidden_layers"])),
+        stored_item=DTYPE_BYTES.get(stored, DTYPE_BYTES["bfloat16"]),
     )
 
 

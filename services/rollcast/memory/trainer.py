@@ -27,8 +27,10 @@ from rollcast.memory.activations import (
 from rollcast.memory.architecture import ModelShape, Shape
 from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import staged_by_trainer
-from rollcast.weights.manifest import DTYPE_BYTES
+from rollcast.weights.manifest import DTYPE_BYTES, PIECE_BYTES
 
+READERS = 4
+"""Threads with which Transformers reads weights (`GLOBAL_WORKERS` in transformers.core_model_loading)."""
 Parts = dict[str, int]
 """Bytes by what they hold."""
 
@@ -86,12 +88,27 @@ class RankMemory:
 
     @property
     def start_on_host(self) -> int:
-        """Bytes of host memory while the model is read: its largest weight's rows, on their way to the device.
+        """Bytes of host memory while the model is read: what READERS threads have in hand, as it is stored.
 
-        Without a GPU all rows of this rank end in host memory.
+        Without a GPU all rows of this rank end in host memory, where float32 ones stay as they were read, and experts
+        are stacked, beside what they are stacked of.
         """
-        own = sharded(self.model.weights(), 0, self.ranks) if self.kind == "cpu" else 0
-        return WIDE * own + WIDE * self._largest_rows
+        read = [size for weight in sorted(self.model.weights()) for size in self._read_at_once(*weight)]
+        in_hand = self.model.stored_item * max(sum(read[index : index + READERS]) for index in range(len(read)))
+        if self.kind == "gpu":
+            return in_hand
+        stacks = [sharded([weight], 0, self.ranks) for weight in self.model.weights() if self._is_stacked(weight[0])]
+        beyond = max(0 if self.model.stored_item == WIDE else in_hand, WIDE * max(stacks, default=0))
+        return WIDE * sharded(self.model.weights(), 0, self.ranks) + beyond
+
+    def _is_stacked(self, name: str) -> bool:
+        return self.model.family.stacked and ".experts." in name
+
+    def _read_at_once(self, name: str, shape: Shape) -> list[int]:
+        """Numbers of a weight that pass together; experts that are stored one by one come one by one."""
+        if not self._is_stacked(name):
+            return [sharded([(name, shape)], 0, self.ranks)]
+        return READERS * [math.prod(shape[1:])]
 
     @cached_property
     def version(self) -> int:
@@ -123,7 +140,8 @@ class RankMemory:
     @cached_property
     def checkpoint(self) -> int:
         """Bytes of the copy of weights and moments in host memory that a checkpoint is written from; it is kept."""
-        return 3 * WIDE * sharded(self.model.weights(), self.rank, self.ranks)
+        weights = list(self.model.weights())
+        return WIDE * sharded(weights, 0, self.ranks) + 2 * WIDE * sharded(weights, self.rank, self.ranks)
 
     @property
     def largest_weight(self) -> int:
@@ -256,8 +274,8 @@ class RankMemory:
         return max(sharded([weight], 0, self.ranks) for weight in self.model.weights())
 
     def _converted(self) -> int:
-        """One weight's rows in the published dtype, before they are copied to the host."""
-        return 0 if self.load.item == WIDE else self.load.item * self._largest_rows
+        """A piece of one weight's rows in the published dtype, before it is copied to the host."""
+        return 0 if self.load.item == WIDE else min(PIECE_BYTES, self.load.item * self._largest_rows)
 
 
 def _gathered(weights: Mapping[str, Shape], ranks: int) -> int:

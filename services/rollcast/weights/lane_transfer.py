@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from rollcast.weights.changes import apply_changes
-from rollcast.weights.checksum import Checksum, signed
+from rollcast.weights.checksum import ChecksumBeside, signed
 from rollcast.weights.manifest import DTYPE_BYTES, PIECE_BYTES, BucketSpec
 from rollcast.weights.process_group import GroupError, WeightGroup
 from rollcast.weights.shards import shard_segments
@@ -43,20 +43,21 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion, changes: C
     """
     if shard.version != version:
         raise GroupError(f"version {version} was asked for, {shard.version} is staged")
-    checksum = Checksum()
-    for index, (start, end) in pieces_of(shard, group.address.num_lanes):
-        piece = shard.buffers[index][start:end]
-        if changes is not None:
-            changed = changes(index, slice(start, end))
-            piece = piece if changed is None else changed
-            _tell(group, [piece.numel()])
-        if piece.numel():
-            piece = piece.to(group.device)
-            checksum.add(piece)
-            group.broadcast(piece)
+    with ChecksumBeside(group.device) as checksum:
+        for index, (start, end) in pieces_of(shard, group.address.num_lanes):
+            piece = shard.buffers[index][start:end]
+            if changes is not None:
+                changed = changes(index, slice(start, end))
+                piece = piece if changed is None else changed
+                _tell(group, [piece.numel()])
+            if piece.numel():
+                piece = piece.to(group.device)
+                checksum.add(piece)
+                group.broadcast(piece)
+        found = checksum.settle()
     if shard.version != version:
         raise GroupError(f"version {version} was overwritten by {shard.version} while it was sent")
-    _tell(group, [*version, checksum.value])
+    _tell(group, [*version, found])
 
 
 def receive(
@@ -71,32 +72,38 @@ def receive(
 
     `turn`: entered for every piece, and for the trailer. Raises GroupError: what came is not `version`.
     """
-    checksum, scratch = Checksum(), Scratch(group.device)
     lane, num_lanes = group.address.lane, group.address.num_lanes
-    for bucket, buffer in zip(whole.specs, whole.buffers, strict=True):
-        segments, item_bytes = shard_segments(bucket, lane, num_lanes), DTYPE_BYTES[bucket.tensors[0].dtype]
-        for start, end in _pieces(sum(length for _, length in segments), num_lanes):
-            stretches = [buffer[place] for place in _stretches(segments, start, end)]
-            with turn():
-                size = _heard(group, 1)[0] if is_base else end - start
-                if not 0 <= size <= end - start:
-                    raise GroupError(f"version {version}: lane {lane} announced {size} bytes of {end - start}")
-                straight = len(stretches) == 1 and size == end - start and _takes(stretches[0], group)
-                piece = stretches[0] if straight else scratch.of(size)
+    with ChecksumBeside(group.device) as checksum:
+        scratch = Scratch(group.device)
+        for bucket, buffer in zip(whole.specs, whole.buffers, strict=True):
+            segments, item_bytes = shard_segments(bucket, lane, num_lanes), DTYPE_BYTES[bucket.tensors[0].dtype]
+            for start, end in _pieces(sum(length for _, length in segments), num_lanes):
+                stretches = [buffer[place] for place in _stretches(segments, start, end)]
+                with turn():
+                    size = _heard(group, 1)[0] if is_base else end - start
+                    if not 0 <= size <= end - start:
+                        raise GroupError(f"version {version}: lane {lane} announced {size} bytes of {end - start}")
+                    straight = len(stretches) == 1 and size == end - start and _takes(stretches[0], group)
+                    if not straight:
+                        checksum.settle()  # of what the scratch piece still holds
+                    piece = stretches[0] if straight else scratch.of(size)
+                    if size:
+                        group.broadcast(piece)
                 if size:
-                    group.broadcast(piece)
-            if size:
-                checksum.add(piece)
-            if size < end - start:
-                apply_changes(piece, stretches, item_bytes)
-            elif not straight:
-                for stretch, part in zip(stretches, torch.split(piece, [s.numel() for s in stretches]), strict=True):
-                    stretch.copy_(part)
+                    checksum.add(piece)
+                if size < end - start:
+                    apply_changes(piece, stretches, item_bytes)
+                elif not straight:
+                    for stretch, part in zip(
+                        stretches, torch.split(piece, [s.numel() for s in stretches]), strict=True
+                    ):
+                        stretch.copy_(part)
+        found = checksum.settle()
     with turn():
-        incarnation, step, found = _heard(group, 3)
+        incarnation, step, told = _heard(group, 3)
     if (incarnation, step) != version:
         raise GroupError(f"version {version} was announced, {incarnation}.{step} came over lane {lane}")
-    if found != signed(checksum.value):
+    if told != signed(found):
         raise GroupError(f"version {version}: the checksum of what came over lane {lane} is wrong")
 
 
@@ -129,6 +136,16 @@ def pieces_of(shard: Snapshot, num_lanes: int) -> Iterator[tuple[int, tuple[int,
             yield index, piece
 
 
+def piece_bytes(num_lanes: int) -> int:
+    """What is on its way at once over all lanes together is one piece of PIECE_BYTES."""
+    return max(LEAST_PIECE, PIECE_BYTES // num_lanes // LEAST_PIECE * LEAST_PIECE)
+
+
+def pieces_at_once(num_lanes: int) -> int:
+    """Of how many groups a rank may hold a piece: together they are no more than one of PIECE_BYTES."""
+    return max(1, PIECE_BYTES // piece_bytes(num_lanes))
+
+
 def _tell(group: WeightGroup, numbers: list[int]) -> None:
     group.broadcast(torch.tensor([signed(n) for n in numbers], device=group.device).view(torch.uint8))
 
@@ -145,8 +162,7 @@ def _takes(stretch: torch.Tensor, group: WeightGroup) -> bool:
 
 
 def _pieces(num_bytes: int, num_lanes: int) -> Iterator[tuple[int, int]]:
-    """What is on its way at once over all lanes together is one piece of PIECE_BYTES."""
-    size = max(LEAST_PIECE, PIECE_BYTES // num_lanes // LEAST_PIECE * LEAST_PIECE)
+    size = piece_bytes(num_lanes)
     for start in range(0, num_bytes, size):
         yield start, min(start + size, num_bytes)
 

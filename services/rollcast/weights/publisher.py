@@ -33,6 +33,7 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.epoch import Epoch
+from rollcast.weights.lane_transfer import pieces_at_once
 from rollcast.weights.lanes import ONE_LANE, Lanes
 from rollcast.weights.manifest import Manifest, TensorSpec, num_pieces, plan_buckets, total_bytes
 from rollcast.weights.process_group import RendezvousStore
@@ -249,7 +250,7 @@ class Publisher:
                 return left
             behind = any(seat.version != self._current.version for seat in joined)
             if joined and self._epoch is None:
-                self._epoch = self._open([joined])[0]
+                self._epoch = next(iter(self._open([joined])), None)
             if behind and self._epoch is not None:
                 self._serve(self._epoch, self._current)
             if joiners:
@@ -277,19 +278,21 @@ class Publisher:
         return self._roster.due_joiners(time.monotonic() - self._settings.coalesce_seconds)
 
     def _admit(self, joiners: list[Seat], current: Manifest) -> None:
-        """Bring joiners to `current`, each through a private group, side by side; then they are members."""
-        behind = [seat for seat in joiners if seat.version != current.version]
-        groups = [epoch for epoch in self._open([[seat] for seat in behind]) if epoch is not None]
-        self._send(groups, current, "catch_up", None)
-        for epoch in groups:
-            epoch.drop(self._slots)
+        """Bring joiners to `current`, each through a private group, some side by side; then they are members."""
+        behind = [[seat] for seat in joiners if seat.version != current.version]
+        at_once = pieces_at_once(self._lanes.count)  # each group has one on every rank's device
+        for first in range(0, len(behind), at_once):
+            groups = self._open(behind[first : first + at_once])
+            self._send(groups, current, "catch_up", None)
+            for epoch in groups:
+                epoch.drop(self._slots)
         with self._changed:
             for seat in joiners:
                 seat.joined = seat in self._roster and seat.version == current.version
             self._notify()
 
-    def _open(self, groups: list[list[Seat]]) -> list[Epoch | None]:
-        """Make one epoch for each group of seats; None where it failed or lost a seat."""
+    def _open(self, groups: list[list[Seat]]) -> list[Epoch]:
+        """Make one epoch for each group of seats; those that failed or lost a seat are dropped again."""
         epochs = []
         with self._changed:
             for seats in groups:
@@ -306,13 +309,10 @@ class Publisher:
                 epochs.append(epoch)
             self._exporter.set(names.WEIGHT_EPOCH, self._epochs_made)
         self._wait_for_answers(epochs, self._settings.bucket_timeout_seconds, "join")
-        whole: list[Epoch | None] = []
-        for epoch in epochs:
-            complete = not epoch.failed and all(seat in self._roster for seat in epoch.seats)
-            if not complete:
-                epoch.drop(self._slots)
-            whole.append(epoch if complete else None)
-        return whole
+        broken = [epoch for epoch in epochs if epoch.failed or any(seat not in self._roster for seat in epoch.seats)]
+        for epoch in broken:
+            epoch.drop(self._slots)
+        return [epoch for epoch in epochs if epoch not in broken]
 
     def _base(self, epoch: Epoch) -> PolicyVersion | None:
         """The version since which the changes are enough; None = all of the current one is sent."""

@@ -105,7 +105,14 @@ class LearnerGroup:
     @classmethod
     def build(cls, config: RunConfig, ranks: Ranks) -> LearnerGroup:
         """Read, shard and wrap the model on this rank. Raises UserError if it cannot be read, or does not fit."""
-        return cls(config, build_learner(config, ranks))
+        group = cls(config, build_learner(config, ranks))
+        group.reserve()
+        return group
+
+    def reserve(self) -> None:
+        """Take what checkpoints are copied into, before the first step. Raises UserError if it does not fit."""
+        with told_what_did_not_fit("the copy of weights and optimizer that a checkpoint is written from", MORE_RANKS):
+            self.saver.reserve()
 
     @property
     def vocab_size(self) -> int:
@@ -262,8 +269,7 @@ class LearnerGroup:
             return self.learner.update(micro_batches, total, between)
 
     def _save(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Location]:
-        with told_what_did_not_fit("the copy of weights and optimizer that a checkpoint is written from", MORE_RANKS):
-            return self.saver.begin(version, controller)
+        return self.saver.begin(version, controller)
 
     def _restore(self, checkpoint: Location) -> dict[str, Any]:
         with told_what_did_not_fit(f"what is read of the checkpoint {checkpoint}", MORE_RANKS):

@@ -47,6 +47,10 @@ class CheckpointSaver:
         self._stager = DefaultStager(StagingOptions(on_gpu, False, False, on_gpu))
         self._written: Future[Location] | None = None
 
+    def reserve(self) -> None:
+        """Take the memory that checkpoints are copied into: new pages would make the first copy many times as long."""
+        self._stager.stage(state(self._learner))
+
     def begin(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Location]:
         """Copy the learner's state and begin to write it. Collective; `controller` counts at rank 0.
 
