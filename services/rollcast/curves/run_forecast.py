@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rollcast.config.services import CurveTerms
 from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
 from rollcast.curves.evaluation_columns import column
 from rollcast.curves.evaluations import CurvePoint
@@ -22,6 +23,7 @@ from rollcast.scaling.posterior import fit
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 GRID_SIZE = 40
+NO_TERMS = CurveTerms()
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class RunForecast:
         num_lost: evaluations that left the curve with their incarnation.
         end: device-hours at which the budget ends, or None.
         origin: as what the source was read.
+        worth, price: as `advise` takes them, where its owner told them.
     """
 
     name: str
@@ -64,6 +67,8 @@ class RunForecast:
     axis: ComputeAxis
     end: float | None
     origin: Origin = OWN
+    worth: float | None = None
+    price: float | None = None
 
     @property
     def unit(self) -> str:
@@ -102,18 +107,24 @@ class RunForecast:
         return self.forecast.expected_gain(float(start), float(end))
 
     def advice(self, budget: float | None = None, worth: float | None = None, price: float | None = None) -> Advice:
-        """What to do with the rest of the budget, the run's own where none is given; `advise` tells what is asked.
+        """What to do with the rest of the budget; what is not given is the run's own. `advise` tells what is asked.
 
         Raises ValueError as `advise`.
         """
         if budget is None and worth is None and price is None:
             return self._advice
-        return advise(self.forecast, self.end if budget is None else budget, worth=worth, price=price, axis=self.axis)
+        return advise(
+            self.forecast,
+            self.end if budget is None else budget,
+            worth=self.worth if worth is None else worth,
+            price=self.price if price is None else price,
+            axis=self.axis,
+        )
 
     @cached_property
     def _advice(self) -> Advice:
-        """On the run's own budget: page, metrics and badge say the same."""
-        return advise(self.forecast, self.end, axis=self.axis)
+        """On the run's own terms: page, metrics and badge say the same."""
+        return advise(self.forecast, self.end, worth=self.worth, price=self.price, axis=self.axis)
 
     def to_fitted(self, compute: ArrayLike) -> Array:
         """`compute` (m,) device-hours on the axis that the law is fitted on -> (m,)."""
@@ -129,8 +140,9 @@ def forecast_run(
     updated_at: float,
     num_lost: int = 0,
     origin: Origin = OWN,
+    terms: CurveTerms = NO_TERMS,
 ) -> RunForecast | None:
-    """Fit one run; None while there is no evaluation after step 0."""
+    """Fit one run; None while there is no evaluation after step 0. `terms`: their worth and price; see `budget`."""
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     axis = choose_axis(evaluations)
@@ -144,6 +156,8 @@ def forecast_run(
         axis=axis,
         end=budget.end(evaluations),
         origin=origin,
+        worth=terms.worth,
+        price=terms.price,
     )
 
 

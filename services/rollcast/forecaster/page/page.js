@@ -153,6 +153,7 @@ function showAdvice(advice) {
   $("budget-label").textContent = advice.is_assumed ? "Budget in all (assumed)" : "Budget in all";
   $("budget").placeholder = hours(advice.budget);
   $("worth").placeholder = advice.worth.toFixed(3);
+  $("price").placeholder = advice.price === null ? "none" : hours(advice.price);
   $("chance").textContent = advice.chance === null ? "–" : chance(advice.chance);
   $("chance-note").textContent = advice.chance === null ? "cannot be told" : `to gain ${rate(advice.worth)} or more`;
   $("rest-name").textContent = advice.is_assumed ? "As much compute again gains" : "The rest gains";
