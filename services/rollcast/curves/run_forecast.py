@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.config.services import CurveTerms
 from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
 from rollcast.curves.evaluation_columns import column
 from rollcast.curves.evaluations import CurvePoint
@@ -23,7 +22,6 @@ from rollcast.scaling.posterior import fit
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 GRID_SIZE = 40
-NO_TERMS = CurveTerms()
 
 
 @dataclass(frozen=True)
@@ -140,9 +138,10 @@ def forecast_run(
     updated_at: float,
     num_lost: int = 0,
     origin: Origin = OWN,
-    terms: CurveTerms = NO_TERMS,
+    worth: float | None = None,
+    price: float | None = None,
 ) -> RunForecast | None:
-    """Fit one run; None while there is no evaluation after step 0. `terms`: their worth and price; see `budget`."""
+    """Fit one run; None while there is no evaluation after step 0. `worth`, `price`: as its owner told them."""
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     axis = choose_axis(evaluations)
@@ -156,8 +155,8 @@ def forecast_run(
         axis=axis,
         end=budget.end(evaluations),
         origin=origin,
-        worth=terms.worth,
-        price=terms.price,
+        worth=worth,
+        price=price,
     )
 
 

@@ -18,7 +18,6 @@ from rollcast.curves.evaluations import CurvePoint, EvaluationLog
 from rollcast.curves.origin import OWN, Origin
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_forecast import (
-    NO_TERMS,
     ForecastSummary,
     RunBudget,
     RunForecast,
@@ -38,6 +37,7 @@ from rollcast.telemetry.names import is_own_curve
 MAX_RUNS = 200
 MAX_PUSHED_RUNS = 100
 """So that what is pushed leaves room for the runs of the source."""
+NO_TERMS = CurveTerms()
 PATIENCE_SECONDS = 5.0
 """That a push waits for its turn."""
 MAX_REPLAYS = 40
@@ -231,7 +231,7 @@ class ForecastEngine:
         run = surviving[-1].run
         pushed = self._pushed.get(run)
         origin = self._origins.get(run, OWN) if pushed is None else pushed.origin
-        budget = self._budget(run, origin.unit)
+        budget, terms = self._budget(run, origin.unit), self._terms.get(run, NO_TERMS)
         self._replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
         forecast = forecast_run(
@@ -242,7 +242,8 @@ class ForecastEngine:
             updated_at=time.time(),
             num_lost=len(everything.evaluations) - len(surviving),
             origin=origin,
-            terms=self._terms.get(run, NO_TERMS),
+            worth=terms.worth,
+            price=terms.price,
         )
         if forecast is None:
             return
