@@ -34,6 +34,7 @@ HEIGHT = 900
 COLOURS = 64
 """Of a picture; the page has few, and a palette takes a quarter of the room."""
 TOKEN = "a secret"  # of a forecaster that lives as long as this program
+PATIENCE_SECONDS = 180.0
 SETTLED_MILLISECONDS = 700
 
 
@@ -56,7 +57,9 @@ def served(states: dict[str, State]) -> Iterator[Service]:
                     pages[state.run].show(reading)
                 service.wait_points(min(first + KEPT, len(readings)), state.run)
         foreign = next(state for state in states.values() if state.run == FOREIGN)
-        answer = service.client.post("/api/push", json=pushed(foreign), headers={"authorization": f"Bearer {TOKEN}"})
+        answer = service.client.post(
+            "/api/push", json=pushed(foreign), headers={"authorization": f"Bearer {TOKEN}"}, timeout=PATIENCE_SECONDS
+        )
         assert answer.is_success, answer.text
         service.wait_points(len(foreign.compute), FOREIGN)
         yield service
