@@ -29,7 +29,7 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 LOOKS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light")}
 WHOLE_IN_DOCS = "forecastable"
 """docs/images/live-page.png; of the others docs/ shows advice and curve."""
-DOCS_WIDTH, BELOW = 1080, 12
+DOCS_WIDTH, BELOW = 1080, -2
 HEIGHT = 900
 COLOURS = 64
 """Of a picture; the page has few, and a palette takes a quarter of the room."""
