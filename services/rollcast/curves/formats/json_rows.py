@@ -61,15 +61,15 @@ def _of_numbers(text: str, path: Path, tell: Tell) -> Found | None:
     table = table_of_numbers(numbers, "".join(marks[1:] + marks[:1]))
     if table is None:
         return None
-    mark = trl.TrlMark()
-    mark.see(row)
+    log = trl.TrlMark()
+    log.see(row)
 
     def as_written() -> dict[str, Sequence[Any]]:
         sheet = Sheet.of_rows(map(flat, _lines(text, path, tell)))
-        return {name: sheet.cells(name) for name in sheet.names}
+        return {name: list(sheet.cells(name)) for name in sheet.names}
 
     return Found(
-        trl.LOG_NAME if mark.is_one else "JSONL", Sheet.of_numbers(dict(zip(row, table.T, strict=True)), as_written)
+        trl.LOG_NAME if log.is_one else "JSONL", Sheet.of_numbers(dict(zip(row, table.T, strict=True)), as_written)
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rollcast.scaling.curve import Array
 
@@ -44,7 +45,7 @@ def table_of_numbers(text: str, ends: str) -> Array | None:
     return numbers.reshape(-1, len(ends)) if numbers.size == places.size else None
 
 
-def _begin_well(content: Array, starts: Array, ends: Array) -> bool:
+def _begin_well(content: NDArray[np.uint8], starts: NDArray[np.intp], ends: NDArray[np.intp]) -> bool:
     """Whether each number is written as JSON has it: no plus in front, no 07, digits on both sides of a point."""
     first = starts + (content[starts] == _SIGN)
     if np.any(first >= ends) or not np.all(_IS_DIGIT[content[first]]):
