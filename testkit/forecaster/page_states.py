@@ -73,7 +73,7 @@ def page_states() -> dict[str, State]:
         "no ceiling": State("code-8b", dense, climb, 3_000.0, 7),
         "misfit": State("tools-8b", long, sigmoid(long, 0.2, 0.62, 1.9, 190.0) + swing, 3_000.0, 5),
         "foreign": State(
-            FOREIGN, 20.0 * np.arange(26), sigmoid(20.0 * np.arange(26), 0.31, 0.74, 1.7, 120.0), 800.0, 6
+            FOREIGN, np.linspace(0.0, 500.0, 26), sigmoid(np.linspace(0.0, 500.0, 26), 0.31, 0.74, 1.7, 120.0), 800.0, 6
         ),
     }
 
