@@ -38,6 +38,8 @@ LONGEST_UNIT = 40
 ARRAYS = "arrays"
 COUNTED = "tokens"
 """A column of this name is a count, whatever its numbers: no clock is looked for in it."""
+_PARTS = (("next tenth", "soon"), ("rest", "rest"))
+"""Of a budget."""
 
 
 class InputError(ValueError):
@@ -86,9 +88,11 @@ class CurveForecast:
     ) -> dict[str, Any]:
         """Stop, continue, or wait for n more evaluations: what `fit --json` says of the rest of a budget.
 
+        What is None is what `forecast` was given.
+
         Args:
-            budget: compute in `unit` at which the run would end, in all; twice what was spent where None.
-            worth: gain in pass rate that the rest would be paid for; 0.02 where None, less for a small rest.
+            budget: compute in `unit` at which the run would end, in all; twice what was spent where nobody told one.
+            worth: gain in pass rate that the rest would be paid for; else 0.02, less for a small rest.
             price: of one `unit`, in any currency.
 
         Raises InputError where one of them cannot be.
@@ -96,8 +100,11 @@ class CurveForecast:
         return _asked(lambda: self._run.advice(budget, worth, price).to_dict())
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, until: float | None = None) -> Figure:
-        """Points, law and bands up to `until`, four times the newest compute where None; written to `path` (.png, .svg)
-        where one is given. Raises InputError: it cannot be written, or matplotlib is not installed."""
+        """Points, law and bands up to `until`; where None to the end of the budget, or four times the newest compute.
+
+        Written to `path` (.png, .svg) where one is given. Raises InputError: it cannot be written, or matplotlib is not
+        installed.
+        """
         return _asked(lambda: self._plot(None if path is None else Path(path), until))
 
     def _plot(self, path: Path | None, until: float | None) -> Figure:
@@ -105,26 +112,38 @@ class CurveForecast:
         from rollcast.cli.plots.figure import save
         from rollcast.cli.plots.forecast import forecast_figure
 
-        figure = forecast_figure(self._run, until or 4 * self._run.newest.compute)
+        last = self._run.newest.compute
+        figure = forecast_figure(self._run, until or max(self._run.end or 4 * last, last))
         if path is not None:
             save(figure, path)
         return figure
 
     def _repr_html_(self) -> str:
-        """A table for a notebook; names of a file are text, never markup."""
+        """A table for a notebook, below the advice where a budget is known. Names of a file are text, never markup."""
         answer = self.to_dict()
-        rows = [("asymptote A", answer["asymptote"]), ("headroom", answer["headroom"])]
-        rows += [(f"reading at {report.amount(of['compute'])} {self.unit}", of) for of in answer["predictions"]]
+        rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom", answer["headroom"], report.DIFFERENCE)]
+        told = ""
+        if self._run.end is not None:
+            advice = answer["advice"]
+            told = f"<p><strong>{advice['headline']}.</strong> {html.escape(advice['reason'])}</p>"
+            rows += [
+                (self._spent(name, advice[part]), advice[part]["gain"], report.DIFFERENCE) for name, part in _PARTS
+            ]
+        rows += [(f"reading at {report.amount(of['compute'])} {self.unit}", of, ".3f") for of in answer["predictions"]]
         cells = [
             f"<tr><th>{html.escape(name)}</th>"
-            + "".join(f"<td>{report.amount(of[level], '.3f')}</td>" for level in ("q05", "q50", "q95"))
+            + "".join(f"<td>{report.amount(of[level], form)}</td>" for level in ("q05", "q50", "q95"))
             + "</tr>"
-            for name, of in rows
+            for name, of, form in rows
             if of is not None
         ]
         said = html.escape(f"{answer['curve']}: {self.verdict.replace('_', ' ')}. {self.reason}")
         head = "<tr><th></th><th>5 %</th><th>median</th><th>95 %</th></tr>"
-        return f"<div><p>{said}</p><table>{head}{''.join(cells)}</table></div>"
+        return f"<div>{told}<p>{said}</p><table>{head}{''.join(cells)}</table></div>"
+
+    def _spent(self, name: str, stretch: dict[str, Any]) -> str:
+        price = "" if stretch["money"] is None else f" for {report.amount(stretch['money'])}"
+        return f"gain of the {name}, {report.amount(stretch['compute'])} {self.unit}{price}"
 
     def __repr__(self) -> str:
         curve = self._run.forecast.curve
@@ -144,6 +163,11 @@ def forecast(
     initial: float | None = None,
     exclude_before: float | None = None,
     unit: str | None = None,
+    law_alone: bool = False,
+    prior: str | os.PathLike[str] | None = None,
+    budget: float | None = None,
+    worth: float | None = None,
+    price: float | None = None,
 ) -> CurveForecast:
     """Forecast one run.
 
@@ -158,6 +182,9 @@ def forecast(
         exclude_before: compute to leave out; found where None.
         unit: what compute is counted in, as it is; where None a column's name tells it, and of two arrays nothing does:
             `units`. A file tells its own.
+        law_alone: the paper's law and its own prior, no other shape beside it.
+        prior: a JSON file with what is believed of a run before it is seen; instead of `law_alone`.
+        budget, worth, price: what `advice` goes by where it is asked for nothing else.
 
     Raises:
         InputError: a ValueError that says what is wrong, and what would help.
@@ -165,14 +192,22 @@ def forecast(
     columns = Columns(compute, pass_rate, standard_error, None, (), scale, seconds, devices)
 
     def made() -> RunForecast:
+        if law_alone and prior is not None:
+            raise ValueError("law_alone, prior: each is a prior; give one of the two")
+        found = replace(fitted(None if prior is None else Path(prior)), end=budget, worth=worth, price=price)
+        found.advice()  # what cannot be is refused at once
+        return found
+
+    def fitted(prior_file: Path | None) -> RunForecast:
         if isinstance(data, (str, os.PathLike)):
             if unit is not None:
                 raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file tells its own; leave it out")
-            return forecast_source(os.fspath(data), columns, run, initial, exclude_before)
+            source = os.fspath(data)
+            return forecast_source(source, columns, run, initial, exclude_before, law_alone, prior_file)
         found = _found(data)
         table = _table(found, columns, run, unit)
         history = table.history(run or found.format, tell)
-        return forecast_history(history, fit_options(initial, exclude_before))
+        return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior_file))
 
     return CurveForecast(_asked(made))
 

@@ -62,7 +62,7 @@ def running(config: Path, folder: Path) -> Iterator[Service]:
             service.stop()
 
 
-def wait_for(condition: Callable[[], Value | None], seconds: float = 60.0) -> Value:
+def wait_for(condition: Callable[[], Value | None], seconds: float = 180.0) -> Value:
     """The first true value of `condition`."""
     deadline = time.monotonic() + seconds
     while True:

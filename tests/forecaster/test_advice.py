@@ -49,6 +49,40 @@ def test_api_and_metrics_give_the_advice_on_the_rest_of_the_budget(tmp_path: Pat
         assert series["rollcast_advice_gain", "0.95", "rest"] == pytest.approx(told["rest"]["gain"]["q95"])
 
 
+def test_a_run_of_another_framework_has_the_budget_that_its_curve_is_given(tmp_path: Path) -> None:
+    """In the unit of its curve, here steps; the run file's own budget is of another run."""
+    points = record()[1:18]
+    path = tmp_path / "theirs.csv"
+    path.write_text("step,reward\n" + "".join(f"{point.step},{point.pass_rate!r}\n" for point in points))
+    spent = points[-1].step
+    other = {"run": "other", "path": str(path), "compute": "step"}
+    theirs = other | {"run": "theirs", "budget": 4 * spent, "worth": 0.03, "price": 2.5}
+    source = {"kind": "files", "every_seconds": 0.2, "curves": [theirs, other]}
+    forecaster = {"source": source, "http_port": 0, "push_token": "a secret"}
+    config = run_file(tmp_path, source, budget={"device_hours": 9.0}, forecaster=forecaster)
+    with running(config, tmp_path) as service:
+        forecast = service.wait_points(len(points), "theirs")
+        advice = forecast["advice"]
+        assert (forecast["unit"], advice["is_assumed"]) == ("steps", False)
+        assert (advice["budget"], advice["worth"], advice["price"]) == (4 * spent, 0.03, 2.5)
+        assert advice["rest"]["compute"] == 3 * spent
+        assert advice["rest"]["money"] == pytest.approx(7.5 * spent)
+        assert advice["reason"].startswith("The rest gains ")
+        assert forecast["end"]["compute"] == 4 * spent
+        mapping = {"step": [point.step for point in points], "reward": [point.pass_rate for point in points]}
+        same = rollcast.forecast(mapping).advice(4.0 * spent, 0.03, 2.5)
+        assert {name: advice[name] for name in ("kind", "chance", "rest")} == {
+            name: same[name] for name in ("kind", "chance", "rest")
+        }
+        asked = service.client.get("/api/runs/theirs/advice", params={"worth": 0.3}).json()
+        assert (asked["budget"], asked["worth"], asked["price"]) == (4 * spent, 0.3, 2.5)
+        plain = service.wait_points(len(points), "other")["advice"]
+        assert (plain["is_assumed"], plain["budget"], plain["price"]) == (True, 2 * spent, None)
+        body = {"run": "theirs", "points": [{"step": 1, "pass_rate": 0.1}]}
+        refused = service.client.post("/api/push", json=body, headers={"authorization": "Bearer a secret"})
+        assert (refused.status_code, "is read from a source" in refused.json()["detail"]) == (422, True)
+
+
 def test_device_hours_are_metrics_of_runs_that_count_them(tmp_path: Path) -> None:
     forecaster = {"source": {"kind": "scrape", "every_seconds": 0.2}, "http_port": 0, "push_token": "a secret"}
     points = [{"step": r.step, "pass_rate": r.pass_rate, "standard_error": 0.01} for r in record()[1:12]]

@@ -204,9 +204,11 @@ def test_runs_of_one_unit_are_compared_and_a_curve_without_a_law_gets_no_line(tm
             expect(page.locator("#verdict-word")).to_have_text("Regime change:", timeout=WAIT)
             expect(legend).not_to_contain_text("the law", timeout=WAIT)
             assert marks(page, "#curve", "fit") == 0
-            expect(page.locator("#target-answer")).to_have_text("–", timeout=WAIT)
-            page.fill("#target", "0.7")
-            expect(page.locator("#target-note")).to_have_text("no law describes the curve", timeout=WAIT)
+            # Nothing is shown of what cannot be told: neither a ceiling nor a gain, its chance or a way to a target.
+            for name in ("target-card", "ceiling-tile", "chance-tile", "soon-tile"):
+                expect(page.locator(f"#{name}")).to_be_hidden(timeout=WAIT)
+            expect(page.locator("#rest-note")).to_contain_text("what it gains cannot be told", timeout=WAIT)
+            expect(page.locator("main")).not_to_contain_text("–", timeout=WAIT, use_inner_text=True)
             assert others.all_inner_texts() == ["a"]
 
 

@@ -69,6 +69,7 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
         "compute": 'gpu_seconds{experiment="a"} / 3600',
         "truncation_ratio": 'cut_percent{experiment="a"} / 100',
         "look_back_hours": 12,
+        "budget": 30.0,
     }
     source: dict[str, Any] = {
         "kind": "prometheus",
@@ -96,6 +97,7 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
         answer = service.forecast("theirs")
         assert answer is not None
         assert answer["num_points"] == 20
+        assert (answer["advice"]["budget"], answer["advice"]["is_assumed"]) == (30.0, False)
         assert (answer["verdict"], "answers are truncated" in str(answer["reason"])) == ("regime_change", True)
 
         ambiguous = PrometheusQueries(source["url"], curves=(CurveQueries(**(curve | {"pass_rate": "acc"})),))

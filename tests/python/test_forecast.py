@@ -101,6 +101,9 @@ def test_arrays_are_counted_in_what_is_told_and_never_by_a_clock(capfd: pytest.C
         ("run.csv", {"unit": "tokens"}, "a file tells its own"),
         ({"compute": [1.0], "pass_rate": [0.5]}, {"initial": 7.0}, "give a value in [0, 1]"),
         ({"compute": [1.0], "pass_rate": [45.0]}, {}, "divide percentages by 100"),
+        ({"compute": [1.0], "pass_rate": [0.5]}, {"law_alone": True, "prior": "p.json"}, "give one of the two"),
+        ({"compute": [1.0], "pass_rate": [0.5]}, {"prior": "nowhere.json"}, "nowhere.json: cannot be read"),
+        ({"compute": [1.0], "pass_rate": [0.5]}, {"budget": -1.0}, "budget: -1 is no compute"),
     ],
 )
 def test_a_mistake_is_a_value_error_of_one_sentence(given: Any, options: dict[str, Any], sentence: str) -> None:
@@ -116,6 +119,31 @@ def test_a_notebook_shows_text_and_never_markup_of_a_file(tmp_path: Path) -> Non
     assert "&lt;b&gt;run" in shown
     assert "<b>" not in shown
     assert shown.count("<tr>") == 5
+
+
+def test_a_notebook_leads_with_the_advice_where_a_budget_is_known(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    found = rollcast.forecast(path, budget=9.0, worth=0.01, price=2.0)
+    assert found.advice() == rollcast.forecast(path).advice(9.0, 0.01, 2.0)
+    assert found.advice(worth=0.2) == rollcast.forecast(path).advice(9.0, 0.2, 2.0)
+    shown = found._repr_html_()
+    told = found.advice()
+    assert shown.startswith(f"<div><p><strong>{told['headline']}.</strong> {told['reason']}</p>")
+    assert f"gain of the rest, {9 - POINTS[-1][0]:.4g} device-hours for {2 * (9 - POINTS[-1][0]):.4g}" in shown
+    assert shown.count("<tr>") == 7
+    assert found.plot().axes[0].get_xlim()[1] > 9.0 > rollcast.forecast(path).plot().axes[0].get_xlim()[1]
+
+
+def test_the_law_alone_and_a_prior_of_ones_own_are_those_of_the_command(tmp_path: Path) -> None:
+    path, prior = write(tmp_path), tmp_path / "prior.json"
+    prior.write_text('{"prior": {"turn_rate": 0.0, "tail_weight": 0.5}}')
+    for options, asked in (({"law_alone": True}, ["--law-alone"]), ({"prior": prior}, ["--prior", prior])):
+        printed = json.loads(rollcast_fit(path, *asked, "--json").stdout)
+        assert rollcast.forecast(path, **options).to_dict() == printed
+        assert printed["asymptote"] != rollcast.forecast(path).to_dict()["asymptote"]
+    arrays = ([x for x, _ in POINTS], [y for _, y in POINTS])
+    alone = rollcast.forecast(arrays, law_alone=True).to_dict()
+    assert alone["asymptote"] == rollcast.forecast(path, law_alone=True).to_dict()["asymptote"]
 
 
 def test_a_picture_is_a_figure_and_a_file(tmp_path: Path) -> None:

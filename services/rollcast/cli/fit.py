@@ -37,6 +37,9 @@ def fit(
     prior: Annotated[
         Path | None, typer.Option(help="JSON file with what is believed of a run before it is seen", show_default=False)
     ] = None,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="the paper's own grid instead: A, B and C_mid, without intervals")
+    ] = False,
     at: Annotated[
         list[float] | None, typer.Option(help="compute to predict, in the unit of the curve; repeatable")
     ] = None,
@@ -64,6 +67,20 @@ def fit(
     columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
     if law_alone and prior is not None:
         raise UserError("--law-alone, --prior: each is a prior; give one of the two")
+    if paper:
+        from rollcast.cli.paper_fit import fit_as_paper
+
+        options_of_ours = {
+            "law-alone": law_alone or None,
+            "prior": prior,
+            "budget": budget,
+            "worth": worth,
+            "price": price,
+        }
+        if beside := [name for name, given in {**options_of_ours, "plot": plot}.items() if given is not None]:
+            raise UserError(f"--paper, --{beside[0]}: the paper's fit knows nothing of that; leave one of them out")
+        fit_as_paper(source, columns, run, initial, exclude_before, at or [], target or [], as_json=as_json)
+        return
     forecast = forecast_source(source, columns, run, initial, exclude_before, law_alone, prior)
     last = forecast.newest.compute
     computes = at or [2 * last, 4 * last]

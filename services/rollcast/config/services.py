@@ -202,7 +202,20 @@ class DirectScrape(Settings):
     """Interval of reading."""
 
 
-class CurveQueries(Settings):
+class CurveTerms(Settings):
+    """What the advice on a run of another framework goes by."""
+
+    budget: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    """Compute at which the run will end, what was spent included, in the unit of its curve. None = nobody knows: the advice
+    takes twice what was spent, and says so."""
+    worth: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Gain in pass rate that the rest of the budget would be paid for. None = 0.02, less in proportion where less is left than
+    was spent."""
+    price: Annotated[float, Field(ge=0, le=1e9)] | None = None
+    """Of one unit of the curve's compute, in any currency. None = no money is told."""
+
+
+class CurveQueries(CurveTerms):
     """A run of any framework, as PromQL: each expression selects one series that keeps its value between evaluations."""
 
     run: Annotated[str, Field(pattern=CURVE_NAME)]
@@ -238,7 +251,7 @@ class PrometheusSource(Settings):
     """Runs of other frameworks. Rollcast's own runs are found by their metrics' names."""
 
 
-class CurveFile(Settings):
+class CurveFile(CurveTerms):
     """A run of any framework as a CSV or JSONL file that grows; each row with a pass rate is an evaluation."""
 
     run: Annotated[str, Field(pattern=CURVE_NAME)]

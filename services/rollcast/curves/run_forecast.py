@@ -53,6 +53,7 @@ class RunForecast:
         num_lost: evaluations that left the curve with their incarnation.
         end: device-hours at which the budget ends, or None.
         origin: as what the source was read.
+        worth, price: as `advise` takes them, where its owner told them.
     """
 
     name: str
@@ -64,6 +65,8 @@ class RunForecast:
     axis: ComputeAxis
     end: float | None
     origin: Origin = OWN
+    worth: float | None = None
+    price: float | None = None
 
     @property
     def unit(self) -> str:
@@ -102,18 +105,24 @@ class RunForecast:
         return self.forecast.expected_gain(float(start), float(end))
 
     def advice(self, budget: float | None = None, worth: float | None = None, price: float | None = None) -> Advice:
-        """What to do with the rest of the budget, the run's own where none is given; `advise` tells what is asked.
+        """What to do with the rest of the budget; what is not given is the run's own. `advise` tells what is asked.
 
         Raises ValueError as `advise`.
         """
         if budget is None and worth is None and price is None:
             return self._advice
-        return advise(self.forecast, self.end if budget is None else budget, worth=worth, price=price, axis=self.axis)
+        return advise(
+            self.forecast,
+            self.end if budget is None else budget,
+            worth=self.worth if worth is None else worth,
+            price=self.price if price is None else price,
+            axis=self.axis,
+        )
 
     @cached_property
     def _advice(self) -> Advice:
-        """On the run's own budget: page, metrics and badge say the same."""
-        return advise(self.forecast, self.end, axis=self.axis)
+        """On the run's own terms: page, metrics and badge say the same."""
+        return advise(self.forecast, self.end, worth=self.worth, price=self.price, axis=self.axis)
 
     def to_fitted(self, compute: ArrayLike) -> Array:
         """`compute` (m,) device-hours on the axis that the law is fitted on -> (m,)."""
@@ -129,8 +138,10 @@ def forecast_run(
     updated_at: float,
     num_lost: int = 0,
     origin: Origin = OWN,
+    worth: float | None = None,
+    price: float | None = None,
 ) -> RunForecast | None:
-    """Fit one run; None while there is no evaluation after step 0."""
+    """Fit one run; None while there is no evaluation after step 0. `worth`, `price`: as its owner told them."""
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     axis = choose_axis(evaluations)
@@ -144,6 +155,8 @@ def forecast_run(
         axis=axis,
         end=budget.end(evaluations),
         origin=origin,
+        worth=worth,
+        price=price,
     )
 
 

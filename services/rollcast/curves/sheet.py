@@ -169,17 +169,17 @@ def _one_by_one(chunk: list[Any], found: Numbers) -> None:
 
 
 class _Written:
-    """The texts of all columns, read when one is asked for."""
+    """All columns as they are written, read when one is asked for."""
 
-    def __init__(self, read: Callable[[], Mapping[str, PackedTexts]]) -> None:
+    def __init__(self, read: Callable[[], Mapping[str, Sequence[Any]]]) -> None:
         self._read = read
 
     @cached_property
-    def columns(self) -> Mapping[str, PackedTexts]:
+    def columns(self) -> Mapping[str, Sequence[Any]]:
         return self._read()
 
 
-class _WrittenColumn(Sequence[str]):
+class _WrittenColumn(Sequence[Any]):
     """One of them."""
 
     def __init__(self, written: _Written, name: str, length: int) -> None:
@@ -193,7 +193,7 @@ class _WrittenColumn(Sequence[str]):
     def __getitem__(self, place: Any) -> Any:
         return self._written.columns[self._name][place]
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._written.columns[self._name])
 
 
@@ -210,10 +210,10 @@ class Sheet:
             self._folded.setdefault(name.casefold(), []).append(name)
 
     @classmethod
-    def of_numbers(cls, columns: Mapping[str, Array], texts: Callable[[], Mapping[str, PackedTexts]]) -> Sheet:
-        """Of columns that hold nothing but numbers. `texts`: as they are written, which is hardly ever asked."""
+    def of_numbers(cls, columns: Mapping[str, Array], as_written: Callable[[], Mapping[str, Sequence[Any]]]) -> Sheet:
+        """Of columns that hold nothing but numbers. `as_written`: their fields, which are hardly ever asked for."""
         length = len(next(iter(columns.values())))
-        written = _Written(texts)
+        written = _Written(as_written)
         sheet = cls({name: _WrittenColumn(written, name, length) for name in columns}, length)
         yes, no = np.broadcast_to(True, length), np.broadcast_to(False, length)
         sheet._numbers = {name: Numbers(values, yes, no, no) for name, values in columns.items()}

@@ -8,15 +8,23 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from rollcast.config.services import CurveTerms
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog
 from rollcast.curves.origin import OWN, Origin
 from rollcast.curves.reading import Reading
-from rollcast.curves.run_forecast import ForecastSummary, RunBudget, RunForecast, forecast_run, look_ahead, metric_grid
+from rollcast.curves.run_forecast import (
+    ForecastSummary,
+    RunBudget,
+    RunForecast,
+    forecast_run,
+    look_ahead,
+    metric_grid,
+)
 from rollcast.curves.units import GPU_HOURS
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.history import History, KeptForecast, PushedRun
@@ -29,6 +37,7 @@ from rollcast.telemetry.names import is_own_curve
 MAX_RUNS = 200
 MAX_PUSHED_RUNS = 100
 """So that what is pushed leaves room for the runs of the source."""
+NO_TERMS = CurveTerms()
 PATIENCE_SECONDS = 5.0
 """That a push waits for its turn."""
 MAX_REPLAYS = 40
@@ -42,13 +51,19 @@ class ForecastEngine:
     """Takes in one reading at a time, whoever brings it."""
 
     def __init__(
-        self, board: Board, history: History, metrics: ForecastMetrics, budgets: dict[str, RunBudget] | None = None
+        self,
+        board: Board,
+        history: History,
+        metrics: ForecastMetrics,
+        budgets: Mapping[str, RunBudget] | None = None,
+        terms: Mapping[str, CurveTerms] | None = None,
     ) -> None:
-        """`budgets`: of runs whose trainer tells none."""
+        """`budgets`: of runs whose trainer tells none. `terms`: of runs of other frameworks that the source names."""
         self._board = board
         self._history = history
         self._metrics = metrics
         self._configured = budgets or {}
+        self._terms = terms or {}
         self._logs: dict[str, EvaluationLog] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._budgets: dict[str, RunBudget] = {}
@@ -105,7 +120,7 @@ class ForecastEngine:
         """Raises ValueError: why it cannot be the name of a run that is pushed from now on."""
         if name in self._configured:
             raise ValueError(f"run {name!r} is the forecaster's own; push under another name")
-        told = self._budgets.keys() | self._starts.keys()
+        told = self._terms.keys() | self._budgets.keys() | self._starts.keys()
         if name in told or any(name in (owner, shown) for (owner, _), shown in self._names.items()):
             raise ValueError(f"run {name!r} is read from a source; push under another name")
         if len(self._pushed) >= MAX_PUSHED_RUNS:
@@ -216,11 +231,7 @@ class ForecastEngine:
         run = surviving[-1].run
         pushed = self._pushed.get(run)
         origin = self._origins.get(run, OWN) if pushed is None else pushed.origin
-        budget = self._budgets.get(run, self._configured.get(run, RunBudget()))
-        if pushed is not None:
-            budget = RunBudget(None, pushed.budget)
-        elif origin.unit not in (DEVICE_HOURS, GPU_HOURS):
-            budget = replace(budget, device_hours=None)
+        budget, terms = self._budget(run, origin.unit), self._terms.get(run, NO_TERMS)
         self._replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
         forecast = forecast_run(
@@ -231,6 +242,8 @@ class ForecastEngine:
             updated_at=time.time(),
             num_lost=len(everything.evaluations) - len(surviving),
             origin=origin,
+            worth=terms.worth,
+            price=terms.price,
         )
         if forecast is None:
             return
@@ -246,6 +259,15 @@ class ForecastEngine:
                 asymptote=[round(float(value), 3) for value in forecast.forecast.asymptote((0.05, 0.5, 0.95))],
             )
         self._board.publish(forecast)
+
+    def _budget(self, run: str, unit: str) -> RunBudget:
+        """When the run ends. What is said of its very curve is in `unit`, that of the curve, and comes first."""
+        pushed = self._pushed.get(run)
+        own = self._terms.get(run, NO_TERMS).budget if pushed is None else pushed.budget
+        if pushed is not None or own is not None:
+            return RunBudget(None, own)
+        budget = self._budgets.get(run, self._configured.get(run, RunBudget()))
+        return budget if unit in (DEVICE_HOURS, GPU_HOURS) else replace(budget, device_hours=None)
 
     def _replay(
         self, name: str, surviving: tuple[CurvePoint, ...], budget: RunBudget, new: set[int], max_replays: int

@@ -79,6 +79,8 @@ class AdviceAnswer(Answer):
     """Nobody told a budget; it is twice the compute so far."""
     worth: float
     """Gain in pass rate that the rest would be paid for."""
+    price: float | None
+    """Of one unit of compute; null where nobody told one."""
     chance: float | None
     """That the rest gains as much on the fitted curve, turns to come left out; null where there is no rest, or no law
     describes the curve."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Rpc
+from rollcast.config.services import DirectScrape, Rpc
 from rollcast.connections.grpc import start_server
 from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url
 from rollcast.connections.port_files import publish_port
@@ -59,9 +59,9 @@ def serve(config: RunConfig) -> int:
     heartbeat = Heartbeat(interval + MAX_TURN_SECONDS)
     try:
         history = History(settings.history or folder / FORECASTS)
-        engine = ForecastEngine(
-            board, history, metrics, {config.run: RunBudget(config.budget.steps, config.budget.device_hours)}
-        )
+        budgets = {config.run: RunBudget(config.budget.steps, config.budget.device_hours)}
+        of_others = () if isinstance(settings.source, DirectScrape) else settings.source.curves
+        engine = ForecastEngine(board, history, metrics, budgets, {curve.run: curve for curve in of_others})
         application = build_application(board, history, metrics, engine, heartbeat)
         token = settings.push_token or config.http.token
         application.include_router(push_router(engine, board, None if token is None else token.get_secret_value()))

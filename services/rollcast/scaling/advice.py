@@ -108,6 +108,7 @@ class Advice:
         budget: compute at which the run would end.
         is_assumed: nobody told a budget; it is twice the compute so far.
         worth: gain in pass rate that the user would pay the rest for.
+        price: of one unit of compute; None where nobody told one.
         chance: that the rest gains `worth` or more on the fitted curve, turns to come left out; None where there is no
             rest, or no law describes the curve.
         soon: the next tenth of the budget, or the rest where that is less.
@@ -122,6 +123,7 @@ class Advice:
     budget: float
     is_assumed: bool
     worth: float
+    price: float | None
     chance: float | None
     soon: Stretch
     rest: Stretch
@@ -138,6 +140,7 @@ class Advice:
             "budget": self.budget,
             "is_assumed": self.is_assumed,
             "worth": self.worth,
+            "price": self.price,
             "chance": self.chance,
             "soon": self.soon.to_dict(),
             "rest": self.rest.to_dict(),
@@ -283,6 +286,7 @@ class _Question:
             budget=self._budget,
             is_assumed=self._is_assumed,
             worth=self._worth,
+            price=self._price,
             chance=self._chance if self._verdict in DESCRIBED and self._rest.compute > 0 else None,
             soon=self._stretch(min(self._now + SOON * self._budget, self._budget)),
             rest=self._rest,

@@ -9,7 +9,7 @@ from rollcast.config.errors import UserError
 from rollcast.curves.left_out import Tell
 
 MAX_FILE_BYTES = 64 << 20
-_NO_TEXT = [chr(code) for code in (*range(0x00, 0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20))]
+NO_TEXT = [chr(code) for code in (*range(0x00, 0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20))]
 """Control characters that no log and no table holds; tab, line ends and the escape of colours are none of them."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _UTF16_SAMPLE = 4096
@@ -35,7 +35,7 @@ def as_text(content: bytes, path: Path, tell: Tell) -> str:
     Raises UserError: it is no text.
     """
     text = _decoded(content, path, tell)
-    if any(character in text for character in _NO_TEXT):
+    if any(character in text for character in NO_TEXT):
         raise UserError(f"{path}: is no text file; give one that `rollcast fit --help` lists")
     return _COLOURS.sub("", text).replace("\r\n", "\n")
 

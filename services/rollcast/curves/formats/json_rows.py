@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from typing import Any
 from rollcast.config.errors import UserError
 from rollcast.curves.curve_row import Row
 from rollcast.curves.formats import trl, verl_file
+from rollcast.curves.formats.content import NO_TEXT
 from rollcast.curves.formats.found import Found, flat
+from rollcast.curves.formats.number_table import table_of_numbers
 from rollcast.curves.left_out import Tell, left_out
 from rollcast.curves.sheet import Sheet, in_chunks
 
 Objects = list[Mapping[str, Any]]
+_NUMBER = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 
 
 def looks_like_json(text: str) -> bool:
@@ -29,10 +33,44 @@ def found(text: str, path: Path, tell: Tell) -> Found:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return _of(_lines(text, path, tell), "JSONL", path)
+        return _of_numbers(text, path, tell) or _of(_lines(text, path, tell), "JSONL", path)
     if isinstance(document, dict) and (log := trl.log_of(document)) is not None:
         return Found.of_rows(trl.NAME, (flat(entry) for entry in log if isinstance(entry, dict)))
     return _of(_objects(document), "JSON", path)
+
+
+def _of_numbers(text: str, path: Path, tell: Tell) -> Found | None:
+    """Of lines that hold numbers alone, under the same names and with the same spaces, as most long logs do; else None.
+
+    What stands between two numbers becomes one character that no text has; what is left is a table of numbers.
+    """
+    first, line_end, _ = text.partition("\n")
+    row = _object_of(first)
+    if not isinstance(row, dict) or not 0 < len(row) <= len(NO_TEXT) or {*map(type, row.values())} - {int, float}:
+        return None
+    names = (rf"\s*{re.escape(json.dumps(name, ensure_ascii=False))}\s*:\s*" for name in row)
+    found = re.fullmatch(r"(\{" + rf"){_NUMBER}(\s*,".join(names) + rf"){_NUMBER}(\s*\}})", first)
+    if found is None:
+        return None
+    begin, *between, end = found.groups()
+    row_end = f"{end}{line_end}{begin}"
+    numbers = text.removesuffix(line_end).removeprefix(begin) + f"{line_end}{begin}"
+    marks = NO_TEXT[: len(row)]
+    for mark, piece in zip(marks, (row_end, *between), strict=True):
+        numbers = numbers.replace(piece, mark)
+    table = table_of_numbers(numbers, "".join(marks[1:] + marks[:1]))
+    if table is None:
+        return None
+    log = trl.TrlMark()
+    log.see(row)
+
+    def as_written() -> dict[str, Sequence[Any]]:
+        sheet = Sheet.of_rows(map(flat, _lines(text, path, tell)))
+        return {name: list(sheet.cells(name)) for name in sheet.names}
+
+    return Found(
+        trl.LOG_NAME if log.is_one else "JSONL", Sheet.of_numbers(dict(zip(row, table.T, strict=True)), as_written)
+    )
 
 
 def _of(objects: Iterable[Mapping[str, Any]], name: str, path: Path) -> Found:

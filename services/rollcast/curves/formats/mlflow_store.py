@@ -41,7 +41,8 @@ def is_store(content: bytes) -> bool:
 
 def is_metric_file(text: str) -> bool:
     """Whether every line is a time, a value and a step."""
-    return all(_LINE.fullmatch(line) for line in text.rstrip("\n").split("\n"))
+    first, _, others = text.rstrip("\n").partition("\n")  # which tells most others, a million lines perhaps
+    return bool(_LINE.fullmatch(first)) and all(_LINE.fullmatch(line) for line in others.splitlines())
 
 
 def is_folder(folder: Path) -> bool:

@@ -7,7 +7,7 @@ const $ = (id) => document.getElementById(id);
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 const asRate = (value, distance) => value.toFixed([1, 2, 3].find((digits) => Math.abs(distance * 10 ** digits % 1) < 1e-6) ?? 4);
 const asShare = (value) => `${Math.round(100 * value)} %`;
-const FUTURE = 2; // times the compute so far, that the picture shows unless it is logarithmic
+const FUTURE = 2.2; // times the compute so far, that the picture shows unless it is logarithmic: twice as much, and its end
 const column = (rows, name) => rows.map((row) => row[name]);
 
 /* Pass rate against compute. others: [[name, {curve, points}]]; earlier: a past forecast's bands, or null. */
@@ -52,6 +52,7 @@ export function drawCurve({ forecast: f, curve, points, earlier }, others, { log
   $("readout").textContent = "";
   const rules = showsCeiling ? [{ y: f.asymptote.q50, text: `ceiling A ${rate(f.asymptote.q50)}` }] : [];
   if (f.end && f.end.compute <= stop) rules.push({ x: f.end.compute, text: "end of budget" });
+  else if (f.end) rules.push({ x: stop, text: `budget ends at ${compute(f.end.compute)} →` });
   drawChart($("curve"), {
     x: { range: [log ? curve.compute[0] : 0, stop], log, label: `compute (${f.unit})`, format: compute },
     y: { range: [low, high], format: asRate },
@@ -90,7 +91,7 @@ export function drawPast(all, earlier) {
   const xs = column(history, "compute"), said = (quantile) => history.map((past) => past.asymptote[quantile]);
   const [low, high] = [Math.min(...said("q05")), Math.max(...said("q95"))];
   drawChart($("past"), {
-    x: { range: history.length === 1 ? [0, 2 * xs[0]] : [Math.min(...xs), Math.max(...xs)], format: compute },
+    x: { range: all.length === 1 ? [0, 2 * xs[0]] : [Math.min(...column(all, "compute")), Math.max(...column(all, "compute"))], format: compute },
     y: { range: [Math.max(0, low - 0.05), Math.min(1, high + 0.05)], format: asRate },
     bands: [
       { xs, low: said("q05"), high: said("q95"), colour: "fit", opacity: 0.13 },

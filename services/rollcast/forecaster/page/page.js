@@ -133,11 +133,12 @@ function showNumbers() {
   $("verdict-reason").textContent = f.reason;
   const lost = f.num_lost ? `, ${f.num_lost} of lost steps left out` : "";
   const end = f.end ? `; end of the budget ${rate(f.end.q50)} (90 %: ${rate(f.end.q05)} to ${rate(f.end.q95)}) at ${hours(f.end.compute)}` : "";
-  $("now-note").textContent = `Now ${rate(f.pass_rate)}: ${atStep(f.step)}${hours(f.compute)} ${f.unit}, ${f.num_points} evaluations${lost}${end}.`;
+  $("now-note").textContent = `Now ${rate(f.pass_rate)}: ${f.unit === "steps" ? "" : atStep(f.step)}${hours(f.compute)} ${f.unit}, ${f.num_points} evaluations${lost}${end}.`;
   const between = `${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}`;
-  $("asymptote").textContent = hasCeiling(f) ? rate(f.asymptote.q50) : isLaw ? "none in sight" : "–";
-  $("asymptote-note").textContent = hasCeiling(f) ? `90 %: ${between}` : isLaw
-    ? `gains end with a chance of ${chance(f.ceiling_probability)}${f.ceiling_probability < SELDOM ? "" : `, then at ${between} (90 %)`}` : "no law describes the curve";
+  $("ceiling-tile").hidden = $("target-card").hidden = !isLaw;
+  $("asymptote").textContent = hasCeiling(f) ? rate(f.asymptote.q50) : "none in sight";
+  $("asymptote-note").textContent = hasCeiling(f) ? `90 %: ${between}`
+    : `gains end with a chance of ${chance(f.ceiling_probability)}${f.ceiling_probability < SELDOM ? "" : `, then at ${between} (90 %)`}`;
   $("curve-text").textContent =
     `Pass rate ${rate(f.pass_rate)} at ${hours(f.compute)} ${f.unit}. ${hasCeiling(f) ? `Forecast ceiling ${rate(f.asymptote.q50)}, ` +
     `90 percent interval ${between}. ` : ""}${word}: ${f.reason}`;
@@ -153,14 +154,19 @@ function showAdvice(advice) {
   $("budget-label").textContent = advice.is_assumed ? "Budget in all (assumed)" : "Budget in all";
   $("budget").placeholder = hours(advice.budget);
   $("worth").placeholder = advice.worth.toFixed(3);
-  $("chance").textContent = advice.chance === null ? "–" : chance(advice.chance);
-  $("chance-note").textContent = advice.chance === null ? "cannot be told" : `to gain ${rate(advice.worth)} or more`;
-  $("rest-name").textContent = advice.is_assumed ? "As much compute again gains" : "The rest gains";
+  $("price").placeholder = advice.price === null ? "none" : hours(advice.price);
+  $("chance-tile").hidden = advice.chance === null;
+  $("soon-tile").hidden = advice.soon.gain === null;
+  $("chance").textContent = advice.chance === null ? "" : chance(advice.chance);
+  $("chance-note").textContent = `to gain ${rate(advice.worth)} or more`;
+  const rest = advice.is_assumed ? "As much compute again" : "The rest";
+  $("rest-name").textContent = `${rest} ${advice.rest.gain ? "gains" : "costs"}`;
   for (const name of ["rest", "soon"]) {
     const { gain: gains, compute, money } = advice[name];
     const price = money === null ? "" : ` for ${money.toLocaleString("en", { maximumFractionDigits: 2 })}`;
-    $(name).textContent = gains ? gain(gains.q50) : "–";
-    $(`${name}-note`).textContent = `${gains ? `90 %: ${gain(gains.q05)} to ${gain(gains.q95)}; ` : ""}${hours(compute)} ${unit}${price}`;
+    $(name).textContent = gains ? gain(gains.q50) : hours(compute);
+    $(`${name}-note`).textContent = gains
+      ? `90 %: ${gain(gains.q05)} to ${gain(gains.q95)}; ${hours(compute)} ${unit}${price}` : `${unit}${price}; what it gains cannot be told`;
   }
 }
 
@@ -233,11 +239,7 @@ async function showTarget() {
   $("target-value").textContent = value.toFixed(3);
   if (!state.run) return;
   const asked = ++showTarget.asked;
-  if (!isDescribed(state.forecast.verdict)) {
-    $("target-answer").textContent = "–";
-    $("target-note").textContent = "no law describes the curve";
-    return;
-  }
+  if (!isDescribed(state.forecast.verdict)) return; // there is no such card
   const answer = await ask(runPath(state.run, `target?pass_rate=${value}`));
   if (asked !== showTarget.asked) return;
   const { compute, probability } = answer, now = state.forecast.compute;

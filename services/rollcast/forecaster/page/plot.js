@@ -139,8 +139,9 @@ function drawRules(chart, rules) {
         const at = chart.valToPos(y, "y", true);
         ctx.moveTo(box.left, at);
         ctx.lineTo(box.left + box.width, at);
-        ctx.textAlign = "left";
-        ctx.fillText(text, box.left + 6 * ratio, at - 5 * ratio);
+        const isAtTop = at - box.top < 18 * ratio; // a text above would be cut, and on the left one below would hide points
+        ctx.textAlign = isAtTop ? "right" : "left";
+        ctx.fillText(text, isAtTop ? box.left + box.width - 6 * ratio : box.left + 6 * ratio, isAtTop ? at + 15 * ratio : at - 5 * ratio);
       } else {
         const at = chart.valToPos(x, "x", true), onRight = at > box.left + box.width / 2;
         ctx.moveTo(at, box.top);

@@ -1,0 +1,130 @@
+"""`rollcast fit --paper`: A, B and C_mid as the ScaleRL paper fits them (arXiv 2510.13786, A.5), for its tables.
+
+A grid over A and C_mid, B by least squares at each node, the smallest sum of squares. R_0 is given, and early readings
+are left out by hand. So the procedure has no interval, no verdict and no advice.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from rollcast.cli import report
+from rollcast.cli.curve_source import read_curves
+from rollcast.config.errors import UserError
+from rollcast.curves.left_out import counted
+from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
+
+if TYPE_CHECKING:
+    from rollcast.curves.origin import Origin
+    from rollcast.curves.table import Columns
+    from rollcast.scaling.curve import Curve
+
+PROCEDURE = "arXiv 2510.13786, A.5"
+
+
+def fit_as_paper(
+    source: str,
+    columns: Columns,
+    run: str | None,
+    initial: float | None,
+    exclude_before: float | None,
+    computes: list[float],
+    targets: list[float],
+    *,
+    as_json: bool,
+) -> None:
+    """Read, fit and print; `computes`: twice and four times the newest where there is none. Raises UserError."""
+    (origin, curve), *_ = read_curves(source, columns, run)
+    last = float(curve.compute[-1])
+    if any(not 0 < compute <= 1e12 for compute in computes):
+        raise UserError(f"--at: {curve.unit} must lie in (0, 1e12]")
+    try:
+        answer = _paper_report(origin, curve, initial, exclude_before, computes or [2 * last, 4 * last], targets)
+    except ValueError as error:
+        raise UserError(f"{source}: {error}") from None
+    if as_json:
+        typer.echo(json.dumps(answer, indent=1))
+    else:
+        _show(answer)
+
+
+def _paper_report(
+    origin: Origin,
+    curve: Curve,
+    initial: float | None,
+    exclude_before: float | None,
+    computes: list[float],
+    targets: list[float],
+) -> dict[str, Any]:
+    """The fit as JSON. `initial`: R_0; the pass rate at compute 0 where None. `exclude_before`: in the curve's unit.
+
+    Raises UserError where there is no R_0, ValueError where no point is left.
+    """
+    start = curve.initial if initial is None else initial
+    if start is None:
+        raise UserError(
+            f"--paper: its fit takes R_0 as given, and {curve.name!r} has no reading at compute 0; give --initial "
+            "(0.4 reproduces the fits that the paper prints)"
+        )
+    if not 0 <= start < 1:
+        raise UserError(f"--initial: {start:g} is no pass rate below 1; give one in [0, 1)")
+    kept = curve.window(exclude_before or 0.0)
+    law = paper_grid(kept, start)
+    edges = {"A": (law.asymptote, PAPER_ASYMPTOTES), "C_mid": (law.midpoint, PAPER_MIDPOINTS)}
+    return {
+        "procedure": PROCEDURE,
+        "curve": curve.name,
+        "num_points": len(curve),
+        "excluded": len(curve) - len(kept),
+        "compute": float(curve.compute[-1]),
+        "unit": curve.unit,
+        "source": vars(origin),
+        "pass_rate": float(curve.pass_rate[-1]),
+        **vars(law),
+        "residual": float(((kept.pass_rate - law.pass_rate(kept.compute)) ** 2).mean() ** 0.5),
+        "on_edge": {
+            name: [float(grid[0]), float(grid[-1])]
+            for name, (found, grid) in edges.items()
+            if found in (grid[0], grid[-1])
+        },
+        "predictions": [
+            {"compute": compute, "pass_rate": float(rate)}
+            for compute, rate in zip(computes, law.pass_rate(computes), strict=True)
+        ],
+        "targets": [
+            {
+                "pass_rate": target,
+                "compute": law.midpoint * ((target - start) / (law.asymptote - target)) ** (1 / law.exponent)
+                if start < target < law.asymptote
+                else None,
+            }
+            for target in targets
+        ],
+    }
+
+
+def _show(answer: dict[str, Any]) -> None:
+    unit = answer["unit"]
+    typer.echo(
+        f"{answer['curve']}: {counted(answer['num_points'], 'evaluation')}, {answer['excluded']} excluded, now "
+        f"{answer['pass_rate']:.3f} at {report.amount(answer['compute'])} {unit}"
+    )
+    typer.echo(f"The paper's own fit ({PROCEDURE}). It has no intervals and no verdict, so decide nothing on it alone.")
+    for name, (low, high) in answer["on_edge"].items():
+        typer.echo(
+            f"{name} lies at an edge of the paper's grid, {report.amount(low)} to {report.amount(high)}: the best one "
+            "lies beyond, and the procedure does not find it."
+        )
+    rows = [
+        ("asymptote A", f"{answer['asymptote']:.3f}"),
+        ("exponent B", f"{answer['exponent']:.2f}"),
+        (f"midpoint C_mid, {unit}", report.amount(answer["midpoint"])),
+        ("initial R_0, as given", f"{answer['initial']:.3f}"),
+        ("root mean square of what it leaves", f"{answer['residual']:.4f}"),
+    ]
+    rows += [(f"pass rate at {report.amount(at['compute'])}", f"{at['pass_rate']:.3f}") for at in answer["predictions"]]
+    rows += [(f"{unit} to {to['pass_rate']:g}", report.amount(to["compute"])) for to in answer["targets"]]
+    report.show_table(("", "fit"), rows)

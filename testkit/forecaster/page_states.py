@@ -1,0 +1,87 @@
+"""Six runs of which the live page has different things to say, made on the spot.
+
+Readings have the scatter of a thousand prompts and wander a little, as those of real runs do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rollcast.scaling.curve import Array, sigmoid
+from testkit.forecaster.recorded_run import Reading
+
+PROMPTS = 1_000
+STEPS_PER_EVALUATION = 20
+FOREIGN = "trl-gsm8k"
+"""Pushed, in steps; the others are runs of Rollcast, in device-hours."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A run, and when it would end."""
+
+    run: str
+    compute: Array
+    """(n,) in device-hours, or in steps."""
+    law: Array
+    """(n,) what its readings scatter about."""
+    budget: float
+    seed: int
+
+    def readings(self) -> list[Reading]:
+        """As the trainer's page tells them."""
+        rng = np.random.default_rng(self.seed)
+        error = np.sqrt(np.maximum(self.law * (1 - self.law), 1e-3) / PROMPTS)
+        wander = np.zeros(self.compute.size)
+        for place in range(1, self.compute.size):
+            wander[place] = 0.7 * wander[place - 1] + 0.5 * rng.standard_normal()
+        rates = np.clip(self.law + error * (rng.standard_normal(self.compute.size) + 0.5 * wander), 0.0, 1.0)
+        truncation = 0.02 + 0.02 * rng.random(self.compute.size)
+        return [
+            Reading(
+                incarnation=1,
+                step=STEPS_PER_EVALUATION * place,
+                pass_rate=float(rates[place]),
+                standard_error=float(error[place]),
+                compute=float(self.compute[place]),
+                trained_tokens=2e6 * float(self.compute[place]),
+                truncation_ratio=float(truncation[place]),
+            )
+            for place in range(self.compute.size)
+        ]
+
+
+def _spent(until: float, count: int) -> Array:
+    """From the start on, at a pace that varies a little."""
+    pace = 1 + 0.1 * np.sin(np.arange(1, count))
+    return np.asarray(np.append(0.0, until * np.cumsum(pace) / pace.sum()))
+
+
+def page_states() -> dict[str, State]:
+    """By what the page says of it."""
+    long, short = _spent(1_500.0, 30), _spent(420.0, 16)
+    swing = 0.05 * np.sin(5.0 * np.log(np.maximum(long, 1.0) / 1_500.0) + 1.57) * np.minimum(long / 300.0, 1.0)
+    dense = _spent(1_500.0, 36)
+    climb = sigmoid(dense, 0.12, 0.38, 4.0, 50.0) + 0.12 * np.log1p(dense / 600.0)
+    return {
+        "saturated": State("add-0.6b", long, sigmoid(long, 0.12, 0.996, 2.6, 210.0), 3_000.0, 1),
+        "forecastable": State("math-8b", long, sigmoid(long, 0.24, 0.66, 1.9, 420.0), 4_000.0, 2),
+        "too early": State("math-8b-low-lr", short, sigmoid(short, 0.24, 0.66, 1.9, 420.0), 4_000.0, 3),
+        "no ceiling": State("code-8b", dense, climb, 3_000.0, 7),
+        "misfit": State("tools-8b", long, sigmoid(long, 0.2, 0.62, 1.9, 190.0) + swing, 3_000.0, 5),
+        "foreign": State(
+            FOREIGN, np.linspace(0.0, 500.0, 26), sigmoid(np.linspace(0.0, 500.0, 26), 0.31, 0.74, 1.7, 120.0), 800.0, 6
+        ),
+    }
+
+
+def pushed(state: State) -> dict[str, Any]:
+    """The request in which a trainer of another framework would push all of it."""
+    points = [
+        {"step": int(reading.compute), "pass_rate": reading.pass_rate, "standard_error": reading.standard_error}
+        for reading in state.readings()
+    ]
+    return {"run": state.run, "unit": "steps", "budget": state.budget, "points": points}
