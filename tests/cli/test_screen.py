@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from rollcast.cli.screen import figures
 from rollcast.cli.screen.curve import LABEL_COLUMNS, draw_curve
-from rollcast.cli.screen.panel import Screen, flow, panel
+from rollcast.cli.screen.panel import BAR_COLUMNS, Screen, flow, panel
 from rollcast.config.run import load_run_config
 from rollcast.local.event_log import RunEvent
 from rollcast.local.forecast_reading import AdviceReading, ForecastReading
@@ -104,6 +104,23 @@ def test_errors_stand_before_events_that_came_later() -> None:
 
 def test_an_error_is_seen_on_the_smallest_of_screens() -> None:
     assert "! 13:00:00" in "".join(shown(RUNNING, [TROUBLE, *EVENTS], 40, 8))
+
+
+def test_fewer_than_five_evaluations_give_no_law_whatever_the_forecaster_says() -> None:
+    """The one before the first step does not count: its page has numbers from the second reading on."""
+    few = replace(RUNNING, evaluations=POINTS[:5], forecast=replace(FORECAST, num_points=5))
+    text = " ".join(" ".join(shown(few, [], 120, 39)).split())
+    assert "too early: 4 of the 5 evaluations that a forecast takes" in text
+    assert not [word for word in ("advice", "worth it", "ceiling", "end 0.8") if word in text]
+    assert text.count("░") == BAR_COLUMNS - 8, "of the bar alone"
+    enough = replace(RUNNING, evaluations=POINTS[:6], forecast=replace(FORECAST, num_points=6))
+    text = " ".join(shown(enough, [], 120, 39))
+    assert "worth it with 40 %" in text
+    assert text.count("░") > 100, "and the band"
+    behind = replace(RUNNING, forecast=replace(FORECAST, num_points=5))
+    text = " ".join(shown(behind, [], 120, 39))
+    assert "the forecaster has not answered yet" in text
+    assert "worth it" not in text
 
 
 def test_the_start_shows_its_phases_with_their_times() -> None:
