@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from testkit.monitoring.live_run import NAMESPACE, SCRAPE_SECONDS, Recording
+from testkit.monitoring.live_run import Recording
 
 FILES = Path(__file__).parents[2] / "helm" / "rollcast" / "files"
 DASHBOARDS = tuple(sorted((FILES / "dashboards").glob("*.json")))
@@ -41,12 +41,12 @@ def substituted(text: str, recording: Recording, target: float) -> str:
     """The expression with the dashboard's variables in it, as for a range over the whole recording."""
     seconds = int(recording.at - recording.began) + 1
     values = {
-        "namespace": NAMESPACE,
+        "namespace": recording.namespace,
         "run": recording.runs[-1],
         "runs": "|".join(recording.runs),
         "target": f"{target:g}",
         "__range": f"{seconds}s",
-        "__rate_interval": f"{max(4 * SCRAPE_SECONDS, seconds // 30)}s",
+        "__rate_interval": f"{max(4 * recording.scrape_seconds, seconds // 30)}s",
     }
     return re.sub(r"\$\{?([a-z_]\w*)\}?", lambda found: values[found[1]], text)
 

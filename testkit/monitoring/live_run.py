@@ -24,13 +24,16 @@ FIXED = ("trainer", "forecaster", "autoscaler")
 
 @dataclass(frozen=True)
 class Recording:
-    """Attributes: addresses of the query APIs; names of the runs; Unix seconds of the start and of the look at it."""
+    """Attributes: addresses of the query APIs; names of the runs; Unix seconds of the start and of the look at it; the
+    namespace of its series, "" outside of a cluster; how often it scrapes."""
 
     prometheus: str
     forecaster: str
     runs: tuple[str, ...]
     began: float
     at: float
+    namespace: str = NAMESPACE
+    scrape_seconds: int = SCRAPE_SECONDS
 
 
 @contextmanager
