@@ -1,0 +1,146 @@
+"""Pictures of what loggers show of a run: TensorBoard and MLflow in a browser, W&B's offline file read back.
+
+    python -m benchmarks.logged [--steps 48]
+
+One run of the demo's task tells all three at once: TensorBoard's files, a real MLflow server, W&B offline. Then each is
+asked for its curves, its samples and the advice: docs/images/logged-*.png. Needs requirements/loggers.txt and the
+Debian package chromium; takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import yaml
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+from benchmarks.logged.offline import draw_offline
+from benchmarks.short_demo import short_demo
+from rollcast.local.ports import free_port
+from testkit.forecaster.browser import CHROMIUM, FLAGS
+from testkit.mlflow_server import mlflow_server
+from testkit.system.command import rollcast, said
+from testkit.system.harness import wait_for
+
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "docs" / "images"
+RUN = "sums"
+LIMIT_SECONDS = 900.0
+WAIT = 60_000
+"""Milliseconds, of a page."""
+COLOURS = 64
+CURVES = "eval/pass_rate|forecast/end_median|train/reward_mean|train/entropy"
+
+
+@contextmanager
+def tensorboard(folder: Path) -> Iterator[str]:
+    """Its server over the event files in `folder`."""
+    url = f"http://127.0.0.1:{(port := free_port('127.0.0.1'))}"
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), "--port", str(port), "--bind_all"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+
+        def has_run() -> bool:
+            assert server.poll() is None
+            try:
+                return bool(httpx.get(f"{url}/data/runs", timeout=5.0).json())
+            except (httpx.HTTPError, ValueError):
+                return False
+
+        try:
+            wait_for(has_run, 120.0, "an answer of TensorBoard")
+            yield url
+        finally:
+            server.terminate()
+
+
+class Browser:
+    """Takes pictures of pages."""
+
+    def __init__(self, playwright: Any) -> None:
+        self._browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+
+    def picture(self, url: str, wanted: str, name: str, *, height: int, settle: float = 3.0, script: str = "") -> None:
+        """Of the page once the text `wanted` is seen. `script` runs then; `settle`: seconds for what is animated."""
+        page = self._browser.new_page(viewport={"width": 1280, "height": height}, device_scale_factor=0.8)
+        page.goto(url)
+        page.get_by_text(wanted).first.wait_for(timeout=WAIT)
+        if script:
+            page.evaluate(script)
+        page.wait_for_timeout(1000 * settle)
+        shot = page.screenshot()
+        page.close()
+        path = IMAGES / f"logged-{name}.png"
+        Image.open(io.BytesIO(shot)).convert("RGB").quantize(COLOURS).save(path, optimize=True)
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB")
+
+    def close(self) -> None:
+        self._browser.close()
+
+
+def train(folder: Path, steps: int, mlflow: str) -> Path:
+    """The run, told to all three; its folder."""
+    settings = short_demo(RUN, steps) | {"folder": "runs"}
+    settings["log"] = [
+        {"kind": "tensorboard"},
+        {"kind": "mlflow", "url": mlflow, "experiment": RUN},
+        {"kind": "wandb", "project": RUN, "mode": "offline"},
+    ]
+    (folder / "run.yaml").write_text(yaml.safe_dump(settings))
+    with rollcast(folder, "up", "--config", "run.yaml") as up:
+        assert up.wait(LIMIT_SECONDS) == 0, said(folder)
+    return folder / "runs" / RUN
+
+
+def pictures_of_mlflow(browser: Browser, url: str) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(url)
+    experiment = client.get_experiment_by_name(RUN).experiment_id
+    (run,) = client.search_runs([experiment])
+    here = f"{url}/#/experiments/{experiment}/runs/{run.info.run_id}"
+    newest = client.list_artifacts(run.info.run_id, client.list_artifacts(run.info.run_id, "samples")[0].path)[-1].path
+    browser.picture(f"{here}/model-metrics", "eval/pass_rate", "mlflow", height=900)
+    browser.picture(here, "forecast/advice", "mlflow-advice", height=900)
+    browser.picture(f"{here}/artifacts/{quote(newest)}", "completion", "mlflow-samples", height=560)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.logged", description="Draw what loggers show.")
+    parser.add_argument("--steps", type=int, default=48, help="optimizer steps of the run")
+    parser.add_argument("--folder", type=Path, help="where the run is kept; drawn again where it is there")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = (arguments.folder or Path(name)).absolute()
+        folder.mkdir(exist_ok=True)
+        with mlflow_server(folder) as mlflow, sync_playwright() as playwright:
+            run = folder / "runs" / RUN
+            if not (run / "result.json").exists():
+                run = train(folder, arguments.steps, mlflow)
+            told = {path.stem: json.loads(path.read_text())["lines"] for path in (run / "logged").glob("*.json")}
+            print("lines told:", json.dumps(told))
+            browser = Browser(playwright)
+            with tensorboard(run / "tensorboard") as url:
+                browser.picture(
+                    f"{url}/?tagFilter={quote(CURVES)}#timeseries", "eval/pass_rate", "tensorboard", height=900
+                )
+                browser.picture(f"{url}/#text", "forecast/advice", "tensorboard-text", height=900)
+            pictures_of_mlflow(browser, mlflow)
+            browser.close()
+            (file,) = run.rglob("*.wandb")
+            draw_offline(file, IMAGES / "logged-wandb.png")
+
+
+if __name__ == "__main__":
+    main()
