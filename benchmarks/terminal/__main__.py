@@ -1,6 +1,6 @@
 """Pictures of the terminal at three sizes: a real run in its start, and under way after a generator was killed.
 
-    python -m benchmarks.terminal [--steps 60]
+    python -m benchmarks.terminal [--steps 40]
 
 The demo's task. What stands there is read as `rollcast show` reads it and drawn by the panel that `up` draws; Rich
 makes an SVG of it, Chromium a PNG: docs/images/terminal-*.png. Needs the Debian package chromium; takes some minutes.
@@ -36,7 +36,7 @@ SIZES = ((80, 24), (120, 40), (60, 24))
 """A terminal's first size, a large one, and a window beside another."""
 RUN = "demo"
 LIMIT_SECONDS = 900.0
-COLOURS, SCALE = 24, 0.75
+COLOURS, SCALE = 128, 0.75
 FONT = "DejaVu Sans Mono"
 
 
@@ -89,7 +89,7 @@ def draw(screen: Screen, columns: int, lines: int, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.terminal", description="Draw the terminal.")
-    parser.add_argument("--steps", type=int, default=60, help="optimizer steps of the run's budget")
+    parser.add_argument("--steps", type=int, default=40, help="optimizer steps of the run's budget")
     with tempfile.TemporaryDirectory() as folder:
         moments = observe(Path(folder), parser.parse_args().steps)
     for moment, screen in moments.items():

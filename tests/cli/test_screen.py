@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -151,6 +152,15 @@ def test_points_band_and_axis_stand_where_the_numbers_say() -> None:
     assert "0.100┤" in lines[rows - 1]
     assert lines[-2].index("┴") == LABEL_COLUMNS + round(0.5 * (columns - 1))
     assert lines[-1].rstrip().endswith("0.2 device-hours, the end")
+
+
+@pytest.mark.parametrize("width", [200, 80, 60, 50, 40, 30, 24])
+@pytest.mark.parametrize("last", [1, 5, 9, 10])
+def test_what_was_spent_and_the_end_stand_apart_below_the_axis(width: int, last: int) -> None:
+    feet = draw_curve(POINTS[: last + 1], FORECAST, width, 12)[-1].plain
+    assert re.fullmatch(r" +0( +now 0(\.\d+)?)?  +0\.2( device-hours)?(, the end)?", feet), feet
+    assert width < 50 or "now" in feet or last < 10, "where there is room"
+    assert len(feet) <= width
 
 
 def test_a_curve_without_a_forecast_or_without_room() -> None:
