@@ -15,7 +15,7 @@ from pathlib import Path
 from rollcast.local.ports import free_port
 from testkit.system.harness import wait_for
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 
 
 @contextmanager

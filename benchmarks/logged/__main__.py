@@ -1,10 +1,10 @@
 """Pictures of what loggers show of a run: TensorBoard and MLflow in a browser, W&B's offline file read back.
 
-    python -m benchmarks.logged [--steps 48]
+    python -m benchmarks.logged [--steps 28] [--run-folder FOLDER]
 
-One run of the demo's task tells all three at once: TensorBoard's files, a real MLflow server, W&B offline. Then each is
-asked for its curves, its samples and the advice: docs/images/logged-*.png. Needs requirements/loggers.txt and the
-Debian package chromium; takes some minutes.
+One run of the demo's task tells all three at once: TensorBoard's files, a real MLflow server, W&B offline. A run that
+is over is told from its folder instead, a copy of which is made. Then each is asked for its curves, its samples and
+the advice: docs/images/logged-*.png. Needs requirements/loggers.txt and the Debian package chromium.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,10 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.logged.offline import draw_offline
 from benchmarks.short_demo import short_demo
+from rollcast.config.resolved import write_resolved
+from rollcast.config.run import parse_run_config
 from rollcast.local.ports import free_port
+from rollcast.runfolder.files import LOGGED, RUN_FILE, STEPS
 from testkit.forecaster.browser import CHROMIUM, FLAGS
 from testkit.mlflow_server import mlflow_server
 from testkit.system.command import rollcast, said
@@ -38,7 +42,7 @@ ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 RUN = "sums"
 LIMIT_SECONDS = 900.0
-WAIT = 60_000
+WAIT = 240_000
 """Milliseconds, of a page."""
 COLOURS = 64
 CURVES = "eval/pass_rate|forecast/end_median|train/reward_mean|train/entropy"
@@ -59,7 +63,7 @@ def tensorboard(folder: Path) -> Iterator[str]:
                 return False
 
         try:
-            wait_for(has_run, 120.0, "an answer of TensorBoard")
+            wait_for(has_run, LIMIT_SECONDS, "an answer of TensorBoard")
             yield url
         finally:
             server.terminate()
@@ -89,18 +93,43 @@ class Browser:
         self._browser.close()
 
 
-def train(folder: Path, steps: int, mlflow: str) -> Path:
-    """The run, told to all three; its folder."""
-    settings = short_demo(RUN, steps) | {"folder": "runs"}
-    settings["log"] = [
+def logs(mlflow: str) -> list[dict[str, Any]]:
+    return [
         {"kind": "tensorboard"},
         {"kind": "mlflow", "url": mlflow, "experiment": RUN},
         {"kind": "wandb", "project": RUN, "mode": "offline"},
     ]
+
+
+def train(folder: Path, steps: int, mlflow: str) -> Path:
+    """The run, told to all three; its folder."""
+    settings = short_demo(RUN, steps) | {"folder": "runs"}
+    settings["log"] = logs(mlflow)
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
     with rollcast(folder, "up", "--config", "run.yaml") as up:
         assert up.wait(LIMIT_SECONDS) == 0, said(folder)
     return folder / "runs" / RUN
+
+
+def tell(run: Path, folder: Path, mlflow: str) -> Path:
+    """A copy of a run's folder, told to all three by the process that `up` starts."""
+    of_copy = folder / "runs" / RUN
+    shutil.copytree(run, of_copy, ignore=shutil.ignore_patterns("logged", "tensorboard", "wandb", "ports", "model"))
+    config = parse_run_config(short_demo(RUN, 1) | {"folder": str(folder / "runs"), "log": logs(mlflow)}, source="here")
+    write_resolved(config, of_copy / RUN_FILE)
+    steps = len((of_copy / STEPS).read_text().splitlines())
+    command = [sys.executable, "-m", "rollcast.loggers", "--config", str(of_copy / RUN_FILE)]
+    with subprocess.Popen(command) as loggers:
+
+        def all_told() -> bool:
+            assert loggers.poll() is None
+            kept = list((of_copy / LOGGED).glob("*.json"))
+            return len(kept) == 3 and all(json.loads(file.read_text())["lines"].get(STEPS) == steps for file in kept)
+
+        wait_for(all_told, LIMIT_SECONDS, "the last record at each")
+        loggers.terminate()
+        loggers.wait(LIMIT_SECONDS)
+    return of_copy
 
 
 def pictures_of_mlflow(browser: Browser, url: str) -> None:
@@ -118,16 +147,16 @@ def pictures_of_mlflow(browser: Browser, url: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.logged", description="Draw what loggers show.")
-    parser.add_argument("--steps", type=int, default=48, help="optimizer steps of the run")
-    parser.add_argument("--folder", type=Path, help="where the run is kept; drawn again where it is there")
+    parser.add_argument("--steps", type=int, default=28, help="optimizer steps of the run")
+    parser.add_argument("--run-folder", type=Path, help="of a run that is over, to be told instead of a new one")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = (arguments.folder or Path(name)).absolute()
-        folder.mkdir(exist_ok=True)
+        folder = Path(name)
         with mlflow_server(folder) as mlflow, sync_playwright() as playwright:
-            run = folder / "runs" / RUN
-            if not (run / "result.json").exists():
+            if arguments.run_folder is None:
                 run = train(folder, arguments.steps, mlflow)
+            else:
+                run = tell(arguments.run_folder, folder, mlflow)
             told = {path.stem: json.loads(path.read_text())["lines"] for path in (run / "logged").glob("*.json")}
             print("lines told:", json.dumps(told))
             browser = Browser(playwright)

@@ -1,6 +1,6 @@
 """Pictures of the Grafana dashboards as `rollcast up --monitor` leaves them, of two real runs, without Grafana.
 
-    python -m benchmarks.monitoring [--steps 120]
+    python -m benchmarks.monitoring [--steps 60]
 
 Two runs of the demo's task at different learning rates, one after the other, each up to two thirds of its steps, with
 a generator killed half-way there. Each has the Prometheus that `--monitor` starts; the second one's has been given the
@@ -91,7 +91,7 @@ def recorded(folder: Path, steps: int) -> Iterator[Recording]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.monitoring", description="Draw the dashboards.")
-    parser.add_argument("--steps", type=int, default=120, help="optimizer steps of each run's budget")
+    parser.add_argument("--steps", type=int, default=60, help="optimizer steps of each run's budget")
     steps = parser.parse_args().steps
     with tempfile.TemporaryDirectory() as name, recorded(folder := Path(name), steps) as recording:
         for path in sorted((folder / "runs" / recording.runs[-1] / "monitor" / "dashboards").glob("*.json")):
