@@ -29,7 +29,7 @@ def mlflow_server(folder: Path) -> Iterator[str]:
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
             command, stdout=log, stderr=log, cwd=folder, start_new_session=True,
-            env=os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"},
+            env=os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
         )  # fmt: skip
 
         def answers() -> bool:
