@@ -78,8 +78,9 @@ class Browser:
     def picture(self, url: str, wanted: str, name: str, *, height: int, settle: float = 3.0, script: str = "") -> None:
         """Of the page once the text `wanted` is seen. `script` runs then; `settle`: seconds for what is animated."""
         page = self._browser.new_page(viewport={"width": 1280, "height": height}, device_scale_factor=0.8)
-        page.goto(url)
-        page.get_by_text(wanted).first.wait_for(timeout=WAIT)
+        page.set_default_timeout(WAIT)
+        page.goto(url, wait_until="commit")
+        page.get_by_text(wanted).first.wait_for()
         if script:
             page.evaluate(script)
         page.wait_for_timeout(1000 * settle)

@@ -29,8 +29,8 @@ CURVES = (
 def draw_offline(file: Path, picture: Path) -> None:
     """Curves, the newest words of the forecast, and the newest table of samples."""
     rows = list(wandb_offline.rows(file.read_bytes(), file, tell=print))
-    figure = plt.figure(figsize=(12.8, 9.0), dpi=DPI, layout="constrained")
-    grid = figure.add_gridspec(3, len(CURVES), height_ratios=(3, 0.9, 2.2))
+    figure = plt.figure(figsize=(12.8, 7.4), dpi=DPI, layout="constrained")
+    grid = figure.add_gridspec(3, len(CURVES), height_ratios=(3, 0.8, 1.6))
     for place, names in enumerate(CURVES):
         _curves(figure.add_subplot(grid[0, place]), rows, names)
     _words(figure.add_subplot(grid[1, :]), rows)
