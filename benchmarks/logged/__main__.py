@@ -75,16 +75,15 @@ class Browser:
     def __init__(self, playwright: Any) -> None:
         self._browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
 
-    def picture(self, url: str, wanted: str, name: str, *, height: int, settle: float = 3.0, script: str = "") -> None:
-        """Of the page once the text `wanted` is seen. `script` runs then; `settle`: seconds for what is animated."""
+    def picture(self, url: str, wanted: str, name: str, *, height: int, left: int = 0, settle: float = 3.0) -> None:
+        """Of the page once the text `wanted` is seen. `settle`: seconds for what is animated. `left`: pixels left out,
+        where the machine's paths stand."""
         page = self._browser.new_page(viewport={"width": 1280, "height": height}, device_scale_factor=0.8)
         page.set_default_timeout(WAIT)
         page.goto(url, wait_until="commit")
         page.get_by_text(wanted).first.wait_for()
-        if script:
-            page.evaluate(script)
         page.wait_for_timeout(1000 * settle)
-        shot = page.screenshot()
+        shot = page.screenshot(clip={"x": left, "y": 0, "width": 1280 - left, "height": height})
         page.close()
         path = IMAGES / f"logged-{name}.png"
         Image.open(io.BytesIO(shot)).convert("RGB").quantize(COLOURS).save(path, optimize=True)
@@ -165,7 +164,7 @@ def main() -> None:
                 browser.picture(
                     f"{url}/?tagFilter={quote(CURVES)}#timeseries", "eval/pass_rate", "tensorboard", height=900
                 )
-                browser.picture(f"{url}/#text", "forecast/advice", "tensorboard-text", height=900)
+                browser.picture(f"{url}/#text", "forecast/advice", "tensorboard-text", height=900, left=315)
             pictures_of_mlflow(browser, mlflow)
             browser.close()
             (file,) = run.rglob("*.wandb")
