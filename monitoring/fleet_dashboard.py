@@ -15,7 +15,20 @@ RATE = "$__rate_interval"
 PLACE = "pod, instance"
 """A generator in a cluster, and one on a machine."""
 _EACH = "{{pod}} {{instance}}"
-_TOKENS = "tokens a second"
+NO_GPU = "no GPU that dcgm-exporter tells of"
+NO_AUTOSCALER = "no autoscaler: it is a cluster's"
+NOTHING = "nothing of the kind"
+_GPU_PANELS: tuple[tuple[str, str, str, str, tuple[float, float | None]], ...] = (
+    (
+        "GPU use",
+        "Share of the time in which a kernel ran (dcgm-exporter), all GPUs in the run's namespace.",
+        "DCGM_FI_DEV_GPU_UTIL",
+        "percent",
+        (0, 100),
+    ),
+    ("GPU memory", "Used on each GPU.", "DCGM_FI_DEV_FB_USED", "decmbytes", (0, None)),
+    ("Power", "Drawn by each GPU.", "DCGM_FI_DEV_POWER_USAGE", "watt", (0, None)),
+)
 
 
 def _each(expression: str) -> list[Query]:
@@ -108,6 +121,7 @@ def fleet_dashboard() -> Dashboard:
             ],
             width=12,
             bounds=(0, None),
+            empty=NOTHING,
         ),
     ]
     scaling = [
@@ -122,6 +136,7 @@ def fleet_dashboard() -> Dashboard:
             ],
             width=8,
             bounds=(0, None),
+            empty=NO_AUTOSCALER,
         ),
         lines(
             "Waiting and idling",
@@ -142,6 +157,7 @@ def fleet_dashboard() -> Dashboard:
             "Whether the autoscaler can measure the run; while it cannot, the number is held.",
             [_gauge(names.AUTOSCALER_MEASURED, "measured")],
             width=8,
+            empty=NO_AUTOSCALER,
         ),
         lines(
             "Decisions",
@@ -149,6 +165,7 @@ def fleet_dashboard() -> Dashboard:
             [_events(names.AUTOSCALER_CHANGES, "direction")],
             width=12,
             bounds=(0, None),
+            empty=f"no change, or {NO_AUTOSCALER}",
         ),
         lines(
             "What it could not do or read",
@@ -156,21 +173,12 @@ def fleet_dashboard() -> Dashboard:
             [_events(names.AUTOSCALER_FAILURES, "call"), _events(names.AUTOSCALER_SKIPPED, "reason")],
             width=12,
             bounds=(0, None),
+            empty=f"{NOTHING}, or {NO_AUTOSCALER}",
         ),
     ]
     gpus = [
-        lines(
-            "GPU use",
-            "Share of the time in which a kernel ran (dcgm-exporter), all GPUs in the run's namespace.",
-            _gpu("DCGM_FI_DEV_GPU_UTIL"),
-            width=8,
-            unit="percent",
-            bounds=(0, 100),
-        ),
-        lines(
-            "GPU memory", "Used on each GPU.", _gpu("DCGM_FI_DEV_FB_USED"), width=8, unit="decmbytes", bounds=(0, None)
-        ),
-        lines("Power", "Drawn by each GPU.", _gpu("DCGM_FI_DEV_POWER_USAGE"), width=8, unit="watt", bounds=(0, None)),
+        lines(title, description, _gpu(metric), width=8, unit=unit, bounds=bounds, empty=NO_GPU)
+        for title, description, metric, unit, bounds in _GPU_PANELS
     ]
     return assemble(
         "fleet",

@@ -63,12 +63,15 @@ def lines(
     bounds: tuple[float | None, float | None] = (None, None),
     stacked: bool = False,
     overrides: Mapping[str, dict[str, Any]] | None = None,
+    empty: str = "",
 ) -> Panel:
-    """Series over time. `overrides`: properties by the series' name, or by /expression/ of names."""
+    """Series over time. `overrides`: properties by the series' name, or by /expression/ of names. `empty` is said where
+    nothing is found."""
     panel = timeseries.Panel().unit(unit).line_width(1).show_points(common_models.VisibilityMode.AUTO)
     panel = _bounded(panel, bounds).fill_opacity(60 if stacked else 0)
     if stacked:
         panel = panel.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A"))
+    panel = panel.no_value(empty) if empty else panel
     panel = panel.legend(_legend()).tooltip(_tooltip())
     return _finish(panel, title, description, queries, width, height, overrides)
 
@@ -118,9 +121,12 @@ def gauges(title: str, description: str, queries: Sequence[Query], *, width: int
     return _finish(panel, title, description, queries, width, height)
 
 
-def states(title: str, description: str, queries: Sequence[Query], *, width: int, height: int = 8) -> Panel:
-    """Which of several states held when: 1 = it does."""
+def states(
+    title: str, description: str, queries: Sequence[Query], *, width: int, height: int = 8, empty: str = ""
+) -> Panel:
+    """Which of several states held when: 1 = it does. `empty` is said where nothing is found."""
     panel = statetimeline.Panel().show_value(common_models.VisibilityMode.NEVER).merge_values(True)
+    panel = panel.no_value(empty) if empty else panel
     mapping = models.ValueMap(
         options={
             "0": models.ValueMappingResult(text="no", color="transparent", index=0),

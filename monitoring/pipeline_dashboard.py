@@ -46,6 +46,17 @@ def _mean_and_high(metric: Metric, what: str) -> list[Query]:
     ]
 
 
+def _trainers_time() -> list[Query]:
+    """Shares that never exceed the whole: divided by what was counted in a second, where that is more than a second."""
+    update, wait = series(names.STEP_SECONDS, RUN, suffix="_sum"), series(names.TRAINER_WAIT, RUN)
+    both = f'{{__name__=~"{names.STEP_SECONDS.name}_sum|{names.TRAINER_WAIT.name}",{RUN}}}'
+    counted = f"clamp_min(sum by (run) (rate({both}[{RATE}])), 1)"
+    return [
+        Query(f"sum by (run) (rate({update}[{RATE}])) / on (run) {counted}", "update"),
+        Query(f"sum by (run, for) (rate({wait}[{RATE}])) / on (run) group_left () {counted}", "wait: {{for}}"),
+    ]
+
+
 def pipeline_dashboard() -> Dashboard:
     throughput = [
         lines(
@@ -70,11 +81,9 @@ def pipeline_dashboard() -> Dashboard:
         lines(
             "Where the trainer's time goes",
             "Shares of its time: updates, and waits by what they were for: a batch, a straggler that the bound on "
-            "staleness demands, weights, Redis. The rest is its own overhead.",
-            [
-                _rate(names.STEP_SECONDS, "update", suffix="_sum"),
-                _rate(names.TRAINER_WAIT, "wait: {{for}}", by="for"),
-            ],
+            "staleness demands, weights, Redis. The rest is its own overhead. An update counts at its end: one longer "
+            "than the rate's window would fill more than that, so shares are then of what was counted.",
+            _trainers_time(),
             width=8,
             unit=SHARE,
             bounds=(0, 1),

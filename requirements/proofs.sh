@@ -1,6 +1,7 @@
 #!/bin/sh
 # proofs.sh PYTHON ENVIRONMENT: the chart's checks that `make test` skips, and every Kubernetes between the oldest and
-# the newest; checkpoints on a server that speaks S3. One that is skipped here is a failure.
+# the newest; checkpoints on a server that speaks S3; loggers with their real packages. One that is skipped here is a
+# failure.
 #   ROLLCAST_SHARED_DATA  folder whose crds/ has the definitions of JobSet, KEDA and the Prometheus operator
 #   ROLLCAST_CHECKOV      a checkov program; where it is not set, checkov is installed into .cache/proofs/checkov
 # pip's own settings name the indexes, of which one must have the CPU builds of torch.
@@ -30,7 +31,16 @@ if [ ! -d "$proofs/s3" ]; then
 fi
 PYTHONPATH=$proofs/s3 "$environment/bin/python" -m pytest -rs --junitxml="$proofs/s3.xml" \
 	tests/trainer/test_object_storage.py
-if grep -q "<skipped" "$proofs/report.xml" "$proofs/s3.xml"; then
+# An environment of its own above the other: what loggers bring may not change what everything else is tested with.
+if [ ! -d "$proofs/loggers" ]; then
+	"$environment/bin/python" -m venv "$proofs/loggers"
+	own=$("$proofs/loggers/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+	"$environment/bin/python" -c \
+		'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' >"$own/below.pth"
+	"$proofs/loggers/bin/pip" install -q -r requirements/loggers.txt
+fi
+"$proofs/loggers/bin/python" -m pytest -rs --junitxml="$proofs/loggers.xml" tests/loggers
+if grep -q "<skipped" "$proofs/report.xml" "$proofs/s3.xml" "$proofs/loggers.xml"; then
 	echo "some checks were skipped, see above: nothing is proven by those" >&2
 	exit 1
 fi

@@ -91,7 +91,7 @@ def _colour(properties: dict[str, Any], place: int) -> str:
 def _lines(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording) -> None:
     series = _series(panel, answers, recording.began)
     custom = panel["fieldConfig"]["defaults"].get("custom", {})
-    if custom.get("stacking", {}).get("mode") == "normal":
+    if series and custom.get("stacking", {}).get("mode") == "normal":
         times = np.unique(np.concatenate([x for _, x, _ in series]))
         heights = [np.nan_to_num(np.interp(times, x, y, left=0.0, right=0.0)) for _, x, y in series]
         axes.stackplot(times, heights, labels=[name for name, _, _ in series], alpha=0.7)
@@ -102,7 +102,7 @@ def _lines(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recordi
     if any(query["datasource"]["uid"] == "${forecaster}" for query in panel["targets"]):
         axes.axvline((recording.at - recording.began) / 60, color="0.5", lw=0.8, ls=":")
     _scale(axes, panel)
-    _legend(axes)
+    _legend(axes, panel)
 
 
 def _plot(axes: Axes, panel: dict[str, Any], series: Series) -> None:
@@ -123,6 +123,9 @@ def _plot(axes: Axes, panel: dict[str, Any], series: Series) -> None:
             right = right or axes.twinx()
             assert right is not None
             right.tick_params(labelsize=7)
+            _unit(right, properties.get("unit", "short"))
+            if "min" in properties:
+                right.set_ylim(bottom=properties["min"])
             here = right
         colour = _colour(properties, place)
         label = "median" if name == "0.5" else name
@@ -148,25 +151,30 @@ def _trend(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], _: Reco
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(panel["options"]["xField"], size=7, labelpad=0)
     _scale(axes, panel)
-    _legend(axes)
+    _legend(axes, panel)
 
 
 def _scale(axes: Axes, panel: dict[str, Any]) -> None:
     defaults = panel["fieldConfig"]["defaults"]
-    unit = defaults.get("unit", "short")
+    _unit(axes, defaults.get("unit", "short"))
+    if "min" in defaults:
+        axes.set_ylim(bottom=defaults["min"])
+    if "max" in defaults:
+        axes.set_ylim(top=defaults["max"])
+    axes.grid(color="0.9", lw=0.6)
+    axes.set_axisbelow(True)
+
+
+def _unit(axes: Axes, unit: str) -> None:
     if unit == "percentunit":
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
     elif unit == "bytes":
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1024:.4g} KiB"))
     elif unit == "s":
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g} s"))
-    if "min" in defaults:
-        axes.set_ylim(bottom=defaults["min"])
-    axes.grid(color="0.9", lw=0.6)
-    axes.set_axisbelow(True)
 
 
-def _legend(axes: Axes) -> None:
+def _legend(axes: Axes, panel: dict[str, Any]) -> None:
     handles, labels = axes.get_legend_handles_labels()
     named = dict(zip(labels, handles, strict=True))
     if named:
@@ -182,10 +190,11 @@ def _legend(axes: Axes) -> None:
             columnspacing=1.0,
         )
     else:
-        _nothing(axes)
+        _nothing(axes, panel)
 
 
-def _nothing(axes: Axes, says: str = "No data") -> None:
+def _nothing(axes: Axes, panel: dict[str, Any]) -> None:
+    says = panel["fieldConfig"]["defaults"].get("noValue", "No data")
     axes.text(0.5, 0.5, says, ha="center", va="center", size=9, color="0.5", transform=axes.transAxes)
     axes.set_axis_off()
 
@@ -214,6 +223,8 @@ def _bars(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recordin
 
 def _states(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording) -> None:
     series = _series(panel, answers, recording.began)
+    if not series:
+        _nothing(axes, panel)
     for place, (_, x, y) in enumerate(series):
         width = float(np.median(np.diff(x))) if x.size > 1 else 0.1
         axes.broken_barh([(at, width) for at, on in zip(x, y, strict=True) if on == 1], (place - 0.35, 0.7))
@@ -224,7 +235,7 @@ def _rows(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], _: Recor
     axes.set_axis_off()
     found = table(panel, answers)
     if not found:
-        _nothing(axes, panel["fieldConfig"]["defaults"].get("noValue", "No data"))
+        _nothing(axes, panel)
         return
     columns = list(dict.fromkeys(name for row in found for name in row))
     cells = [[_cell(row.get(name, "")) for name in columns] for row in found[:14]]

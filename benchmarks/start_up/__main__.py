@@ -1,11 +1,12 @@
 """How long `rollcast up` takes to its first optimizer step, where the time goes, and how soon Ctrl-C ends it.
 
-    python -m benchmarks.start_up [--starts 3] [--stops 0.5 2 4 8 step]
+    python -m benchmarks.start_up [--starts 3] [--stops 0.5 2 4 8 12 step] [--repetitions 3]
 
 The demo's run with its base model (trained first where it is not cached); a first start that warms the caches does not
 count. For each start: seconds from the command to each part's being there, and the processor seconds of each process
 up to the first step. For each stop: how long after the signal the command and everything it had started were gone;
-`step` = after some steps, when a checkpoint is written. Writes results/start_up.json.
+`step` = after some steps, when a checkpoint is written. What an interrupt promises: 5 s before anything was made,
+drain_seconds + 10 s later. Writes results/start_up.json.
 """
 
 from __future__ import annotations
@@ -113,14 +114,17 @@ class Start:
 
     def stop(self) -> dict[str, Any]:
         """Ctrl-C; seconds until the command has ended, and until nothing of it was left."""
+        is_made = self.steps() > 0 or (self.run / EVALUATIONS).exists()
         family, asked = self.family(), time.monotonic()
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(LIMIT_SECONDS)
         ended = time.monotonic() - asked
         psutil.wait_procs(family, timeout=LIMIT_SECONDS)
-        said = [line for line in (self.run.parent / "said").read_text().splitlines() if "killed" in line]
+        text = (self.run.parent / "said").read_text()
+        said = [line for line in text.splitlines() if "killed" in line or "cut short" in line or "still saves" in line]
         return {
             "exit_status": code,
+            "promised_seconds": self.config.generator.drain_seconds + 10.0 if is_made else 5.0,
             "ended_seconds": round(ended, 2),
             "all_gone_seconds": round(time.monotonic() - asked, 2),
             "killed": said,
@@ -159,6 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--starts", type=int, default=3)
     parser.add_argument("--stops", nargs="*", default=["0.5", "2", "4", "8", "12", "step"])
+    parser.add_argument("--repetitions", type=int, default=3, help="of every stop")
     arguments = parser.parse_args()
     model = ensure_base_model(BaseModel(), lambda share: None)
     figures: dict[str, Any] = {
@@ -172,9 +177,11 @@ def main() -> None:
         for number in range(arguments.starts):
             figures["starts"].append(measure_start(folder / f"start-{number}", model))
             print(json.dumps(figures["starts"][-1], indent=1), flush=True)
-        for moment in arguments.stops:
-            figures["stops"].append(measure_stop(folder / f"stop-{moment}", model, moment))
-            print(json.dumps(figures["stops"][-1]), flush=True)
+        for number in range(arguments.repetitions):
+            for moment in arguments.stops:
+                stop = measure_stop(folder / f"stop-{moment}-{number}", model, moment)
+                figures["stops"].append({"load_before": os.getloadavg()[0], **stop})
+                print(json.dumps(figures["stops"][-1]), flush=True)
     print(write_result("start_up", figures))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.cells import cell_len
 
 from rollcast.cli.screen import figures
 from rollcast.cli.screen.curve import LABEL_COLUMNS, draw_curve
-from rollcast.cli.screen.panel import Screen, flow, panel
+from rollcast.cli.screen.panel import BAR_COLUMNS, Screen, flow, panel
 from rollcast.config.run import load_run_config
 from rollcast.local.event_log import RunEvent
 from rollcast.local.forecast_reading import AdviceReading, ForecastReading
@@ -106,6 +107,23 @@ def test_an_error_is_seen_on_the_smallest_of_screens() -> None:
     assert "! 13:00:00" in "".join(shown(RUNNING, [TROUBLE, *EVENTS], 40, 8))
 
 
+def test_fewer_than_five_evaluations_give_no_law_whatever_the_forecaster_says() -> None:
+    """The one before the first step does not count: its page has numbers from the second reading on."""
+    few = replace(RUNNING, evaluations=POINTS[:5], forecast=replace(FORECAST, num_points=5))
+    text = " ".join(" ".join(shown(few, [], 120, 39)).split())
+    assert "too early: 4 of the 5 evaluations that a forecast takes" in text
+    assert not [word for word in ("advice", "worth it", "ceiling", "end 0.8") if word in text]
+    assert text.count("░") == BAR_COLUMNS - 8, "of the bar alone"
+    enough = replace(RUNNING, evaluations=POINTS[:6], forecast=replace(FORECAST, num_points=6))
+    text = " ".join(shown(enough, [], 120, 39))
+    assert "worth it with 40 %" in text
+    assert text.count("░") > 100, "and the band"
+    behind = replace(RUNNING, forecast=replace(FORECAST, num_points=5))
+    text = " ".join(shown(behind, [], 120, 39))
+    assert "the forecaster has not answered yet" in text
+    assert "worth it" not in text
+
+
 def test_the_start_shows_its_phases_with_their_times() -> None:
     text = " ".join(" ".join(shown(STARTING, [], 80, 23)).split())
     assert "✓ trainer reads the model: after 7 s ▸ engine starts: 9 s · first weights: waits" in text
@@ -134,6 +152,15 @@ def test_points_band_and_axis_stand_where_the_numbers_say() -> None:
     assert "0.100┤" in lines[rows - 1]
     assert lines[-2].index("┴") == LABEL_COLUMNS + round(0.5 * (columns - 1))
     assert lines[-1].rstrip().endswith("0.2 device-hours, the end")
+
+
+@pytest.mark.parametrize("width", [200, 80, 60, 50, 40, 30, 24])
+@pytest.mark.parametrize("last", [1, 5, 9, 10])
+def test_what_was_spent_and_the_end_stand_apart_below_the_axis(width: int, last: int) -> None:
+    feet = draw_curve(POINTS[: last + 1], FORECAST, width, 12)[-1].plain
+    assert re.fullmatch(r" +0( +now 0(\.\d+)?)?  +0\.2( device-hours)?(, the end)?", feet), feet
+    assert width < 50 or "now" in feet or last < 10, "where there is room"
+    assert len(feet) <= width
 
 
 def test_a_curve_without_a_forecast_or_without_room() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,6 +37,10 @@ NOTE = (
     "time.sleep(600)" % (folder / "order")
 )
 """
+STILL_SAVES = (
+    "report: trainer still saves the run's work, for so many s at most; Ctrl-C again ends it at once, and what was "
+    "made since the checkpoint before is made again"
+)
 
 
 def run_supervisor(
@@ -43,6 +48,7 @@ def run_supervisor(
     specs: str,
     *,
     limit: int = 3,
+    interrupt_seconds: float = 100.0,
     tick: str = "lambda: None",
     more: str = "",
     prefix: tuple[str, ...] = (),
@@ -50,7 +56,8 @@ def run_supervisor(
     """A supervisor in a process of its own; it prints its ending, or the error's type and text."""
     program = STAND_INS + (
         "report = lambda line, trouble=False: print('report:', line, flush=True)\n"
-        f"supervisor = Supervisor({specs}, restart_limit={limit}, report=report, tick={tick}, {more})\n"
+        f"supervisor = Supervisor({specs}, restart_limit={limit}, interrupt_seconds={interrupt_seconds}, report=report,"
+        f" tick={tick}, {more})\n"
         "print('up', flush=True)\n"
         "try:\n    print('ending:', supervisor.run(), flush=True)\n"
         "except (UserError, ServiceLostError, OSError) as error:\n    print(type(error).__name__, error, flush=True)\n"
@@ -311,4 +318,33 @@ def test_a_run_that_has_made_nothing_is_stopped_at_once_whatever_its_services_do
     assert "nothing is lost" in output
     assert "did not stop in time" not in output
     assert "ending: interrupted" in output
+    assert_all_gone(tmp_path)
+
+
+def test_an_interrupt_ends_all_by_one_deadline_but_who_saves_the_work(tmp_path: Path) -> None:
+    """Generator and loggers ignore the signal and have minutes; the checkpoint takes longer than all have."""
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); open(r'{}', 'w'); time.sleep(600)"
+    saving = (
+        f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(6), open(r'{tmp_path}/saved', 'w'), sys.exit(0)));"
+        f"open(r'{tmp_path}/trainer', 'w'); time.sleep(600)"
+    )
+    supervisor = run_supervisor(
+        tmp_path,
+        f"[spec('redis', NOTE.format('redis'), 3), spec('loggers', {deaf.format(tmp_path / 'loggers')!r}, 3, 500.0,"
+        f" when_cut='told later'), spec('trainer', {saving!r}, 1, 500.0, saves=True),"
+        f" spec('generator', {deaf.format(tmp_path / 'generator')!r}, 0, 500.0, when_cut='sampled again')]",
+        interrupt_seconds=3.0,
+    )
+    wait_for(lambda: all((tmp_path / name).exists() for name in ("loggers", "trainer", "generator")))
+    supervisor.send_signal(signal.SIGINT)
+    output, _ = supervisor.communicate(timeout=100)  # 500 s where one of them has all of its own
+    assert (tmp_path / "saved").exists(), "the checkpoint is not cut short"
+    said = [re.sub(r"\d+ s", "so many s", line) for line in output.splitlines() if line.startswith("report:")]
+    assert said[1:] == [
+        "report: generator was cut short: sampled again",
+        STILL_SAVES,
+        "report: loggers was cut short: told later",
+    ]
+    assert "ending: interrupted" in output
+    assert (tmp_path / "order").read_text().split() == ["redis"]
     assert_all_gone(tmp_path)

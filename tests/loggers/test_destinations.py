@@ -6,13 +6,8 @@ That reader is held against files that W&B alone wrote (tests/curves/formats): W
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,11 +20,11 @@ from rollcast.curves.formats import wandb_offline
 from rollcast.curves.table import Columns
 from rollcast.loggers.feed import Feed
 from rollcast.loggers.kinds import open_destination
+from testkit.mlflow_server import START_SECONDS, mlflow_server
 from tests.curves.one_run import as_logged, history, of_run_folder, said
 from tests.loggers.told_run import COMPLETION, PASS_RATES, REWARDS, STEPS, run_config, write_run, write_steps
 
 INSTALL = "pip install -r requirements/loggers.txt"
-START_SECONDS = 120.0
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # theirs, of their own dependencies
     pytest.mark.timeout(300),
@@ -121,52 +116,21 @@ def test_what_was_logged_is_forecast_as_the_folder_that_tells_no_more(
 
 
 @pytest.fixture(scope="module")
-def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A tracking server of its own, with a database and a folder of artifacts."""
+def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("mlflow.server", reason=f"mlflow with its server is not installed: {INSTALL}")
-    folder = tmp_path_factory.mktemp("mlflow")
-    with closing(socket.socket()) as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    command = [
-        sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-        "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "artifacts"),
-    ]  # fmt: skip
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            command, stdout=log, stderr=log, cwd=folder, start_new_session=True,
-            env=os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"},
-        )  # fmt: skip
-        url = f"http://127.0.0.1:{port}"
-        try:
-            deadline = time.monotonic() + START_SECONDS
-            while not answers(f"{url}/health"):
-                assert server.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < deadline, (folder / "log").read_text()
-                time.sleep(0.2)
-            yield url
-        finally:
-            os.killpg(server.pid, 15)
-            server.wait(30)
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as url:
+        yield url
 
 
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=1.0) as reply:
-            return bool(reply.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-def test_an_mlflow_server_holds_the_run_and_takes_it_up_again(tmp_path: Path, mlflow_server: str) -> None:
+def test_an_mlflow_server_holds_the_run_and_takes_it_up_again(tmp_path: Path, tracking_server: str) -> None:
     from mlflow import MlflowClient
 
-    config = run_config(tmp_path, {"kind": "mlflow", "url": mlflow_server, "experiment": "sums"})
+    config = run_config(tmp_path, {"kind": "mlflow", "url": tracking_server, "experiment": "sums"})
     write_run(config.run_folder)
     feed = Feed(config.run_folder, {})
     known = tell(config, feed=feed)
     assert known is not None
-    client = MlflowClient(mlflow_server)
+    client = MlflowClient(tracking_server)
     found = client.get_run(known)
     assert (found.info.status, found.info.run_name) == ("FINISHED", "told")
     assert found.data.params["recipe.max_completion_tokens"] == "8"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rollcast.config.resolved import write_resolved
@@ -58,6 +62,56 @@ def test_one_that_works_and_one_that_is_away_are_told_apart_and_ended(tmp_path: 
     read = EventAccumulator(str(config.run_folder / "tensorboard")).Reload()
     assert len(read.Scalars("train/reward_mean")) == 8
     assert json.loads((config.run_folder / "logged" / "tensorboard.json").read_text())["lines"]["steps.jsonl"] == 8
+
+
+STOPPED = """
+import signal, sys, threading, time
+from pathlib import Path
+from rollcast.config.run import load_run_config
+from rollcast.local.services import service_specs
+from rollcast.local.supervisor import Supervisor
+
+run_file = Path(sys.argv[1])
+specs = service_specs(load_run_config(run_file), run_file, embed_redis=False, resume=False)
+loggers = [spec for spec in specs if spec.name == "loggers"]
+report = lambda line, trouble=False: print(line, flush=True)
+supervisor = Supervisor(loggers, restart_limit=0, interrupt_seconds=3.0, report=report, tick=lambda: None)
+print("up", flush=True)
+print(supervisor.run(), flush=True)
+"""
+
+
+def test_an_interrupt_waits_not_for_a_server_that_takes_and_never_answers(tmp_path: Path) -> None:
+    """It has 25 s where the run is finished; what it was not told waits for the resumed run."""
+    pytest.importorskip("mlflow", reason="mlflow is not installed: pip install -r requirements/loggers.txt")
+    taken = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = run_config(tmp_path, {"kind": "mlflow", "url": f"http://127.0.0.1:{silent.getsockname()[1]}"})
+        config = config.model_copy(update={"http": config.http.model_copy(update={"token": None})})
+        write_run(config.run_folder)
+        run_file = config.run_folder / "run.json"
+        write_resolved(config, run_file)
+
+        def take() -> None:
+            with suppress(OSError):
+                held.append(silent.accept()[0])
+                taken.set()
+
+        held: list[socket.socket] = []
+        thread = threading.Thread(target=take, daemon=True)
+        thread.start()
+        command = [sys.executable, "-c", STOPPED, str(run_file)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            assert taken.wait(WAIT_SECONDS), "it asks the server"
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=WAIT_SECONDS)
+        for connection in held:
+            connection.close()
+    assert "loggers was cut short: what is left is told when the run goes on" in said
+    assert said.splitlines()[-1] == "interrupted"
+    assert not [one for one in psutil.process_iter(["cmdline"]) if str(run_file) in (one.info["cmdline"] or [])]
+    kept = config.run_folder / "logged" / "mlflow.json"
+    assert not kept.exists() or not any(json.loads(kept.read_text())["lines"].values()), "nothing is taken for told"
 
 
 WANTED = (

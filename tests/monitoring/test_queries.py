@@ -66,6 +66,20 @@ def test_every_query_of_the_dashboard_finds_the_run(path: Path, recording: Recor
     assert not silent, "\n".join(silent)
 
 
+def test_the_shares_of_the_trainers_time_never_exceed_it(recording: Recording) -> None:
+    (panel,) = (
+        panel
+        for panel in panels(load(FILES / "dashboards" / "pipeline.json"))
+        if panel["title"] == "Where the trainer's time goes"
+    )
+    shares: dict[float, float] = {}
+    for target in panel["targets"]:
+        for _, values in ask(target, recording, REACHED).rows:
+            for at, share in values:
+                shares[at] = shares.get(at, 0.0) + share
+    assert 0.5 < max(shares.values()) <= 1.0 + 1e-6
+
+
 def test_nothing_is_excused_that_nobody_asks() -> None:
     asked = {target["expr"] for path in DASHBOARDS for panel in panels(load(path)) for target in panel["targets"]}
     asked |= {selector for _, expression in _alerts() for selector in _selectors(expression)}

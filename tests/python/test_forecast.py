@@ -138,7 +138,7 @@ def test_the_law_alone_and_a_prior_of_ones_own_are_those_of_the_command(tmp_path
     path, prior = write(tmp_path), tmp_path / "prior.json"
     prior.write_text('{"prior": {"turn_rate": 0.0, "tail_weight": 0.5}}')
     for options, asked in (({"law_alone": True}, ["--law-alone"]), ({"prior": prior}, ["--prior", prior])):
-        printed = json.loads(rollcast_fit(path, *asked, "--json").stdout)
+        printed = json.loads(command.rollcast("fit", path, *asked, "--json").stdout)
         assert rollcast.forecast(path, **options).to_dict() == printed
         assert printed["asymptote"] != rollcast.forecast(path).to_dict()["asymptote"]
     arrays = ([x for x, _ in POINTS], [y for _, y in POINTS])

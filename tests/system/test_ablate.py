@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from testkit.system.audit import read_lines
+from testkit.system.command import goes_on, last_step, rollcast, said
 from testkit.system.harness import wait_for
-from tests.system.command import goes_on, last_step, rollcast, said
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
 

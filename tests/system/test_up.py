@@ -14,15 +14,21 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 import yaml
 
 from rollcast.config.run import load_run_config
+from rollcast.local.monitor import SCRAPE_SECONDS, prometheus_spec
+from rollcast.local.process import Service
 from rollcast.tasks.arithmetic import prompt_text
+from testkit.forecaster.prometheus_server import PROMETHEUS
+from testkit.monitoring.grafana import FORECASTER, ask, load, panels
+from testkit.monitoring.recording import Recording
 from testkit.system.audit import check_every_task_once, read_lines
+from testkit.system.command import goes_on, last_step, rollcast, said, services
 from testkit.system.harness import wait_for
-from tests.system.command import goes_on, last_step, rollcast, said, services
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -66,8 +72,10 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(tmp_
     settings["local"] = {"generators": 1, "trainer_ranks": 1}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     (tmp_path / "said").unlink()
-    with rollcast(tmp_path, "up", "--config", "run.yaml", "--resume") as up:
+    with rollcast(tmp_path, "up", "--config", "run.yaml", "--resume", "--monitor") as up:
         assert up.wait(600) == 0, said(tmp_path)
+    if PROMETHEUS is not None:
+        check_what_its_prometheus_kept(folder, PROMETHEUS)
     lines = [line.partition(" ")[2] for line in said(tmp_path).splitlines() if "resumed with another setting" in line]
     assert lines == [
         "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule goes on at its step "
@@ -106,6 +114,39 @@ def check_what_was_filled_in(first: str, folder: Path, model_folder: Path) -> No
     assert config.tasks.evaluation.num_prompts == len(SUMS) // 5
     paper = (config.recipe.prompts_per_step, config.recipe.rollouts_per_prompt)
     assert paper == (48, 16), "the paper's, where they fit"
+
+
+def check_what_its_prometheus_kept(folder: Path, prometheus: str) -> None:
+    """Every query of its dashboards and every rule, asked after the run: nothing of the run waits for the answers."""
+    monitor, config = folder / "monitor", load_run_config(folder / "run.json")
+    server = Service(prometheus_spec(config, prometheus))
+    url = f"http://127.0.0.1:{config.local.prometheus_port}"
+    ended = read_lines(folder / "evaluations.jsonl")[-1]["at"]
+    recording = Recording(
+        url, "", (config.run,), began=ended - 30.0, at=ended, namespace="", scrape_seconds=SCRAPE_SECONDS
+    )
+    server.start()
+    try:
+        wait_for(lambda: rules_of(url) and {rule["health"] for rule in rules_of(url)} == {"ok"}, 60, "all rules hold")
+        boards = sorted((monitor / "dashboards").glob("*.json"))
+        assert len(boards) == 4
+        for board in boards:
+            asked = [target for panel in panels(load(board)) for target in panel["targets"]]
+            answers = [ask(target, recording, 0.5) for target in asked if target["datasource"]["uid"] != FORECASTER]
+            found = [labels for answer in answers for labels, _ in answer.rows]
+            assert found, f"{board.name}: none of {len(answers)} queries finds the run"
+            assert not [labels for labels in found if "namespace" in labels]
+    finally:
+        server.terminate()
+        wait_for(lambda: server.poll() is not None, 30, "it stops when it is asked to")
+
+
+def rules_of(url: str) -> list[dict[str, Any]]:
+    try:
+        groups = httpx.get(f"{url}/api/v1/rules", timeout=10.0).json()["data"]["groups"]
+    except (httpx.HTTPError, ValueError):
+        return []
+    return [rule for group in groups for rule in group["rules"]]
 
 
 def check_a_finished_run(root: Path, folder: Path) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rollcast.cli.views import Follower
 from rollcast.config.run import RunConfig
 from rollcast.local.status import RunStatus
+from rollcast.local.supervisor import Doing
 from rollcast.local.up import View
 
 
@@ -28,7 +29,7 @@ class RunLines:
     def report(self, line: str, *, trouble: bool = False) -> None:
         self._say(f"{time.strftime('%H:%M:%S')} {self._label}: {'error: ' if trouble else ''}{line}")
 
-    def tick(self) -> None:
+    def tick(self, doing: Doing = Doing.RUNNING) -> None:
         self._follower.tell(self.report)
         self._show(self._follower.status)
 

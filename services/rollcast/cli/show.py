@@ -14,6 +14,7 @@ import typer
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
+    from rollcast.cli.screen.panel import Screen
     from rollcast.config.run import RunConfig
     from rollcast.local.forecast_reading import ForecastReading
     from rollcast.local.status import RunStatus
@@ -32,7 +33,21 @@ def show(
     """
     from rich.console import Console
 
-    from rollcast.cli.screen.panel import Screen, panel
+    from rollcast.cli.screen.panel import panel
+
+    screen = look_at(run)
+    size = shutil.get_terminal_size(PIPE_SIZE)
+    width, height = (size.columns, size.lines) if sys.stdout.isatty() else PIPE_SIZE
+    closing = [] if screen.is_running else _closing(screen.config, screen.status)
+    picture = panel(screen, width, height - 1 - len(closing))
+    Console(width=width, highlight=False, markup=False, emoji=False).print(picture)
+    for line in closing:
+        typer.echo(line)
+
+
+def look_at(run: Path) -> Screen:
+    """All that is shown of the run in this folder, as it is now. Raises UserError."""
+    from rollcast.cli.screen.panel import Screen
     from rollcast.local.event_log import events_of
     from rollcast.local.status import StatusReader
     from rollcast.runfolder.folder import is_held
@@ -48,14 +63,7 @@ def show(
     page = reader.url("forecaster") if is_running else None
     state = _state(config, status, is_running=is_running)
     events = events_of(config.run_folder)
-    screen = Screen(config, status, events, state, page, time.time(), is_running=is_running)
-    size = shutil.get_terminal_size(PIPE_SIZE)
-    width, height = (size.columns, size.lines) if sys.stdout.isatty() else PIPE_SIZE
-    closing = [] if is_running else _closing(config, status)
-    picture = panel(screen, width, height - 1 - len(closing))
-    Console(width=width, highlight=False, markup=False, emoji=False).print(picture)
-    for line in closing:
-        typer.echo(line)
+    return Screen(config, status, events, state, page, time.time(), is_running=is_running)
 
 
 def settings_of(folder: Path) -> RunConfig:

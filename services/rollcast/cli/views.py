@@ -21,7 +21,7 @@ from rollcast.local.event_log import RunEvent, note
 from rollcast.local.frozen_forecast import freeze
 from rollcast.local.one_line import one_line
 from rollcast.local.status import RunStatus, StatusReader
-from rollcast.local.supervisor import EventReport
+from rollcast.local.supervisor import Doing, EventReport
 from rollcast.local.up import View
 
 REFRESH_SECONDS = 1.0
@@ -129,9 +129,9 @@ class PlainView:
         )
         print(f"{at} {'error: ' if trouble else ''}{one_line(line)}", flush=True)
 
-    def tick(self) -> None:
+    def tick(self, doing: Doing = Doing.RUNNING) -> None:
         self._follower.tell(self.report)
-        if self._config is not None and time.monotonic() >= self._progress_at:
+        if self._config is not None and doing is Doing.RUNNING and time.monotonic() >= self._progress_at:
             self._progress_at = time.monotonic() + PROGRESS_SECONDS
             print(f"{time.strftime('%H:%M:%S')} {self._progress(self._config)}", flush=True)
 
@@ -152,7 +152,8 @@ class LivePicture:
         self._config: RunConfig | None = None
         self._follower = Follower()
         self._events: deque[RunEvent] = deque(maxlen=KEPT_EVENTS)
-        self._began_at = time.time()
+        self._began_at = self._since = time.time()
+        self._doing = Doing.RUNNING
         self._next_at = 0.0
         self._live = Live(auto_refresh=False, vertical_overflow="crop")
 
@@ -165,7 +166,7 @@ class LivePicture:
 
     def begin(self, config: RunConfig) -> None:
         self._config = config
-        self._began_at = time.time()
+        self._began_at = self._since = time.time()
         self._follower.begin(config)
 
     def report(self, line: str, *, trouble: bool = False) -> None:
@@ -175,19 +176,36 @@ class LivePicture:
         self._events.append(note(self._config.run_folder, line, trouble=trouble))
         self._draw(self._config)
 
-    def tick(self) -> None:
+    def tick(self, doing: Doing = Doing.RUNNING) -> None:
+        changed = doing is not self._doing
+        if changed:
+            self._doing, self._since = doing, time.time()
         self._follower.tell(self.report)
-        if self._config is not None and time.monotonic() >= self._next_at:
+        if self._config is not None and (changed or time.monotonic() >= self._next_at):
             self._draw(self._config)
 
     def _draw(self, config: RunConfig) -> None:
         self._next_at, now = time.monotonic() + REFRESH_SECONDS, time.time()
-        doing = "running" if self._follower.status.is_started else "starting"
-        state = f"{doing} for {figures.duration(now - self._began_at)}"
+        status = self._follower.status
+        if self._doing is not Doing.RUNNING:  # nothing more is due
+            status = replace(status, pace=None)
+        is_over = self._doing in (Doing.FINISHED, Doing.STOPPED)
         size = self._live.console.size
-        screen = Screen(config, self._follower.status, self._events, state, self._follower.page, now)
+        screen = Screen(
+            config, status, self._events, self._state(now), self._follower.page, now, is_running=not is_over
+        )
         # The line below the picture is the cursor's: with a whole screen of lines the terminal would scroll.
         self._live.update(panel(screen, size.width, size.height - 1), refresh=True)
+
+    def _state(self, now: float) -> str:
+        match self._doing:
+            case Doing.RUNNING:
+                word = "running" if self._follower.status.is_started else "starting"
+                return f"{word} for {figures.duration(now - self._began_at)}"
+            case Doing.STOPPING:
+                return f"stopping for {figures.duration(now - self._since)}"
+            case Doing.FINISHED | Doing.STOPPED:
+                return f"{self._doing} after {figures.duration(now - self._began_at)}"
 
 
 def has_screen() -> bool:

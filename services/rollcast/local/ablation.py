@@ -23,7 +23,7 @@ from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
 from rollcast.local.frozen_forecast import END_EVALUATIONS, conclude
 from rollcast.local.status import StatusReader
-from rollcast.local.supervisor import Ending, ServiceLostError
+from rollcast.local.supervisor import Doing, Ending, ServiceLostError
 from rollcast.local.up import View, run_locally
 from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
 from rollcast.runfolder.folder import has_history
@@ -230,7 +230,7 @@ class _WithDeadline:
     def report(self, line: str, *, trouble: bool = False) -> None:
         self._view.report(line, trouble=trouble)
 
-    def tick(self) -> None:
+    def tick(self, doing: Doing = Doing.RUNNING) -> None:
         if time.monotonic() > self._deadline:
             raise RunDeadlineError(f"took longer than {self._seconds:.0f} s and was stopped")
-        self._view.tick()
+        self._view.tick(doing)

@@ -6,13 +6,14 @@ running -> evaluation at half of the budget answered -> frozen_forecast.json -> 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
 from rollcast.local.status import RunStatus
 from rollcast.runfolder.files import FROZEN_FORECAST, RESULT
 from rollcast.runfolder.outcomes import FrozenForecast, RunResult
-from rollcast.runfolder.records import as_json, read_record
+from rollcast.runfolder.records import EvaluationRecord, as_json, read_record
 from rollcast.runfolder.writing import replace_json
 
 FREEZE_AT = 0.5
@@ -24,6 +25,17 @@ LEAST_EVALUATIONS = 5
 """After the first step, that `fit` asks for as well: below that every curve is too early for a forecast."""
 END_EVALUATIONS = 3
 """The measured end is the mean of that many last evaluations."""
+
+
+def has_law(status: RunStatus) -> bool:
+    """Whether there is a forecast that was made from evaluations enough for a law."""
+    forecast = status.forecast
+    return forecast is not None and num_after_first_step(status.evaluations[: forecast.num_points]) >= LEAST_EVALUATIONS
+
+
+def num_after_first_step(evaluations: Sequence[EvaluationRecord]) -> int:
+    """The one at step 0 is the start of a curve, not a point of its law."""
+    return sum(point.step > 0 for point in evaluations)
 
 
 def load_frozen(folder: Path) -> FrozenForecast | None:
@@ -45,7 +57,7 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
     if forecast is None or forecast.end is None or (folder / FROZEN_FORECAST).exists():
         return None
     known = status.evaluations[: forecast.num_points]
-    if sum(point.step > 0 for point in known) < LEAST_EVALUATIONS:
+    if not has_law(status):
         return None
     knows_half = (status.evaluated_share or 0.0) >= FREEZE_AT and forecast.num_points >= len(status.evaluations)
     after_the_next_step = share + share / max(status.step, 1)

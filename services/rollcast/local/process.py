@@ -66,6 +66,10 @@ class ServiceSpec:
     """Whether the run is given up when it cannot be kept alive."""
     unhurried: bool = False
     """Whether it has all of `stop_seconds` where the run is finished, too."""
+    saves: bool = False
+    """Whether work is lost where it is killed before `stop_seconds` are over: an interrupt does not cut it short."""
+    when_cut: str = ""
+    """What becomes of what it had not done when an interrupt cut it short."""
     restart_arguments: tuple[str, ...] = ()
     """Added when it is started again."""
 

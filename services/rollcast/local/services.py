@@ -110,7 +110,13 @@ def _loggers(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -> S
         _module("loggers", run_file), _log(config, "loggers"), lambda: {"OMP_NUM_THREADS": "1", **devices}
     )
     return ServiceSpec(
-        "loggers", (command,), stop_order=3, stop_seconds=LOGGERS_STOP_SECONDS, essential=False, unhurried=True
+        "loggers",
+        (command,),
+        stop_order=3,
+        stop_seconds=LOGGERS_STOP_SECONDS,
+        essential=False,
+        unhurried=True,
+        when_cut="what is left is told when the run goes on",
     )
 
 
@@ -148,6 +154,7 @@ def _trainer(config: RunConfig, run_file: Path, devices: Mapping[str, str], *, r
         commands,
         stop_order=1,
         stop_seconds=TRAINER_STOP_SECONDS,
+        saves=True,
         restart_arguments=() if resume else ("--resume",),
     )
 
@@ -156,4 +163,10 @@ def _generator(config: RunConfig, run_file: Path, index: int, devices: Mapping[s
     name = f"generator-{index}"
     arguments = _module("generator", run_file, "--name", name, "--index", str(index))
     command = Command(arguments, _log(config, name), lambda: devices)
-    return ServiceSpec(name, (command,), stop_order=0, stop_seconds=config.generator.drain_seconds + HAND_BACK_SECONDS)
+    return ServiceSpec(
+        name,
+        (command,),
+        stop_order=0,
+        stop_seconds=config.generator.drain_seconds + HAND_BACK_SECONDS,
+        when_cut="what it had not handed back is sampled again when the run goes on",
+    )

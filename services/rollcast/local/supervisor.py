@@ -7,7 +7,7 @@ start in order -> watch: a dead service is started again, after a back-off, up t
                -> SIGINT, SIGTERM or SIGHUP: interrupted (a second one kills at once)
                -> it ends in any way but well before it made anything: all are stopped at once, within seconds
                -> what shows the run fails: it is shown no more, and the failure raised once all is stopped
-               -> stop in order, each with its deadline; nothing is left running
+               -> stop in order, each with its deadline (`stopping`); nothing is left running
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from typing import Protocol
 
 from rollcast.config.errors import EXIT_USER_ERROR, UserError
 from rollcast.local.process import Orphans, Service, ServiceSpec
+from rollcast.local.stopping import killed_at
 from rollcast.telemetry.host_memory import how_it_ended, kills
 
 POLL_SECONDS = 0.2
 RESTART_WINDOW_SECONDS = 600.0
 MAX_BACKOFF_SECONDS = 30.0
-FINISHED_STOP_SECONDS = 5.0
-"""When the run is finished, nobody waits for unfinished work."""
 NOTHING_MADE_STOP_SECONDS = 3.0
 """The same before a run made anything; for all services together. What imports or compiles does not listen yet."""
 
@@ -45,6 +44,15 @@ class EventReport(Protocol):
 class Ending(StrEnum):
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
+
+
+class Doing(StrEnum):
+    """What becomes of the run at this moment."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+    STOPPED = "stopped"
 
 
 @dataclass(slots=True)
@@ -63,20 +71,25 @@ class Supervisor:
         specs: Sequence[ServiceSpec],
         *,
         restart_limit: int,
+        interrupt_seconds: float,
         report: EventReport,
         tick: Callable[[], None],
         worth_saving: Callable[[], bool] = lambda: True,
         finishing: str = "trainer",
     ) -> None:
-        """`tick` is called some times a second. `worth_saving`: whether this start has made what could be lost."""
+        """`interrupt_seconds`: from a signal until all have ended but those that save their work. `tick` is called some
+        times a second. `worth_saving`: whether this start has made what could be lost."""
         self._watched = [_Watched(Service(spec)) for spec in specs]
+        self.doing = Doing.RUNNING
         self._restart_limit = restart_limit
+        self._interrupt_seconds = interrupt_seconds
         self._show_line = report
         self._show_state = tick
         self._view_error: Exception | None = None
         self._worth_saving = worth_saving
         self._finishing = finishing
-        self._signals = 0
+        self._signals = self._signals_at_stop = 0
+        self._asked_at: float | None = None
         self._orphans = Orphans()
         self._kills = kills()
 
@@ -96,10 +109,12 @@ class Supervisor:
                 ending = self._watch()
                 finished = ending is Ending.FINISHED
             finally:
+                self.doing = Doing.STOPPING
                 if finished or self._worth_saving():
-                    self._stop(quickly=finished)
+                    self._stop(is_finished=finished)
                 else:
                     self._stop_at_once()
+                self.doing = Doing.FINISHED if finished else Doing.STOPPED
         if self._view_error is not None:
             raise self._view_error
         return ending
@@ -117,7 +132,8 @@ class Supervisor:
             self._tick()
             time.sleep(POLL_SECONDS)
         self._report(
-            "stopping: the generators hand back their work, then the trainer writes a checkpoint"
+            "stopping: the generators hand back their work, then the trainer writes a checkpoint; "
+            f"{self._interrupt_seconds:.0f} s at most, and what the checkpoint takes beyond that"
             if self._worth_saving()
             else "stopping: nothing is lost, the run has made nothing since this start"
         )
@@ -178,24 +194,50 @@ class Supervisor:
         watched.start_again_at = now + delay
         self._report(f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else ""), trouble=True)
 
-    def _stop(self, *, quickly: bool) -> None:
-        asked = self._signals
-        for order in sorted({watched.service.spec.stop_order for watched in self._watched}):
+    def _stop(self, *, is_finished: bool) -> None:
+        self._signals_at_stop = self._signals
+        orders = sorted({watched.service.spec.stop_order for watched in self._watched})
+        for place, order in enumerate(orders):
             services = [w.service for w in self._watched if w.service.spec.stop_order == order]
             for service in services:
                 service.terminate()
-            began = time.monotonic()
+            began, num_later = time.monotonic(), len(orders) - place - 1
             for service in services:
-                hurried = quickly and not service.spec.unhurried
-                limit = min(service.spec.stop_seconds, FINISHED_STOP_SECONDS) if hurried else service.spec.stop_seconds
-                while service.running and time.monotonic() - began < limit and self._signals <= max(asked, 1):
-                    self._tick()
-                    time.sleep(0.05)
-                if service.running:
-                    if not quickly:
-                        self._report(f"{service.spec.name} did not stop in time and was killed", trouble=True)
-                    service.kill()
+                self._await_end(service, began, is_finished=is_finished, num_later_orders=num_later)
         self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
+
+    def _await_end(self, service: Service, began: float, *, is_finished: bool, num_later_orders: int) -> None:
+        """Of a service that was asked to end; killed where it takes too long."""
+        is_late_told, spec = False, service.spec
+        while service.running and self._signals <= max(self._signals_at_stop, 1):
+            now, deadline = time.monotonic(), self._deadline()
+            limit = killed_at(
+                spec, began, is_finished=is_finished, deadline=deadline, num_later_orders=num_later_orders
+            )
+            if now >= limit:
+                break
+            if spec.saves and deadline is not None and now >= deadline and not is_late_told:
+                is_late_told = True
+                self._report(
+                    f"{spec.name} still saves the run's work, for {limit - now:.0f} s at most; Ctrl-C again ends it at "
+                    "once, and what was made since the checkpoint before is made again"
+                )
+            self._tick()
+            time.sleep(0.05)
+        if service.running:
+            self._tell_of_kill(spec, is_finished=is_finished)
+            service.kill()
+            self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
+
+    def _deadline(self) -> float | None:
+        """Of all services together, once a signal came."""
+        return None if self._asked_at is None else self._asked_at + self._interrupt_seconds
+
+    def _tell_of_kill(self, spec: ServiceSpec, *, is_finished: bool) -> None:
+        if self._asked_at is not None and spec.when_cut:
+            self._report(f"{spec.name} was cut short: {spec.when_cut}")
+        elif not is_finished:
+            self._report(f"{spec.name} did not stop in time and was killed", trouble=True)
 
     def _stop_at_once(self) -> None:
         asked, services = self._signals, [watched.service for watched in self._watched]
@@ -219,6 +261,7 @@ class Supervisor:
         def count(number: int, _: FrameType | None) -> None:
             # A closed terminal often sends SIGHUP twice; that is no wish to end at once.
             self._signals = max(self._signals, 1) if number == signal.SIGHUP else self._signals + 1
+            self._asked_at = self._asked_at or time.monotonic()
 
         taken = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's wish

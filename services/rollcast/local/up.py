@@ -14,9 +14,12 @@ from rollcast.local.monitor import Targets, find_prometheus, how_to_watch, prome
 from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changed_settings
 from rollcast.local.services import service_specs
-from rollcast.local.supervisor import Ending, Supervisor
+from rollcast.local.supervisor import Doing, Ending, Supervisor
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import RUN_FILE, UP_FILE
+
+INTERRUPT_SECONDS = 10.0
+"""Beyond the drain: an interrupted run has ended by then, unless the trainer still saves its work."""
 
 
 class View(Protocol):
@@ -28,7 +31,8 @@ class View(Protocol):
     def report(self, line: str, *, trouble: bool = False) -> None:
         """`trouble`: something went wrong, and is shown before other lines."""
 
-    def tick(self) -> None: ...
+    def tick(self, doing: Doing = Doing.RUNNING) -> None:
+        """Called some times a second, and once when all is over."""
 
 
 def run_locally(
@@ -63,8 +67,9 @@ def run_locally(
         supervisor = Supervisor(
             specs,
             restart_limit=config.local.restart_limit,
+            interrupt_seconds=config.generator.drain_seconds + INTERRUPT_SECONDS,
             report=view.report,
-            tick=lambda: _tick(view, targets),
+            tick=lambda: _tick(view, targets, supervisor.doing),
             worth_saving=lambda: run_folder.made(config.run_folder) != made_before,
         )
 
@@ -73,7 +78,7 @@ def run_locally(
                 wait_for_embedded(config.redis, service, asked_to_stop=supervisor.asked_to_stop)
 
         ending = supervisor.run(ready)
-        view.tick()
+        view.tick(supervisor.doing)
         return ending
 
 
@@ -88,7 +93,7 @@ def _monitored(config: RunConfig, specs: list[ServiceSpec], view: View) -> Targe
     return Targets(config)
 
 
-def _tick(view: View, targets: Targets | None) -> None:
+def _tick(view: View, targets: Targets | None, doing: Doing) -> None:
     if targets is not None:
         targets.refresh()
-    view.tick()
+    view.tick(doing)

@@ -94,14 +94,14 @@ def _feet(columns: int, last: float, now: float, *, is_budget: bool) -> list[ric
     """The axis, with a mark at what was spent, and what stands below it."""
     mark = min(columns - 1, round(now / last * (columns - 1)))
     axis = "─" * mark + "┴" + "─" * (columns - 1 - mark)
-    right = f"{last:.3g} device-hours" + (", the end" if is_budget else "")
-    if len(right) + 2 > columns:
-        right = f"{last:.3g}"
-    here = f"now {now:.3g}"
-    free = columns - len(right) - 1
-    feet = "0".ljust(columns - len(right)) + right
-    if mark > 2 and mark + len(here) <= free:
-        feet = feet[:mark] + here + feet[mark + len(here) :]
-    elif len(here) + 2 < mark <= columns and mark <= free:
-        feet = feet[: mark - len(here) + 1] + here + feet[mark + 1 :]
+    here, end = f"now {now:.3g}", ", the end" if is_budget else ""
+    for right in (f"{last:.3g} device-hours{end}", f"{last:.3g}{end}", f"{last:.3g}"):
+        feet = "0".ljust(columns - len(right)) + right
+        free = columns - len(right) - 2
+        if mark > 2 and mark + len(here) <= free:
+            feet = feet[:mark] + here + feet[mark + len(here) :]
+            break
+        if len(here) + 2 < mark < free:
+            feet = feet[: mark - len(here) + 1] + here + feet[mark + 1 :]
+            break
     return [rich.text.Text(f"     └ {axis}", "dim"), rich.text.Text(f"       {feet}", "dim")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from rollcast.config.run import RunConfig
-from rollcast.local.forecast_reading import Quantiles
-from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
+from rollcast.local.forecast_reading import ForecastReading, Quantiles
+from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, has_law, num_after_first_step
 from rollcast.local.start_up import Phase
 from rollcast.local.status import RunStatus
 
@@ -43,7 +43,7 @@ def phase_words(phase: Phase, now: float) -> str:
 
 
 def coming(status: RunStatus, now: float) -> list[str]:
-    """When what comes next is due: step, evaluation, end."""
+    """When what comes next is due: step, evaluation, end. Nothing is due where no pace is known."""
     pace = status.pace
     if pace is None:
         return []
@@ -91,14 +91,19 @@ def measured(status: RunStatus) -> list[str]:
     return told
 
 
+def law_of(status: RunStatus) -> ForecastReading | None:
+    """The forecast, where it is one: a posterior of fewer than five evaluations is the prior's, and is not shown."""
+    return status.forecast if has_law(status) else None
+
+
 def forecast_words(status: RunStatus) -> list[str]:
     """The verdict first. Below five evaluations it is too early for anything else."""
-    forecast = status.forecast
-    made = sum(point.step > 0 for point in status.evaluations)
-    if forecast is None and made >= LEAST_EVALUATIONS:
-        return ["the forecaster has not answered yet"]
-    if forecast is None:
+    made = num_after_first_step(status.evaluations)
+    if made < LEAST_EVALUATIONS:
         return [f"too early: {made} of the {LEAST_EVALUATIONS} evaluations that a forecast takes"]
+    forecast = law_of(status)
+    if forecast is None:
+        return ["the forecaster has not answered yet"]
     told = [forecast.verdict_in_words]
     if forecast.end is not None:
         told.append(f"end {interval(forecast.end)}")
@@ -106,5 +111,5 @@ def forecast_words(status: RunStatus) -> list[str]:
 
 
 def advice_words(status: RunStatus) -> str | None:
-    advice = None if status.forecast is None else status.forecast.advice
-    return None if advice is None else advice.sentence()
+    law = law_of(status)
+    return None if law is None or law.advice is None else law.advice.sentence()

@@ -55,7 +55,7 @@ def panel(screen: Screen, width: int, height: int) -> Text:
     curve_lines = min(MOST_CURVE_LINES, room - kept)
     curve = []
     if curve_lines >= LEAST_CURVE_LINES:
-        curve = draw_curve(screen.status.evaluations, screen.status.forecast, width, curve_lines)
+        curve = draw_curve(screen.status.evaluations, figures.law_of(screen.status), width, curve_lines)
     lines = [*head, *curve, *events[: max(0, room - len(curve))]][:height]
     return Text("\n").join(lines)
 

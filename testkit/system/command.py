@@ -1,4 +1,4 @@
-"""`rollcast` as a user starts it, in a folder, and what it left there."""
+"""The `rollcast` command as a process in a folder of its own."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from testkit.system.audit import read_lines
 
 @contextmanager
 def rollcast(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A command started in `folder`; what it says is appended to `said`. Killed at exit, its services die with it."""
+    """Started in `folder`; what it says is appended to `said`. Killed at exit, its services die with it."""
     with (folder / "said").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "rollcast.cli.main", *arguments],
+            # A shell in the background has its children ignore Ctrl-C.
+            ["env", "--default-signal=INT", sys.executable, "-m", "rollcast.cli.main", *arguments],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -58,6 +59,7 @@ def services(up: subprocess.Popen[bytes]) -> dict[str, psutil.Process]:
     return found
 
 
-def last_step(folder: Path) -> int:
-    steps = read_lines(folder / "steps.jsonl")
+def last_step(run_folder: Path) -> int:
+    """0 before the first."""
+    steps = read_lines(run_folder / "steps.jsonl")
     return int(steps[-1]["step"]) if steps else 0
