@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import click
+
 import pytest
 import typer
 
@@ -30,6 +30,8 @@ from tests.documents.documented import LOG, NEEDS, PAGES, ROOT, Documented, comm
 from tests.documents.elsewhere import ELSEWHERE, Elsewhere, carried_out_by, is_measured
 from tests.documents.users_folder import lay_down, make_shared
 
+UsageError = typer.BadParameter.__base__
+"""Of the click that typer brings: what is missing, what is unknown, and what is wrong."""
 COMMANDS = dict(leaves(typer.main.get_command(app), "rollcast"))
 DOCUMENTED = [item for page in PAGES if page.name not in LOG for item in commands(page)]
 GUIDES = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
@@ -53,7 +55,7 @@ def is_whole(words: tuple[str, ...]) -> bool:
         return True
     try:
         COMMANDS[name].make_context(name, list(words[len(name.split()) :]))
-    except click.UsageError:
+    except UsageError:
         return False
     return True
 

@@ -32,8 +32,8 @@ _Record = TypeVar("_Record")
 class TimeOutlook:
     """What a step and the budget take, by what generation and the trainer took in the trial; seconds.
 
-    Both work at the same time, and the slower one sets the pace. Not in it: start, checkpoints, and what the two take from
-    one another on few cores.
+    Both work at the same time, and the slower one sets the pace. Start and checkpoints are not in it, nor is what the two
+    take from one another on few cores.
     """
 
     tokens_per_second: float
