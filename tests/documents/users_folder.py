@@ -24,11 +24,19 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "run.csv": ("gpu_hours", "eval/gsm8k", "eval/math"),
 }
 """Of tables that the pages ask for by their columns; others have compute and pass rate alone."""
-LARGE = {
+SMALL_QWEN = QWEN3_8B | {
+    "architectures": ["Qwen3ForCausalLM"],
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+}
+LARGE: dict[str, Any] = {
     "run": "large",
     "model": {"path": "large"},
     "tasks": {"dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl", "verifier": "exact"}},
-    "recipe": {"length_control": {"kind": "none"}},
+    "recipe": {"length_control": {"kind": "none"}, "max_completion_tokens": 1024},
+    "trainer": {"activation_checkpointing": True, "tokens_per_micro_batch": 2048},
     "budget": {"steps": 3},
 }
 """For the planning of memory, whose answer for a tiny model would be nothing."""
@@ -39,17 +47,23 @@ def make_shared(folder: Path, curves: Iterable[str]) -> Path:
     make_tiny_model(folder / "models" / "arithmetic")
     (folder / "model").symlink_to(folder / "models" / "arithmetic")
     (folder / "large").mkdir()
-    (folder / "large" / "config.json").write_text(json.dumps(QWEN3_8B))
-    (folder / "config.json").write_text(json.dumps(QWEN3_8B))
+    (folder / "large" / "config.json").write_text(json.dumps(SMALL_QWEN))
+    (folder / "config.json").write_text(json.dumps(SMALL_QWEN))
     rows = [json.dumps({"prompt": f"{number}+7=", "answer": str(number + 7)}) for number in range(80)]
     (folder / "rows.jsonl").write_text("\n".join(rows) + "\n")
     tiny = LARGE | {"run": "mine", "model": {"path": "models/arithmetic", "dtype": "float32"}}
-    for name, settings in (("my-run", tiny), ("sums", tiny), ("run", LARGE), ("my-cluster-run", LARGE)):
+    for name, settings in (
+        ("my-run", tiny),
+        ("sums", tiny),
+        ("first", tiny),
+        ("run", LARGE),
+        ("my-cluster-run", LARGE),
+    ):
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(settings))
     for number, name in enumerate(RUNS):
         _write_run(folder / "runs" / name, name, number)
     for number, name in enumerate(sorted({*curves, "curve.csv", "a.csv", "b.csv"})):
-        _write_curve(folder / name, COLUMNS.get(name, ("gpu_hours", "accuracy")), number)
+        _write_curve(folder / name, COLUMNS.get(name, ("compute", "accuracy")), number)
     return folder
 
 
@@ -69,7 +83,7 @@ def lay_down(folder: Path, shared: Path) -> None:
 def _write_run(folder: Path, name: str, seed: int) -> None:
     folder.parent.mkdir(exist_ok=True)
     write_run(folder)  # with steps and tasks, whose rates are known
-    settings = json.loads((folder / "run.json").read_text()) | {"run": name}
+    settings = json.loads((folder / "run.json").read_text()) | {"run": name.lower()}
     (folder / "run.json").write_text(json.dumps(settings))
     for point in record(20, seed=seed):
         evaluation = EvaluationRecord(1, point.step, point.pass_rate, point.compute / 10, standard_error=0.01)
@@ -77,13 +91,18 @@ def _write_run(folder: Path, name: str, seed: int) -> None:
 
 
 def _write_curve(file: Path, columns: tuple[str, ...], seed: int) -> None:
+    """4,000 units of compute; where runs or suites are told apart by a column, one after the other."""
     labels: tuple[str, ...] = {"suite": ("math", "code"), "run": ("scalerl", "other")}.get(columns[0], ("",))
     with file.open("w") as stream:
         table = csv.writer(stream)
         table.writerow(columns)
         for number, label in enumerate(labels):
-            for point in record(30, seed=seed + number):
-                cells: dict[str, Any] = dict.fromkeys(columns, point.pass_rate) | {"gpu_hours": 1000 * point.compute}
-                cells[columns[0]] = label or cells[columns[0]]
-                if point.compute:
-                    table.writerow(cells[column] for column in columns)
+            for point in record(24, seed=seed + number)[1:]:
+                rates = iter((point.pass_rate, 0.9 * point.pass_rate))
+                known = {
+                    "suite": label,
+                    "run": label,
+                    "gpu_hours": 4000 * point.compute,
+                    "compute": 4000 * point.compute,
+                }
+                table.writerow(known[column] if column in known else next(rates) for column in columns)

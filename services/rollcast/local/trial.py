@@ -32,7 +32,7 @@ _Record = TypeVar("_Record")
 class TimeOutlook:
     """What a step and the budget take, by what generation and the trainer took in the trial; seconds.
 
-    Both work at the same time, and the slower one sets the pace. Start and checkpoints are not in it, nor is what the two
+    Both work at the same time, and the slower one sets the pace. Start and checkpoints are not in it, nor what the two
     take from one another on few cores.
     """
 
