@@ -54,6 +54,8 @@ ELSEWHERE = (
     Elsewhere("rollcast try", "tests/local/test_trial.py",
               "test_a_trial_samples_from_the_models_folder_and_grades_with_ones_own_function",
               ('"try", "--config", "run.yaml", "--prompts"',)),
+    Elsewhere("rollcast init$", "tests/cli/test_init.py", "test_on_a_terminal_it_asks_and_offers_what_suits",
+              ('"init", "asked.yaml"',)),
     Elsewhere("rollcast init --model ./model --data rows.parquet", "tests/cli/test_init.py",
               "test_chats_with_a_function_of_ones_own_and_a_budget_in_hours", ('"./reward.py:grade"', '"0.5h"')),
     Elsewhere("rollcast plan devices --devices 80 --step-seconds", "tests/cli/test_plan_devices.py",
@@ -105,10 +107,8 @@ ELSEWHERE = (
 
 
 def carried_out_by(command: Documented) -> Elsewhere | None:
-    """The first whose beginning it has."""
-    return next((one for one in ELSEWHERE if f"{command.text} ".startswith(f"{one.beginning} ")), None) or next(
-        (one for one in ELSEWHERE if command.text.startswith(one.beginning)), None
-    )
+    """The first whose beginning it has; one that ends with `$` is the whole command."""
+    return next((one for one in ELSEWHERE if f"{command.text}$".startswith(one.beginning)), None)
 
 
 def is_measured(command: Documented) -> bool:

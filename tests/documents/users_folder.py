@@ -28,7 +28,8 @@ SMALL_QWEN = QWEN3_8B | {
     "architectures": ["Qwen3ForCausalLM"],
     "hidden_size": 1024,
     "intermediate_size": 3072,
-    "num_hidden_layers": 28,
+    "num_hidden_layers": 12,
+    "vocab_size": 32_000,
     "num_attention_heads": 16,
 }
 LARGE: dict[str, Any] = {
@@ -52,6 +53,7 @@ def make_shared(folder: Path, curves: Iterable[str]) -> Path:
     rows = [json.dumps({"prompt": f"{number}+7=", "answer": str(number + 7)}) for number in range(80)]
     (folder / "rows.jsonl").write_text("\n".join(rows) + "\n")
     tiny = LARGE | {"run": "mine", "model": {"path": "models/arithmetic", "dtype": "float32"}}
+    tiny |= {"recipe": {"length_control": {"kind": "none"}}}
     for name, settings in (
         ("my-run", tiny),
         ("sums", tiny),
@@ -97,7 +99,7 @@ def _write_curve(file: Path, columns: tuple[str, ...], seed: int) -> None:
         table = csv.writer(stream)
         table.writerow(columns)
         for number, label in enumerate(labels):
-            for point in record(24, seed=seed + number)[1:]:
+            for point in record(16, seed=seed + number)[1:]:
                 rates = iter((point.pass_rate, 0.9 * point.pass_rate))
                 known = {
                     "suite": label,
