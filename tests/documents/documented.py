@@ -81,7 +81,7 @@ def commands(page: Path) -> list[Documented]:
         if number in shell or (number not in inside and _INDENTED.match(line))
     }
     needs = _needs(lines)
-    found = []
+    found: list[Documented] = []
     for number in sorted(blocks):
         if number - 1 in blocks and lines[number - 2].endswith("\\"):
             continue

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import typer
@@ -29,7 +29,7 @@ from tests.documents.documented import LOG, NEEDS, PAGES, ROOT, Documented, comm
 from tests.documents.elsewhere import ELSEWHERE, Elsewhere, carried_out_by, is_measured
 from tests.documents.users_folder import lay_down, make_shared
 
-UsageError = typer.BadParameter.__base__
+UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 """Of the click that typer brings: what is missing, what is unknown, and what is wrong."""
 COMMANDS = dict(leaves(typer.main.get_command(app), "rollcast"))
 DOCUMENTED = [item for page in PAGES if page.name not in LOG for item in commands(page)]
