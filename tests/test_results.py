@@ -142,7 +142,7 @@ def test_the_first_hour_has_all_its_parts_in_the_file_and_on_its_page() -> None:
 
 
 def test_the_tutorial_says_how_long_it_took() -> None:
-    figures = _figures("first_hour")["tutorial"]
+    figures = _figures("tutorial")
     page = " ".join((ROOT / "docs" / "tutorial.md").read_text().split())
     commands = [one["command"] for one in figures["commands"]]
     assert [" ".join(command.split()[:2]) for command in commands] == [

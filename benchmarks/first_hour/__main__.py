@@ -6,81 +6,45 @@ The demo's model and a JSONL of twenty rows. `init` writes the run file that eve
 `try`, `up`, Ctrl-C in the start and later, the resume that it prints, `show` from a second terminal and at the end,
 `fit`. A second run has another name and seed, and `compare` is told both. The user adds one setting to the file, as the
 tutorial does: a learning rate for a model that small.
-Then the tutorial, from its page: everything behind the installation, each command as it stands there.
-Writes results/first_hour.json, and the transcript of the first part where it is asked for.
+Writes results/first_hour.json, and the transcript where it is asked for.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import shlex
-import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
+from benchmarks.first_hour.user import PATIENCE, User, indented
 from rollcast.local.base_model import BaseModel, ensure_base_model
 from rollcast.runfolder.files import STEPS
 from rollcast.tasks.arithmetic import prompt_text
 from testkit.record import write_result
 from testkit.terminal import Terminal
 
-ROOT = Path(__file__).parents[2]
-ROLLCAST = Path(sys.executable).with_name("rollcast")
 SUMS = [(10 * a + b, 7 * b + a) for a in range(4) for b in range(5)]
 FILE, OTHER = "mine.yaml", "other.yaml"
 ADDED = (
     "recipe: {optimizer: {learning_rate: 5.0e-5, warmup_steps: 5}} # a model of half a million parameters bears it\n"
 )
 STEPS_IN_ALL, STOP_AT = 24, 5
-PATIENCE = 600.0
 
 
-class FirstHour:
-    """One user's folder, and what was seen there."""
+class FirstHour(User):
+    """With the demo's model and twenty rows."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.times: list[dict[str, Any]] = []
-        self.pages: list[str] = []
+        super().__init__(folder)
         model = ensure_base_model(BaseModel(), lambda share: None)
         (folder / "base-model").symlink_to(model)
         rows = [json.dumps({"prompt": prompt_text(a, b), "answer": str(a + b)}) for a, b in SUMS]
         (folder / "rows.jsonl").write_text("\n".join(rows) + "\n")
 
-    def open(self, command: str) -> Terminal:
-        path = f"{ROLLCAST.parent}{os.pathsep}{os.environ['PATH']}"
-        return Terminal(shlex.split(command), self.folder, {"PATH": path, "HF_HUB_OFFLINE": "1"})
-
     def steps(self, run: str) -> int:
         file = self.folder / "runs" / run / STEPS
         return len(file.read_text().splitlines()) if file.exists() else 0
-
-    def tell(self, text: str) -> None:
-        """What the user does between two commands."""
-        self.pages.append(f"{text}\n")
-
-    def note(self, command: str, terminal: Terminal, what: str, **more: Any) -> None:
-        """`what`: the moment at which the screen is taken down."""
-        shown = self.plain(terminal.screen())
-        self.times.append({"command": self.plain(command), "moment": what, "seconds": terminal.seconds(), **more})
-        self.pages.append(
-            f"    $ {self.plain(command)}\n\n{what}, after {terminal.seconds()} s:\n\n{_indented(shown)}\n"
-        )
-
-    def ask(self, command: str, status: int = 0) -> None:
-        """A command that answers and ends."""
-        with self.open(command) as terminal:
-            ended = terminal.end(PATIENCE)
-            assert ended == status, terminal.said()
-            self.times.append({"command": self.plain(command), "moment": "answered", "seconds": terminal.seconds()})
-            said = self.plain(terminal.said())
-            self.pages.append(
-                f"    $ {self.plain(command)}\n\nanswered after {terminal.seconds()} s:\n\n{_indented(said)}\n"
-            )
 
     def stop_in_the_start(self) -> None:
         command = f"rollcast up --config {FILE}"
@@ -117,13 +81,6 @@ class FirstHour:
             assert terminal.end(PATIENCE) == 0, terminal.said()
             self.note(command, terminal, "Finished")
 
-    def plain(self, text: str) -> str:
-        return text.replace(f"{ROLLCAST}", "rollcast").replace(f"{self.folder}", "~/first-hour")
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
-
 
 def play(user: FirstHour) -> None:
     user.tell("## A run file\n\nIn `~/first-hour` are the demo's model and twenty rows.")
@@ -131,7 +88,7 @@ def play(user: FirstHour) -> None:
     written = user.folder / FILE
     text = written.read_text() + ADDED
     written.write_text(text)
-    user.tell(f"The last line of `{FILE}` is added by hand:\n\n{_indented(text)}")
+    user.tell(f"The last line of `{FILE}` is added by hand:\n\n{indented(text)}")
     user.ask(f"rollcast config check {FILE}")
     user.tell("## A trial")
     user.ask(f"rollcast try --config {FILE} --prompts 2")
@@ -151,33 +108,17 @@ def play(user: FirstHour) -> None:
     user.ask("rollcast compare runs/mine runs/other")
 
 
-def tutorial(folder: Path) -> dict[str, Any]:
-    """From the tiny model to the forecast, with nothing there but an environment; seconds by command."""
-    user = FirstHour(folder)
-    page = (ROOT / "docs" / "tutorial.md").read_text()
-    for title, text in re.findall(r"^```\w+ title=\"([^\"]+)\"\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-        (folder / title).write_text(text)
-    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    commands = [line for block in blocks for line in block.splitlines()]
-    for command in commands:
-        if command.startswith(("rollcast ", "python ")):
-            user.ask(command)
-    return {"commands": user.times, "seconds": round(sum(one["seconds"] for one in user.times), 1)}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transcript", type=Path)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tutorial-") as name:
-        by_the_tutorial = tutorial(Path(name).resolve())
     with tempfile.TemporaryDirectory(prefix="first-hour-") as name:
         user = FirstHour(Path(name).resolve())
         try:
             play(user)
         finally:
             print("\n".join(user.pages))
-    figures = {"steps": STEPS_IN_ALL, "commands": user.times, "tutorial": by_the_tutorial}
+    figures = {"steps": STEPS_IN_ALL, "commands": user.times}
     print(write_result("first_hour", figures))
     if arguments.transcript:
         head = (
