@@ -3,6 +3,7 @@
 # the newest; checkpoints on a server that speaks S3; loggers with their real packages. One that is skipped here is a
 # failure.
 #   ROLLCAST_SHARED_DATA  folder whose crds/ has the definitions of JobSet, KEDA and the Prometheus operator
+#   ROLLCAST_WEB          1 = links of the documents to the web are followed as well; others may be away, so nobody has to
 #   ROLLCAST_CHECKOV      a checkov program; where it is not set, checkov is installed into .cache/proofs/checkov
 # pip's own settings name the indexes, of which one must have the CPU builds of torch.
 set -eu
@@ -43,4 +44,13 @@ fi
 if grep -q "<skipped" "$proofs/report.xml" "$proofs/s3.xml" "$proofs/loggers.xml"; then
 	echo "some checks were skipped, see above: nothing is proven by those" >&2
 	exit 1
+fi
+if [ "${ROLLCAST_WEB:-0}" = 1 ]; then
+	if [ ! -x "$proofs/links/bin/linkchecker" ]; then
+		"$python" -m venv "$proofs/links"
+		"$proofs/links/bin/pip" install -q linkchecker==10.6.0
+	fi
+	"$environment/bin/pip" install -q -r requirements/docs.txt
+	NO_MKDOCS_2_WARNING=1 "$environment/bin/mkdocs" build --quiet --strict --no-directory-urls --site-dir "$PWD/$proofs/site"
+	"$proofs/links/bin/linkchecker" --no-status --check-extern "$proofs/site/index.html"
 fi

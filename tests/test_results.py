@@ -109,3 +109,53 @@ def test_the_sizes_of_the_images_are_those_measured() -> None:
     for name, image in _figures("images")["images"].items():
         gigabytes, debian = image["bytes"] / 1e9, image["system_bytes"] / 1e9
         assert f"| {name} | {gigabytes:.2f} | {debian:.2f} | {image['seconds']:.0f} |" in text
+
+
+PARTS_OF_THE_FIRST_HOUR = (
+    ("rollcast init mine.yaml", "answered"),
+    ("rollcast config check mine.yaml", "answered"),
+    ("rollcast try --config mine.yaml", "answered"),
+    ("rollcast up --config mine.yaml", "The start, when Ctrl-C is typed"),
+    ("rollcast up --config mine.yaml", "Ended"),
+    ("rollcast up --config mine.yaml", "Under way, when Ctrl-C is typed"),
+    ("rollcast up --config mine.yaml", "Ended"),
+    ("rollcast up --config runs/mine/up.json --resume", "Resumed"),
+    ("rollcast show runs/mine", "answered"),
+    ("rollcast up --config runs/mine/up.json --resume", "Finished"),
+    ("rollcast show runs/mine", "answered"),
+    ("rollcast fit runs/mine", "answered"),
+    ("rollcast up --config other.yaml", "A second run with another seed, finished"),
+    ("rollcast compare runs/mine runs/other", "answered"),
+)
+"""What a new user does, and the moment at which the screen is on the page; in this order."""
+
+
+def test_the_first_hour_has_all_its_parts_in_the_file_and_on_its_page() -> None:
+    """`up` runs the very file that `init` wrote; the first step's time has no screen."""
+    seen = [one for one in _figures("first_hour")["commands"] if one["moment"] != "first step"]
+    if not seen[0]["command"].startswith("rollcast init"):
+        pytest.skip("the file is of the script before this one: python -m benchmarks.first_hour --transcript PAGE")
+    page = (ROOT / "docs" / "first-hour.md").read_text()
+    assert len(seen) == len(PARTS_OF_THE_FIRST_HOUR)
+    place = 0
+    for one, (command, moment) in zip(seen, PARTS_OF_THE_FIRST_HOUR, strict=True):
+        assert one["command"].startswith(command)
+        assert one["moment"].startswith(moment)
+        heading = f"    $ {one['command']}\n\n{one['moment']}, after {one['seconds']} s:\n\n    "
+        heading = heading.replace("answered, after", "answered after")
+        place = page.index(heading, place) + 1
+
+
+def test_the_tutorial_says_how_long_it_took() -> None:
+    figures = _figures("tutorial")
+    page = " ".join((ROOT / "docs" / "tutorial.md").read_text().split())
+    commands = [one["command"] for one in figures["commands"]]
+    assert [" ".join(command.split()[:2]) for command in commands] == [
+        "rollcast model", "python make_data.py", "rollcast config", "rollcast up", "rollcast fit", "rollcast plan",
+        "rollcast backtest",
+    ]  # fmt: skip
+    took = {
+        command.split()[1]: round(one["seconds"]) for command, one in zip(commands, figures["commands"], strict=True)
+    }
+    assert f"took {round(figures['seconds'] / 60, 1)} minutes on two cores" in page
+    assert f"{took['model']} s for the model, {took['up']} s for the run" in page

@@ -11,6 +11,9 @@ from typing import Any
 import yaml
 
 CHECK = ("config", "check", "run.yaml")
+UP = ("up", "--config", "run.yaml")
+TAKEN = "TAKEN"
+"""A port that somebody listens on."""
 ROWS = [{"prompt": f"{n} + 1?", "answer": str(n + 1)} for n in range(1, 9)]
 CAUSAL = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "max_position_embeddings": 512}
 SOUND: dict[str, Any] = {
@@ -30,26 +33,33 @@ SOUND: dict[str, Any] = {
 class Mistake:
     change: Mapping[str, Any] = field(default_factory=dict)
     """Of a run file that is right."""
-    files: Mapping[str, str | bytes | None] = field(default_factory=dict)
-    """Beside it, in place of those that are right; None = it is not there."""
+    files: Mapping[str, str | bytes | int | None] = field(default_factory=dict)
+    """Beside it, in place of those that are right; None = it is not there, a number = so many empty bytes."""
     command: tuple[str, ...] = CHECK
+    environment: Mapping[str, str] = field(default_factory=dict)
+    lacks: str | None = None
+    """A package that is not installed."""
 
 
-def prepared(folder: Path, mistake: Mistake) -> None:
-    """What the user's folder holds."""
-    files: dict[str, str | bytes | None] = {
+def prepared(folder: Path, mistake: Mistake, taken_port: int = 0) -> None:
+    """What the user's folder holds. `taken_port`: what stands for TAKEN in the run file."""
+    files: dict[str, str | bytes | int | None] = {
         "rows.jsonl": lines(*ROWS),
         "model/config.json": json.dumps(CAUSAL),
         "model/model.safetensors": b"\0" * 64,
         "model/tokenizer.json": "{}",
-        "run.yaml": yaml.safe_dump(merged(SOUND, mistake.change)),
+        "run.yaml": yaml.safe_dump(merged(SOUND, mistake.change)).replace(TAKEN, str(taken_port)),
     }
     for name, content in {**files, **mistake.files}.items():
         if content is None:
             continue
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        if isinstance(content, int):
+            with file.open("wb") as sparse:
+                sparse.truncate(content)
+        else:
+            file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def merged(settings: Any, change: Any) -> Any:
@@ -167,5 +177,9 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "The run's folder is a file": Mistake({"folder": "rows.jsonl"}),
         "A core that the machine does not have": Mistake({"generator": {"cpu": 100_000}}),
         "A certificate that is not there": Mistake({"http": {"tls": {"certificate": "c.pem", "private_key": "k.pem"}}}),
+        "No C++ compiler, and no GPU": Mistake(environment={"PATH": "/nowhere", "CXX": ""}),
+        "A port that somebody has": Mistake({"forecaster": {"http_port": TAKEN}}, command=UP),
+        "A disk without room for the checkpoints": Mistake(files={"model/model.safetensors": 1 << 42}),
+        "A logger whose package is not installed": Mistake({"log": [{"kind": "wandb"}]}, lacks="wandb"),
     },
 }

@@ -193,6 +193,18 @@ def test_up_with_bad_input_is_one_sentence_and_leaves_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_generators_of_the_command_line_stand_above_those_of_the_file(tmp_path: Path) -> None:
+    """Told by what is refused: two generators from the last core on, where the file asks for one."""
+    settings = good_settings(tmp_path)
+    last = max(os.sched_getaffinity(0))
+    settings |= {"generator": {"cpu": last}, "local": {"generators": 1}}
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    started = rollcast("up", "--config", str(file), "--generators", "2", cwd=tmp_path)
+    assert started.returncode == 2
+    assert f"generator.cpu = {last}: local.generators = 2 take a core each from there on" in started.stderr
+
+
 def test_the_demo_looks_at_ports_and_folder_before_it_trains_its_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken_port: int
 ) -> None:

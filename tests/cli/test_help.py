@@ -38,6 +38,6 @@ def test_help_shows_examples_that_the_command_takes(path: tuple[str, ...], comma
     examples = re.findall(r"^ +(rollcast (?:.*\\\n)*.*)$", shown.stdout, re.MULTILINE)
     assert examples
     for example in examples:
-        words = shlex.split(example.replace("\\\n", " ").partition(" > ")[0])
+        words = shlex.split(example.replace("\\\n", " ").partition(" > ")[0], comments=True)
         assert tuple(words[1 : 1 + len(path)]) == path
         command.make_context(" ".join(path), words[1 + len(path) :])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,8 +20,10 @@ from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.config.tasks import Evaluation, Tasks
 from rollcast.config.verifiers import FunctionVerifier
 from rollcast.local.first_run.data import look_at
+from rollcast.local.first_run.model import NOT_HERE, model_in_words
 from rollcast.local.first_run.run_file import Answers, written
 from rollcast.local.first_run.shown import examples
+from testkit.published_models import QWEN3_8B
 from tests.cli import command
 from tests.cli.mistakes import CAUSAL, lines
 
@@ -45,7 +48,11 @@ def test_from_flags_it_writes_a_file_that_passes_and_shows_what_the_verifier_say
     done = command.rollcast("init", "my first.yaml", *given)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
-    assert said[:2] == ["data: prompts are in 'question', answers in 'answer'", "my first.yaml: written, and right"]
+    assert said[:3] == [
+        "data: prompts are in 'question', answers in 'answer'",
+        "my first.yaml: written, and right",
+        "model: Qwen3ForCausalLM, 64 B of weights, context of 512 tokens",
+    ]
     verdicts = [line.strip() for line in said if " -> " in line]
     assert [line.rpartition(" -> ")[2] for line in verdicts] == ["reward 1", "reward 0", "reward 0"] * 3
     assert verdicts[2] == "(nothing) -> reward 0"
@@ -111,6 +118,21 @@ def test_a_published_set_is_named_by_its_mapping(verifier: str) -> None:
     own = {} if verifier == "math" else {"verifier": verifier}
     assert dataset == {"kind": "huggingface", "name": "gsm8k", "mapping": "gsm8k"} | own
     assert parse_run_config(yaml.safe_load(text), source="init", to_start=True).budget.endless
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (QWEN3_8B, "8.19 B parameters, context of 40,960 tokens"),
+        ({"model_type": "gpt2", "n_positions": 1024}, "context of 1,024 tokens"),
+        ({}, "its config.json says neither class nor size"),
+    ],
+)
+def test_a_model_is_told_by_kind_size_and_context(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+    """8.19 billion is what the model's authors publish."""
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    assert model_in_words(str(tmp_path)) == said
+    assert model_in_words(str(tmp_path / "nowhere")) == NOT_HERE
 
 
 def test_a_file_that_would_be_wrong_is_not_left_behind(folder: Path) -> None:

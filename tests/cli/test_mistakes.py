@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rollcast.connections.http import listen
 from rollcast.tasks.sandbox import protections
 from tests.cli import command
 from tests.cli.mistakes import MISTAKES, Mistake, prepared
@@ -26,8 +27,9 @@ IN_THE_SANDBOX = ("It opens a file in the sandbox", "It starts a thread in the s
 
 def refusal(folder: Path, mistake: Mistake) -> str:
     """What is said, with the user's folder as the page has it."""
-    prepared(folder, mistake)
-    words = command.refusal(*mistake.command)
+    with listen("127.0.0.1", 0, setting="port") as somebody:
+        prepared(folder, mistake, somebody.getsockname()[1])
+        words = command.refusal(*mistake.command)
     return words.replace(str(folder), "/home/me").replace(os.path.realpath(folder), "/home/me")
 
 
@@ -45,6 +47,10 @@ def test_a_mistake_is_told_as_the_page_says(
         pytest.skip(f"this machine lacks {' and '.join(protections.missing())}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("JUDGE_TOKEN", raising=False)
+    for name, value in mistake.environment.items():
+        monkeypatch.setenv(name, value)
+    if mistake.lacks:
+        monkeypatch.setitem(sys.modules, mistake.lacks, None)  # what Python has for a module that cannot be imported
     with open(os.devnull) as nothing:  # no terminal, whoever runs the tests
         monkeypatch.setattr(sys, "stdin", nothing)
         said = refusal(tmp_path, mistake)

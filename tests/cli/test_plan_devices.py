@@ -98,6 +98,21 @@ def test_given_equal_lengths_the_answer_is_the_closed_form(tmp_path: Path) -> No
     assert "caution: A trainer on T devices" in shown
 
 
+def test_of_splits_as_good_as_another_the_star_stands_at_the_fewest_trainers() -> None:
+    """A group lasts 1 s and its window is the bound, whatever the trainer: one trainer device is as good as several."""
+    quick = given("--step-seconds", "0.02")
+    answer = json.loads(rollcast("plan", "devices", "--devices", 16, *quick, "--json").stdout)
+    best = max(split["steps_per_hour"] for split in answer["splits"])
+    as_good = [split for split in answer["splits"] if split["steps_per_hour"] >= 0.97 * best]
+    fewest = min(split["trainer_devices"] for split in as_good)
+    assert len(as_good) > 1, "else nothing is chosen among"
+    assert sorted(answer["as_good_trainer_devices"]) == sorted(split["trainer_devices"] for split in as_good)
+    assert answer["recommended"]["trainer_devices"] == fewest
+    shown = rollcast("plan", "devices", "--devices", 16, *quick).stdout.splitlines()
+    (starred,) = [line.split() for line in shown if " * " in line]
+    assert starred[:3] == [str(16 - fewest), "*", str(fewest)]
+
+
 def test_a_run_folder_gives_its_rates_and_the_model_returns_its_speed(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     answered = rollcast("plan", "devices", "--devices", 6, "--run-folder", folder, "--json")

@@ -15,7 +15,11 @@ from rollcast.cli import views
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.port_files import publish_port
+from rollcast.generator.verifier_failures import VerifierFailures
 from rollcast.local.event_log import events_of
+from rollcast.runfolder.verifier_failures import failures_file
+from rollcast.tasks.verifiers import find_verifier, run_verifier
+from rollcast.telemetry.exporter import Exporter
 from testkit.terminal import Terminal
 
 PROGRAM = """
@@ -81,6 +85,21 @@ def test_a_picture_stands_still_on_a_terminal_and_the_error_is_in_it(
     assert any(line.startswith("! ") and "killed by SIGKILL" in line for line in shown)
     assert not any("..." in line for line in shown)
     assert len(events_of(config.run_folder)) >= 41
+
+
+def test_the_first_failure_of_a_verifier_stands_on_the_screen_with_its_line(config: RunConfig, tmp_path: Path) -> None:
+    """What a function really raised, written down as a generator does, on a screen of the usual size."""
+    (tmp_path / "reward.py").write_text("def grade(completion, row):\n    return row['answer'] / 0\n")
+    name = f"{tmp_path}/reward.py:grade"
+    failed = run_verifier(find_verifier(name), "7", json.dumps({"answer": 7}))
+    VerifierFailures(Exporter("mine"), failures_file(config.run_folder, "generator-0")).note(name, failed.failure)
+    command = [sys.executable, "-c", PROGRAM, str(config.run_folder / "run.json"), str(tmp_path / "drawn")]
+    with Terminal(command, tmp_path, {}) as terminal:
+        assert terminal.wait(lambda: "left out" in terminal.screen() and "event 39" in terminal.screen(), 60)
+        shown = terminal.screen()
+    trouble = " ".join(shown[shown.index("\n! ") :].split())
+    assert "gives no verdict: ZeroDivisionError: division by zero" in trouble
+    assert "line 2); what it does not grade is left out" in trouble
 
 
 @pytest.mark.parametrize("terminal", ["dumb", ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -10,12 +11,12 @@ import pytest
 import yaml
 
 from rollcast.cli.try_out import completions, expected, figures
-from rollcast.config.errors import PassingError
+from rollcast.config.errors import PassingError, UserError
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import trial as trials
 from rollcast.local.process import Command
 from rollcast.local.trial import outlook
-from rollcast.runfolder.trial import TrialRecord, TriedCompletion
+from rollcast.runfolder.trial import TrialRecord, TriedCompletion, UpdateTrialRecord
 from testkit.tiny_model import make_tiny_model
 from tests.cli import command
 from tests.cli.mistakes import lines
@@ -36,20 +37,43 @@ def config(**budget: float) -> RunConfig:
 
 
 def trial(*rewards: float, truncated: int = 0, failed: int = 0) -> TrialRecord:
-    tried = [TriedCompletion("p", "t", 100, number < truncated, reward, "ok" if reward else "wrong")
+    tried = [TriedCompletion("p", "t", 10, 100, number < truncated, reward, "ok" if reward else "wrong")
              for number, reward in enumerate(rewards)]  # fmt: skip
-    tried += [TriedCompletion("p", "t", 100, False, 0.0, "error", "it broke")] * failed
+    tried += [TriedCompletion("p", "t", 10, 100, False, 0.0, "error", "it broke")] * failed
     return TrialRecord(20.0, 2.0, 1.0, tuple(tried))
 
 
-def test_a_step_and_the_budget_take_what_the_measured_rate_makes_of_them() -> None:
+QUICK = UpdateTrialRecord(passes_seconds=0.25, rest_seconds=0.5, num_devices=3)
+
+
+def test_a_step_and_the_budget_take_what_the_measured_rates_make_of_them() -> None:
     """8 completions of 100 tokens in 2 s: 400 tokens/s; two generators make 8 completions a second."""
-    found = outlook(config(steps=20), trial(*[1.0] * 4, *[0.0] * 4))
+    tried = trial(*[1.0] * 4, *[0.0] * 4)
+    found = outlook(config(steps=20), tried, QUICK)
     assert found.tokens_per_second == pytest.approx(400)
-    assert found.step_seconds == pytest.approx(8 * 4 / 8)
+    assert found.generation_seconds == pytest.approx(8 * 4 / 8)
+    assert found.update_seconds == pytest.approx(4 * 0.25 + 0.5), "32 completions in place of 8; one optimizer step"
+    assert found.step_seconds == found.generation_seconds, "the slower of the two"
     assert found.evaluation_seconds == pytest.approx(10 * 4 / 8)
     assert found.total_seconds == pytest.approx(20 * 4 + 5 * 5)
-    assert outlook(config(device_hours=1.0), trial(1.0)).total_seconds is None
+    slow = outlook(config(steps=20), tried, UpdateTrialRecord(2.0, 1.0, 3))
+    assert slow.step_seconds == pytest.approx(4 * 2.0 + 1.0)
+    assert slow.total_seconds == pytest.approx(20 * 9 + 5 * 5)
+
+
+def test_device_hours_are_enough_for_as_many_steps_as_their_devices_make_in_their_time() -> None:
+    """Three devices train and two sample: an hour of each is 5 device-hours. 5 steps and an evaluation take 25 s."""
+    hour = config(device_hours=5.0)
+    found = outlook(hour, trial(*[1.0] * 4, *[0.0] * 4), QUICK)
+    assert found.num_devices == 5
+    assert found.num_steps == int((3600 - 5) / 5)
+    assert found.total_seconds == pytest.approx(3600, abs=10)
+    said = "the budget of 5 device-hours, enough for 719 steps on 5 devices: about 59.9 min"
+    assert said in expected(hour, found)
+    both = outlook(config(device_hours=5.0, steps=7), trial(1.0), QUICK)
+    assert both.num_steps == 7, "the first of the two ends it"
+    endless = outlook(config(), trial(1.0), QUICK)
+    assert (endless.num_steps, endless.total_seconds) == (None, None)
 
 
 def test_what_is_wrong_is_said_before_a_run_is_paid_for() -> None:
@@ -59,7 +83,6 @@ def test_what_is_wrong_is_said_before_a_run_is_paid_for() -> None:
     assert said[2] == "no verdict on 2 completions: it broke"
     assert said[3] == "lengths: median 100, longest 100 of 14336 tokens; 38% were cut off"
     assert not any("caution" in line for line in figures(config(steps=1), trial(0.0, 1.0)))
-    assert "device-hours" in "".join(expected(config(device_hours=1.0), outlook(config(device_hours=1.0), trial(1.0))))
 
 
 def test_what_has_no_verdict_is_shown_as_none_and_never_as_a_zero() -> None:
@@ -68,7 +91,7 @@ def test_what_has_no_verdict_is_shown_as_none_and_never_as_a_zero() -> None:
 
 
 def test_what_a_model_writes_does_not_command_the_terminal() -> None:
-    hostile = TriedCompletion("p", "42\x1b[2J\x1b]0;mine\x07\n\x9b1A", 4, False, 0.0, "error", "said \x1b[1A")
+    hostile = TriedCompletion("p", "42\x1b[2J\x1b]0;mine\x07\n\x9b1A", 1, 4, False, 0.0, "error", "said \x1b[1A")
     said = completions(TrialRecord(1.0, 1.0, 1.0, (hostile,)))
     assert said[1] == "    42\ufffd[2J\ufffd]0;mine\ufffd \ufffd1A -> no verdict: said \ufffd[1A"
 
@@ -84,7 +107,7 @@ def test_a_trial_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkey
     )
     monkeypatch.setattr(trials, "TRIAL_SECONDS", 8.0)
     with pytest.raises(PassingError, match="no answer within 8 s; try fewer prompts"):
-        trials._ended(Command((sys.executable, "-c", source), tmp_path / "log"))
+        trials._ended([Command((sys.executable, "-c", source), tmp_path / "log")])
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
@@ -116,5 +139,22 @@ def test_a_trial_samples_from_the_models_folder_and_grades_with_ones_own_functio
     assert sum(line.startswith("prompt: ") for line in said) == 2
     assert sum(line.startswith("    rewards of all 4: ") for line in said) == 2
     assert any(line.startswith("speed: ") and line.endswith("with 8 completions at once") for line in said)
+    (step,) = [line for line in said if line.startswith("a step (2 x 4 completions): about ")]
+    assert re.search(r"; generation takes [\d.]+ s, the trainer [\d.]+ s, side by side$", step)
     assert any(line.startswith("the budget of 10 steps: about ") for line in said)
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
+
+
+def test_the_trainers_own_ranks_time_an_update_and_a_mistake_of_the_users_stays_one(tmp_path: Path) -> None:
+    """Two ranks on the CPU, joined as those of a run are."""
+    make_tiny_model(tmp_path / "model")
+    settings = {"run": "r", "model": {"path": str(tmp_path / "model"), "dtype": "float32", "max_length": 64},
+                "recipe": {"max_prompt_tokens": 16, "max_completion_tokens": 32, "length_control": {"kind": "none"}},
+                "trainer": {"threads": 1}, "local": {"trainer_ranks": 2}, "budget": {"steps": 1}}  # fmt: skip
+    tried = TrialRecord(1.0, 1.0, 0.0, (TriedCompletion("p", "t", 9, 20, False, 1.0, "ok"),) * 4)
+    found = trials.time_update(parse_run_config(settings, source="test"), tried)
+    assert found.num_devices == 2
+    assert found.passes_seconds > 0.0
+    (tmp_path / "model" / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"model\.path"):
+        trials.time_update(parse_run_config(settings, source="test"), tried)

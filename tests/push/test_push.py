@@ -40,6 +40,26 @@ def test_what_is_logged_is_pushed_and_the_forecast_comes_back(tmp_path: Path) ->
         assert pusher.reason
 
 
+def test_the_curl_of_the_page_pushes(tmp_path: Path) -> None:
+    """The line as it stands in docs/push.md, to another address."""
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    page = (Path(__file__).parents[2] / "docs" / "push.md").read_text()
+    (line,) = re.findall(r"^    (curl (?:.*\\\n)*.*/api/push)$", page, re.MULTILINE)
+    with running(served(tmp_path), tmp_path) as service:
+        done = subprocess.run(
+            ["bash", "-c", line.replace("http://forecaster:8400", f"http://127.0.0.1:{service.port}")],
+            env={**os.environ, "ROLLCAST_PUSH_TOKEN": TOKEN},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert "error" not in json.loads(done.stdout)
+        metrics = service.client.get("/api/runs", headers={"Authorization": f"Bearer {TOKEN}"}).text
+        assert "my-run" in metrics
+
+
 def test_points_that_could_not_be_sent_come_with_the_next_one(tmp_path: Path) -> None:
     with running(served(tmp_path), tmp_path) as service:
         pusher = pusher_of(service)

@@ -40,6 +40,7 @@ def init(
     from rollcast.cli.plan.evaluation import of_run_file
     from rollcast.local import preflight
     from rollcast.local.first_run.data import look_at
+    from rollcast.local.first_run.model import model_in_words
     from rollcast.local.first_run.run_file import Answers, written
     from rollcast.local.first_run.shown import examples
 
@@ -61,6 +62,7 @@ def init(
         file.unlink()
         raise
     typer.echo(f"{file}: written, and right")
+    typer.echo(f"model: {model_in_words(config.model.path)}")
     typer.echo(f"filled in: {preflight.in_words(found)}")
     for line in examples(config.tasks):
         typer.echo(line)

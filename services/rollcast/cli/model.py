@@ -28,7 +28,7 @@ def fetch(
     """Download a model from the hub. The environment variable HF_TOKEN is presented where it is set.
 
     \b
-    rollcast model fetch Qwen/Qwen3-8B-Base --folder /models/qwen3-8b
+    rollcast model fetch Qwen/Qwen3-8B-Base --folder /models/qwen3-8b  # needs the network
     """
     with _alone(folder) as there:
         if there:

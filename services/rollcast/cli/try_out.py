@@ -23,21 +23,26 @@ def try_out(
     config: Annotated[Path, typer.Option(help="run file")],
     prompts: Annotated[int, typer.Option(min=1, max=1_000, help="how many prompts are sampled")] = 4,
 ) -> None:
-    """Sample a few prompts with the real engine and grade them: tokens per second, lengths, and what a step will take.
+    """Sample a few prompts with the real engine, grade them, time one update of the trainer: what a step will take.
+
+    Nothing that is trained is kept.
 
     \b
     rollcast try --config my-run.yaml
     rollcast try --config my-run.yaml --prompts 16
     """
     from rollcast.local import preflight
-    from rollcast.local.trial import outlook
+    from rollcast.local.trial import outlook, time_update
     from rollcast.local.trial import try_out as tried_out
 
     settings, _ = preflight.load_to_start(config)
     preflight.check_files(settings)
     typer.echo(f"starting the engine; {prompts} prompts, {settings.recipe.rollouts_per_prompt} completions of each ...")
     trial = tried_out(settings, prompts)
-    for line in [*completions(trial), *figures(settings, trial), *expected(settings, outlook(settings, trial))]:
+    for line in [*completions(trial), *figures(settings, trial)]:
+        typer.echo(line)
+    typer.echo("timing one update of the trainer on as many ...")
+    for line in expected(settings, outlook(settings, trial, time_update(settings, trial))):
         typer.echo(line)
 
 
@@ -84,19 +89,24 @@ def figures(config: RunConfig, trial: TrialRecord) -> list[str]:
 
 
 def expected(config: RunConfig, outlook: TimeOutlook) -> list[str]:
-    """What a step and the budget will take, as far as generation alone tells."""
+    """What a step and the budget will take."""
     recipe = config.recipe
     lines = [
         f"speed: {outlook.tokens_per_second:.0f} tokens/s with {outlook.at_once} completions at once",
         f"a step ({recipe.prompts_per_step} x {recipe.rollouts_per_prompt} completions): about "
-        f"{_duration(outlook.step_seconds)} of generation at that speed",
+        f"{_duration(outlook.step_seconds)}; generation takes {_duration(outlook.generation_seconds)}, the trainer "
+        f"{_duration(outlook.update_seconds)}, side by side",
         f"an evaluation: about {_duration(outlook.evaluation_seconds)}",
     ]
     if outlook.total_seconds is not None:
-        lines.append(f"the budget of {outlook.num_steps} steps: about {_duration(outlook.total_seconds)} of generation")
-    elif config.budget.device_hours is not None:
-        lines.append("the budget is device-hours: it ends when they are spent")
-    lines.append("not in it: the trainer, which works at the same time; more completions at once are faster than these")
+        given = f"{outlook.num_steps} steps"
+        if config.budget.device_hours is not None:
+            given = f"{config.budget.device_hours:g} device-hours, enough for {given} on {outlook.num_devices} devices"
+        lines.append(f"the budget of {given}: about {_duration(outlook.total_seconds)}")
+    lines.append(
+        "not in it: start and checkpoints, and what the two take from one another on few cores; more completions at "
+        "once are faster than these"
+    )
     return lines
 
 

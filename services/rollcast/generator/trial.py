@@ -95,6 +95,7 @@ def _tried(engine: Engine, prompt: TokenizedPrompt, sampler: RolloutSampler, gra
     return TriedCompletion(
         prompt=prompt.prompt.text,
         text=engine.decode(_text_tokens(sampler)),
+        num_prompt_tokens=len(prompt.token_ids),
         num_tokens=len(completion.token_ids),
         truncated=completion.stop_reason is StopReason.LENGTH,
         reward=graded.reward,

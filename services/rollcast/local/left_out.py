@@ -23,6 +23,8 @@ from rollcast.tasks.prompts import PromptSplit, load
 
 LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx")
 """Names under which a model's config.json gives the positions that it knows."""
+LEAST_LENGTH = 8
+"""What is below is no length of a language model."""
 TEMPLATE_TOKENS = 128
 """Room for the text around a prompt, beside a token for each of its bytes."""
 HELD_OUT = 5
@@ -72,15 +74,20 @@ def _on_this_machine(config: RunConfig) -> RunConfig:
     return _changed(config, "rpc", port=0)
 
 
-def _model_length(config: RunConfig) -> int | None:
-    """The model's own length where it is below the default."""
-    known = _read_json(Path(config.model.path) / "config.json")
-    inner = known.get("text_config")
-    for settings in (known, inner if isinstance(inner, dict) else {}):
+def known_length(found: Mapping[str, Any]) -> int | None:
+    """Tokens of the longest text that a model knows, by its config.json; None where that does not say."""
+    inner = found.get("text_config")
+    for settings in (found, inner if isinstance(inner, Mapping) else {}):
         for name in LENGTHS:
-            if isinstance(length := settings.get(name), int) and 8 <= length < config.model.max_length:
+            if isinstance(length := settings.get(name), int) and length >= LEAST_LENGTH:
                 return length
     return None
+
+
+def _model_length(config: RunConfig) -> int | None:
+    """The model's own length where it is below the default."""
+    length = known_length(_read_json(Path(config.model.path) / "config.json"))
+    return length if length is not None and length < config.model.max_length else None
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:

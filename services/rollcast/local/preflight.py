@@ -114,6 +114,7 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Callable[[
         (("model.path",), lambda: check_causal(config.model)),
         (("model.from_run",), lambda: _check_earlier_run(config)),
         (("generator.cpu", "trainer.cpu", "local"), lambda: _check_cores(config)),
+        ((), lambda: _check_compiler(config)),
         (("generator.tensor_parallel", "local"), lambda: _check_devices(config)),
         (("tasks", "recipe.prompts_per_step"), lambda: _check_tasks(config)),
     ]
@@ -280,6 +281,16 @@ def _check_devices(config: RunConfig) -> None:
         raise UserError(
             f"generator.tensor_parallel = {config.generator.tensor_parallel}: this machine has no GPU, and "
             f"this process may run on {cores} cores; set at most {cores}"
+        )
+
+
+def _check_compiler(config: RunConfig) -> None:
+    """What torch asks for where vLLM samples on a CPU; the variable and the name are torch's own."""
+    compiler = os.environ.get("CXX") or "g++"
+    if config.local.generators and not usable_gpus() and shutil.which(compiler) is None:
+        raise UserError(
+            f"CXX = {compiler}: there is no such C++ compiler on the path, and vLLM needs one on a CPU; install it "
+            "(Debian's package is g++), or name another in the environment variable CXX"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rollcast.config.resolved import write_resolved
@@ -120,9 +120,12 @@ def _loggers(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -> S
     )
 
 
-def _trainer(config: RunConfig, run_file: Path, devices: Mapping[str, str], *, resume: bool) -> ServiceSpec:
-    """Ranks get the environment that torchrun would give them: its agent would cost a process that imports torch, and
-    would hide the exit code that tells a user's mistake from a crash."""
+def rank_environments(config: RunConfig, devices: Mapping[str, str]) -> list[Callable[[], Mapping[str, str]]]:
+    """Of each trainer rank, to be asked at every start: what torchrun would give it.
+
+    torchrun's agent would cost a process that imports torch, and would hide the exit code that tells a user's mistake
+    from a crash.
+    """
     world_size = config.local.trainer_ranks
     rendezvous: dict[str, str] = {}
 
@@ -141,13 +144,17 @@ def _trainer(config: RunConfig, run_file: Path, devices: Mapping[str, str], *, r
             **devices,
         }
 
+    return [functools.partial(environment, rank) for rank in range(world_size)]
+
+
+def _trainer(config: RunConfig, run_file: Path, devices: Mapping[str, str], *, resume: bool) -> ServiceSpec:
     commands = tuple(
         Command(
             _module("trainer", run_file, *(["--resume"] if resume else [])),
             _log(config, "trainer" if rank == 0 else f"trainer-rank{rank}"),
-            functools.partial(environment, rank),
+            environment,
         )
-        for rank in range(world_size)
+        for rank, environment in enumerate(rank_environments(config, devices))
     )
     return ServiceSpec(
         "trainer",

@@ -1,66 +1,108 @@
-"""A trial of a run on this machine: the generator's own program, as a process, and what its figures mean."""
+"""A trial of a run on this machine: the generator's and the trainer's own programs, and what their figures mean."""
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
+from rollcast.local.devices import trainer_gpus, usable_gpus
 from rollcast.local.process import Command, Orphans, Service, ServiceSpec
+from rollcast.local.services import rank_environments
 from rollcast.runfolder.files import RUN_FILE
 from rollcast.runfolder.records import read_record
-from rollcast.runfolder.trial import TrialRecord
+from rollcast.runfolder.trial import TrialRecord, UpdateTrialRecord
 
 TRIAL_SECONDS = 1_800.0
 """An engine that starts, and completions of the paper's length."""
 SHOWN_CHARACTERS = 2_000
 LOOK_SECONDS = 0.1
+SECONDS_PER_HOUR = 3_600.0
+_Record = TypeVar("_Record")
 
 
 @dataclass(frozen=True, slots=True)
 class TimeOutlook:
-    """What a step and the budget take at least, by what generation alone took in the trial; seconds.
+    """What a step and the budget take, by what generation and the trainer took in the trial; seconds.
 
-    The trainer's own work is not in it: it goes on at the same time, and the slower of the two sets the pace.
+    Both work at the same time, and the slower one sets the pace. Start and checkpoints are not in it, nor what the two
+    take from one another on few cores.
     """
 
     tokens_per_second: float
     """Of one generator, with as many completions at once as the trial had."""
     at_once: int
-    step_seconds: float
+    generation_seconds: float
+    """Of a step's completions."""
+    update_seconds: float
+    """Of a step's optimizer step."""
     evaluation_seconds: float
+    num_devices: int
+    """GPUs, or cores where there is none: what device-hours are counted in."""
     num_steps: int | None
-    """None = the budget sets none."""
+    """Of the budget, or as many as its device-hours are enough for; None = it sets neither."""
     total_seconds: float | None
-    """Of all steps and evaluations; None without a number of steps."""
+    """Of all those steps and their evaluations."""
+
+    @property
+    def step_seconds(self) -> float:
+        return max(self.generation_seconds, self.update_seconds)
 
 
 def try_out(config: RunConfig, num_prompts: int) -> TrialRecord:
     """Sample and grade a few prompts with the real engine. Raises UserError."""
-    with tempfile.TemporaryDirectory(prefix="rollcast-try-") as folder:
-        run_file, out = Path(folder) / RUN_FILE, Path(folder) / "trial.json"
-        write_resolved(config, run_file)
-        module = ["-m", "rollcast.generator.trial", "--config", str(run_file)]
-        command = (sys.executable, *module, "--prompts", str(num_prompts), "--out", str(out))
-        log = Path(folder) / "trial.log"
-        code = _ended(Command(command, log))
-        if code != 0:
-            raise _failed(log.read_text(errors="replace"), code)
-        try:
-            return read_record(out, TrialRecord)
-        except (OSError, ValueError) as error:
-            raise PassingError(f"the trial wrote nothing that can be read ({error}); try again") from error
+    with tempfile.TemporaryDirectory(prefix="rollcast-try-") as name:
+        folder = Path(name)
+        program = _program("generator", config, folder, "--prompts", str(num_prompts))
+        return _record([Command(program, folder / "trial.log")], folder, TrialRecord)
 
 
-def _ended(command: Command) -> int:
-    """The exit code. Nothing of it lives on, its engine neither, however this ends. Raises PassingError."""
+def time_update(config: RunConfig, trial: TrialRecord) -> UpdateTrialRecord:
+    """Make one optimizer step on as many rollouts as were tried, on all ranks of the run file. Raises UserError."""
+    with tempfile.TemporaryDirectory(prefix="rollcast-try-") as name:
+        folder = Path(name)
+        (folder / "tried.json").write_text(json.dumps(asdict(trial)))
+        program = _program("trainer", config, folder, "--trial", str(folder / "tried.json"))
+        environments = rank_environments(config, trainer_gpus(config, usable_gpus()))
+        commands = [
+            Command(program, folder / f"trial-{rank}.log", environment) for rank, environment in enumerate(environments)
+        ]
+        return _record(commands, folder, UpdateTrialRecord)
+
+
+def _program(service: str, config: RunConfig, folder: Path, *arguments: str) -> tuple[str, ...]:
+    run_file = folder / RUN_FILE
+    write_resolved(config, run_file)
+    module = ("-m", f"rollcast.{service}.trial", "--config", str(run_file), "--out", str(folder / "found.json"))
+    return (sys.executable, *module, *arguments)
+
+
+def _record(commands: Sequence[Command], folder: Path, kind: type[_Record]) -> _Record:
+    """What the commands have found. Raises UserError."""
+    code, failed = _ended(commands)
+    if code != 0:
+        raise _failed(failed.read_text(errors="replace"), code)
+    try:
+        return read_record(folder / "found.json", kind)
+    except (OSError, ValueError) as error:
+        raise PassingError(f"the trial wrote nothing that can be read ({error}); try again") from error
+
+
+def _ended(commands: Sequence[Command]) -> tuple[int, Path]:
+    """The exit code and the log that tells of it. Nothing lives on, an engine neither, however this ends.
+
+    Raises PassingError.
+    """
     orphans, deadline = Orphans(), time.monotonic() + TRIAL_SECONDS
-    trial = Service(ServiceSpec("trial", (command,), stop_order=0, stop_seconds=0.0))
+    trial = Service(ServiceSpec("trial", tuple(commands), stop_order=0, stop_seconds=0.0))
     trial.start()
     try:
         while (code := trial.poll()) is None:
@@ -72,28 +114,34 @@ def _ended(command: Command) -> int:
     finally:
         trial.kill()
         orphans.sweep(set(), grace_seconds=0.0)
-    return code
+    return code, trial.log
 
 
 def _failed(said: str, code: int) -> UserError:
     sentences = [line.removeprefix("error: ") for line in said.splitlines() if line.startswith("error: ")]
     if sentences:
         return UserError("\n".join(sentences)) if code == UserError.exit_code else PassingError("\n".join(sentences))
-    return PassingError(f"the engine ended with exit code {code}: {' '.join(said.split())[-SHOWN_CHARACTERS:]}")
+    return PassingError(f"the trial ended with exit code {code}: {' '.join(said.split())[-SHOWN_CHARACTERS:]}")
 
 
-def outlook(config: RunConfig, trial: TrialRecord) -> TimeOutlook:
-    """What the trial's rate means for the run file's step, evaluation and budget."""
-    recipe, tasks = config.recipe, config.tasks
+def outlook(config: RunConfig, trial: TrialRecord, update: UpdateTrialRecord) -> TimeOutlook:
+    """What the measured rates mean for the run file's step, evaluation and budget."""
+    recipe, tasks, budget = config.recipe, config.tasks, config.budget
     at_once = len(trial.completions)
     mean = sum(one.num_tokens for one in trial.completions) / at_once
     rate = at_once * mean / max(trial.sampling_seconds, 1e-6)
     per_completion = mean / rate / max(1, config.local.generators)
-    step = recipe.prompts_per_step * recipe.rollouts_per_prompt * per_completion
+    of_a_step = recipe.prompts_per_step * recipe.rollouts_per_prompt
+    generation = of_a_step * per_completion
+    training = update.passes_seconds * of_a_step / at_once + update.rest_seconds
     held_out = sum(tasks.held_out_prompts(part) for part in tasks.parts)
     evaluation = held_out * tasks.evaluation.rollouts_per_prompt * per_completion
-    steps = config.budget.steps
-    total = None
-    if steps is not None:
-        total = steps * step + (steps // tasks.evaluation.every_steps + 1) * evaluation
-    return TimeOutlook(rate, at_once, step, evaluation, steps, total)
+    devices = update.num_devices + config.local.generators * config.generator.tensor_parallel
+    step, every = max(generation, training), tasks.evaluation.every_steps
+    steps = budget.steps
+    if budget.device_hours is not None:
+        paid_for = budget.device_hours * SECONDS_PER_HOUR / devices - evaluation  # the first one is before step 1
+        enough_for = max(0, int(paid_for / (step + evaluation / every)))
+        steps = enough_for if steps is None else min(steps, enough_for)
+    total = None if steps is None else steps * step + (steps // every + 1) * evaluation
+    return TimeOutlook(rate, at_once, generation, training, evaluation, devices, steps, total)

@@ -13,6 +13,7 @@ class TriedCompletion:
 
     prompt: str
     text: str
+    num_prompt_tokens: Count
     num_tokens: Count
     truncated: bool
     """Cut off by the token budget."""
@@ -34,3 +35,17 @@ class TrialRecord:
     grading_seconds: Amount
     """Of all gradings together."""
     completions: tuple[TriedCompletion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTrialRecord:
+    """One optimizer step on as many rollouts, of the lengths that were tried."""
+
+    __pydantic_config__ = STRICT
+
+    passes_seconds: Amount
+    """Forward and backward of all of them, on the ranks side by side; grows with their number."""
+    rest_seconds: Amount
+    """Clipping and the optimizer itself; the same for a batch of any size."""
+    num_devices: Count
+    """Of all ranks: GPUs, or CPU cores."""

@@ -1,0 +1,96 @@
+"""`python -m rollcast.trainer.trial --config FILE --trial FILE --out FILE`: one update of the trainer, timed.
+
+Of the model's own weights on this machine's ranks, in the lengths that `rollcast.generator.trial` sampled. The text is
+made up: how long a forward and a backward pass take depends on lengths alone. Nothing is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig, load_run_config
+from rollcast.runfolder.records import read_record
+from rollcast.runfolder.trial import TrialRecord, TriedCompletion, UpdateTrialRecord
+from rollcast.runfolder.writing import replace_json
+from rollcast.telemetry.heavy_imports import uncollected
+from rollcast.telemetry.logging import configure_logging
+
+with uncollected():
+    from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches
+    from rollcast.trainer.learner.group import build_learner
+    from rollcast.trainer.learner.ranks import Ranks, join_ranks
+
+
+def time_update(config: RunConfig, ranks: Ranks, tried: Sequence[TriedCompletion]) -> UpdateTrialRecord:
+    """Collective: all ranks call it with the same. Raises UserError where the model cannot be read, or does not fit."""
+    learner = build_learner(config, ranks)
+    sequences = _made_up(tried, learner.policy.vocab_size)
+    planned = plan_micro_batches(
+        sequences, world_size=ranks.world_size, max_tokens=config.trainer.tokens_per_micro_batch
+    )
+    micro_batches, total = planned[ranks.rank], denominator(sequences)
+    learner.update(micro_batches, total)  # makes the optimizer's state, and warms caches up
+    began = passed = time.perf_counter()
+
+    def note() -> None:
+        nonlocal passed
+        passed = time.perf_counter()
+
+    stats = learner.update(micro_batches, total, note)
+    passes = passed - began
+    return UpdateTrialRecord(passes, max(0.0, stats.seconds - passes), ranks.num_devices)
+
+
+def _made_up(tried: Sequence[TriedCompletion], vocab_size: int) -> list[TrainingSequence]:
+    """Half of them right, so that there is something to learn."""
+    rng, found = np.random.default_rng(0), []
+    for index, one in enumerate(tried):
+        length = max(1, one.num_tokens)
+        found.append(
+            TrainingSequence(
+                prompt_token_ids=rng.integers(0, vocab_size, max(1, one.num_prompt_tokens)).astype(np.int32),
+                token_ids=rng.integers(0, vocab_size, length).astype(np.int32),
+                generator_logprobs=np.full(length, -np.log(vocab_size), dtype=np.float32),
+                loss_mask=np.ones(length, dtype=np.bool_),
+                advantage=1.0 if index % 2 else -1.0,
+                weight=1.0 / length,
+            )
+        )
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m rollcast.trainer.trial", description="Times one update.")
+    parser.add_argument("--config", type=Path, required=True, help="run file, resolved")
+    parser.add_argument("--trial", type=Path, required=True, help="what the generator's trial wrote")
+    parser.add_argument("--out", type=Path, required=True, help="where the record goes, JSON; rank 0 writes it")
+    arguments = parser.parse_args()
+    configure_logging("trial")
+    try:
+        config = load_run_config(arguments.config)
+        if config.trainer.cpu is not None:
+            os.sched_setaffinity(0, {config.trainer.cpu + int(os.environ.get("RANK", "0"))})
+        ranks = join_ranks(timeout_seconds=config.trainer.collective_timeout_seconds, threads=config.trainer.threads)
+        try:
+            found = time_update(config, ranks, read_record(arguments.trial, TrialRecord).completions)
+        finally:
+            ranks.leave()
+        if ranks.rank == 0:
+            replace_json(arguments.out, asdict(found))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Commands of the documents that another test carries out, because they start services or take long."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.documents.documented import ROOT, Documented
+
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Which test, or which script of the repository, carries out what begins so."""
+
+    beginning: str
+    file: str
+    function: str
+    """Empty where it is a script that a hosted workflow runs."""
+    words: tuple[str, ...]
+    """Stand in that file, and show that it is the command: also those that only its helpers say."""
+
+    def missing(self) -> list[str]:
+        """What does not stand where it should."""
+        path = ROOT / self.file
+        if not path.is_file():
+            return [self.file]
+        text = path.read_text()
+        lacks = [word for word in self.words if word not in text]
+        return lacks if not self.function or self.function in _functions(path) else [*lacks, self.function]
+
+
+def _functions(path: Path) -> set[str]:
+    return {
+        node.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+_UP = ("tests/system/test_up.py", "test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on")
+ELSEWHERE = (
+    Elsewhere("rollcast up --config sums.yaml", "tests/system/test_tutorial.py",
+              "test_the_tutorial_trains_what_its_page_says", ("tutorial.md", '"up", "--config", "sums.yaml"')),
+    Elsewhere("rollcast up --config my-run.yaml --resume", *_UP, ('"up", "--config", "run.yaml", "--resume"',)),
+    Elsewhere("rollcast up --config my-run.yaml --generators 2", "tests/cli/test_commands.py",
+              "test_generators_of_the_command_line_stand_above_those_of_the_file", ('"--generators"',)),
+    Elsewhere("rollcast up --config my-run.yaml --monitor", "tests/local/test_monitor.py",
+              "test_a_real_prometheus_scrapes_the_services_and_evaluates_every_alert", ("prometheus_spec",)),
+    Elsewhere("rollcast up", *_UP, ('"up", "--config", "run.yaml"',)),
+    Elsewhere("rollcast demo", "benchmarks/results/demo.json", "", ('"benchmark": "demo"',)),
+    Elsewhere("rollcast try", "tests/local/test_trial.py",
+              "test_a_trial_samples_from_the_models_folder_and_grades_with_ones_own_function",
+              ('"try", "--config", "run.yaml", "--prompts"',)),
+    Elsewhere("rollcast init$", "tests/cli/test_init.py", "test_on_a_terminal_it_asks_and_offers_what_suits",
+              ('"init", "asked.yaml"',)),
+    Elsewhere("rollcast init --model ./model --data rows.parquet", "tests/cli/test_init.py",
+              "test_chats_with_a_function_of_ones_own_and_a_budget_in_hours", ('"./reward.py:grade"', '"0.5h"')),
+    Elsewhere("rollcast plan devices --devices 80 --step-seconds", "tests/cli/test_plan_devices.py",
+              "test_given_equal_lengths_the_answer_is_the_closed_form", ('"plan", "devices"', '"--tokens-per-second"')),
+    Elsewhere("rollcast plan devices", "tests/cli/test_plan_devices.py",
+              "test_a_run_folder_gives_its_rates_and_the_model_returns_its_speed", ('"--run-folder", folder',)),
+    Elsewhere("rollcast fit http://127.0.0.1:9090", "tests/forecaster/test_prometheus.py",
+              "test_an_evaluation_that_was_made_twice_is_one_point", ("read_curve(url",)),
+    Elsewhere("rollcast ablate", "tests/system/test_ablate.py",
+              "test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table", ('"ablate"', "--without")),
+    Elsewhere("rollcast model arithmetic", "tests/local/test_base_model.py",
+              "test_the_model_is_trained_once_and_its_characters_are_its_tokens", ("ensure_base_model",)),
+    Elsewhere("rollcast generator", "tests/cli/test_commands.py", "test_a_starter_becomes_the_service", ("generator",)),
+    Elsewhere("rollcast trainer", "tests/cli/test_commands.py", "test_a_starter_becomes_the_service", ("trainer",)),
+    Elsewhere("rollcast forecaster", "tests/cli/test_commands.py", "test_a_starter_becomes_the_service",
+              ("forecaster",)),
+    Elsewhere("python -m rollcast.loggers", "tests/loggers/test_service.py",
+              "test_one_that_works_and_one_that_is_away_are_told_apart_and_ended", ("rollcast.loggers",)),
+    Elsewhere("python -m rollcast.autoscaler", "tests/autoscaler/test_service.py",
+              "test_keda_is_told_what_a_starved_trainer_needs", ('"-m", "rollcast.autoscaler", "--config"',)),
+    Elsewhere("python -m rollcast.grader", "tests/grader/processes.py", "", ('"-m", "rollcast.grader"',)),
+    Elsewhere("python -m rollcast.trainer.launch", "tests/trainer/test_launch.py",
+              "test_ranks_of_one_machine_need_no_name", ("launch",)),
+    Elsewhere("torchrun -m rollcast.trainer", "tests/system/test_run.py",
+              "test_a_run_of_two_ranks_to_its_exported_model_and_on_with_one_without_a_drift", ("torchrun",)),
+    Elsewhere("python -m benchmarks.gpu", "tests/test_gpu_benchmark.py", "", ("benchmarks.gpu", "--small")),
+    Elsewhere("python -m benchmarks.monitoring", "tests/monitoring/test_queries.py", "", ("with live_runs(",)),
+    Elsewhere("python -m documents", "tests/documents/test_pages.py",
+              "test_a_reference_page_is_what_the_code_says", ("from documents.__main__ import",)),
+    Elsewhere("python -m monitoring", "tests/monitoring/test_dashboards.py", "", ("from monitoring.__main__ import",)),
+    Elsewhere("python make_data.py", "tests/system/test_tutorial.py",
+              "test_the_tutorial_trains_what_its_page_says", ("make_data.py",)),
+    Elsewhere("python -m pytest", ".ci/library", "", ("-m pytest",)),
+    Elsewhere("prometheus --config.file", "tests/local/test_monitor.py",
+              "test_a_real_prometheus_scrapes_the_services_and_evaluates_every_alert", ("prometheus_spec",)),
+    Elsewhere("curl -H Authorization: Bearer $ROLLCAST_PUSH_TOKEN", "tests/push/test_push.py",
+              "test_the_curl_of_the_page_pushes", ("push.md", "curl")),
+    Elsewhere("pip install .", ".ci/library", "", ("pip\" install -q '.[",)),
+    Elsewhere("make test", ".ci/run", "", ("make test",)),
+    Elsewhere("make check", "Makefile", "", ("test: $(INSTALLED) check debian",)),
+    Elsewhere("make quick", ".ci/library", "", ("--quick",)),
+    Elsewhere("make docs", ".ci/docs", "", ("make docs",)),
+    Elsewhere("make setup", "Makefile", "", ("test: $(INSTALLED)", "setup: $(INSTALLED)")),
+    Elsewhere("make demo", "benchmarks/results/demo.json", "", ('"benchmark": "demo"',)),
+    Elsewhere("make chart", "tests/chart/test_written.py", "", ('"values_schema", "readme", "recipes", "manifests"',)),
+    Elsewhere("make wire", "tests/test_wire_generated.py", "test_generated_code_does_not_drift",
+              ("grpc_tools.protoc",)),
+)  # fmt: skip
+
+
+def carried_out_by(command: Documented) -> Elsewhere | None:
+    """The first whose beginning it has; one that ends with `$` is the whole command."""
+    return next((one for one in ELSEWHERE if f"{command.text}$".startswith(one.beginning)), None)
+
+
+def is_measured(command: Documented) -> bool:
+    """A benchmark takes minutes: that it was carried out is shown by what it wrote."""
+    if command.words[:2] != ("python", "-m") or not command.words[2].startswith("benchmarks."):
+        return False
+    name = command.words[2].removeprefix("benchmarks.")
+    folder = ROOT / "benchmarks" / name
+    text = "".join(file.read_text() for file in [*folder.glob("*.py"), *folder.parent.glob(f"{name}.py")])
+    return any(RESULTS.glob(f"{name}*.json")) or any(f'"{file.stem}"' in text for file in RESULTS.glob("*.json"))
