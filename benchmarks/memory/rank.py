@@ -45,7 +45,7 @@ class WatchedGroup(LearnerGroup):
     def _obey(self, command: RankCommand) -> None:
         with self.watch.during(MOMENTS[command.kind]):
             super()._obey(command)
-            self.saver.settle()
+            self.saver.wait_written()
 
 
 def _resident(field: str) -> int:
