@@ -163,8 +163,8 @@ def used(folder: Path, state: str) -> AbstractContextManager[None]:
     ("state", "options", "sentence"),
     [
         ("left", [], "holds a run already; continue it with --resume"),
-        ("held", [], f"process {os.getpid()} is running it; stop that one"),
-        ("held", ["--resume"], f"process {os.getpid()} is running it; stop that one"),
+        ("held", [], "process {this} is running it; stop that one"),
+        ("held", ["--resume"], "process {this} is running it; stop that one"),
         ("newer", [], f"is written in format {NEWEST + 1}, this Rollcast knows {NEWEST} at most"),
         (
             "left",
@@ -176,6 +176,7 @@ def used(folder: Path, state: str) -> AbstractContextManager[None]:
 def test_of_a_folder_that_cannot_be_used_both_say_the_same(
     state: str, options: list[str], sentence: str, tmp_path: Path
 ) -> None:
+    sentence = sentence.replace("{this}", str(os.getpid()))  # not in the name of the test, which is each process's own
     with used(tmp_path, state):
         file = str(written(tmp_path, on_its_own(tmp_path, tasks={"evaluation": {"num_prompts": 16}})))
         (told,) = said("config", "check", file, *options)
