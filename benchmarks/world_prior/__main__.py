@@ -3,7 +3,7 @@
     python -m benchmarks.world_prior --curves FOLDER --out FOLDER [--candidates N] [--seed N]
 
 Settings of the prior are drawn at random around the default. Each is fitted to the beginnings of all curves, and its
-forecasts of their ends are scored (pinball loss over five quantiles). For each repository the mean of the fifth of the
+forecasts of their ends are scored (pinball loss over five quantiles). For each repository the mean of the half of the
 settings with the least loss on all others is written as REPOSITORY.json (slash as __), for `rollcast fit --prior`. The
 very best one owes its lead to luck. One repository has one vote, and so has each cell of two repositories or more: a
 metric and the share of the curve that is seen.

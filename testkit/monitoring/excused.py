@@ -15,6 +15,7 @@ _EXCUSED = {
     'sum by (direction) (rollcast_autoscaler_changes_total{run="$run"})': "whether it changes in a minute is chance",
     'sum by (run) (rollcast_hand_overs_total{run="$run"})': "no generator here is slow enough to hand a task over",
     'sum by (run) (rollcast_hand_backs_total{run="$run"})': "killed ones hand nothing back, drained ones perhaps",
+    'rollcast_generator_parked{run="$run"}': "every generator here has the memory that it needs",
     _DCGM % "DCGM_FI_DEV_GPU_UTIL": "dcgm-exporter runs on GPU nodes",
     _DCGM % "DCGM_FI_DEV_FB_USED": "dcgm-exporter runs on GPU nodes",
     _DCGM % "DCGM_FI_DEV_POWER_USAGE": "dcgm-exporter runs on GPU nodes",

@@ -65,6 +65,19 @@ def test_what_lies_beyond_the_papers_grid_is_told(tmp_path: Path) -> None:
     assert "A lies at an edge of the paper's grid, 0.45 to 0.8: the best one lies beyond" in shown
 
 
+def test_targets_below_the_start_just_below_the_ceiling_and_beyond_it(tmp_path: Path) -> None:
+    """A run that hardly moves has a tiny B: the compute to a target just below A is more than any number holds."""
+    flat = write(tmp_path / "flat.csv", np.where(np.arange(24) % 2 == 0, 0.62, 0.63))
+    options = ("--paper", "--initial", START, "--exclude-before", 1_500, "--json")
+    targets = [word for target in (0.3, 0.6249, 0.9) for word in ("--target", target)]
+    answer = json.loads(rollcast_fit(flat, *options, *targets).stdout)
+    below, just_below, beyond = (each["compute"] for each in answer["targets"])
+    assert below == 0.0
+    assert beyond is None
+    law = sigmoid(np.array([just_below or 1e300]), START, answer["asymptote"], answer["exponent"], answer["midpoint"])
+    assert just_below is None or law[0] == pytest.approx(0.6249, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -75,6 +88,10 @@ def test_what_lies_beyond_the_papers_grid_is_told(tmp_path: Path) -> None:
         (("--law-alone",), "--paper, --law-alone: the paper's fit knows nothing of that"),
         (("--budget", 5), "--paper, --budget: "),
         (("--plot", "fit.png"), "--paper, --plot: "),
+        (("--standard-error", "error"), "--paper, --standard-error: "),
+        (("--initial", 0.4, "--target", 5), "--target: 5 is no pass rate"),
+        (("--initial", 0.4, "--exclude-before", 15_000), "2 evaluations are left; its fit needs 3"),
+        (("--initial", 0.7), "--initial: 0.7 is not below the highest reading"),
     ],
 )
 def test_a_mistake_is_one_sentence(options: tuple[object, ...], sentence: str, tmp_path: Path) -> None:

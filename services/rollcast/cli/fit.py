@@ -76,6 +76,8 @@ def fit(
             "budget": budget,
             "worth": worth,
             "price": price,
+            "standard-error": standard_error,
+            "truncation-ratio": truncation_ratio,
         }
         if beside := [name for name, given in {**options_of_ours, "plot": plot}.items() if given is not None]:
             raise UserError(f"--paper, --{beside[0]}: the paper's fit knows nothing of that; leave one of them out")

@@ -7,6 +7,7 @@ are left out by hand. So the procedure has no interval, no verdict and no advice
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -20,9 +21,13 @@ from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_
 if TYPE_CHECKING:
     from rollcast.curves.origin import Origin
     from rollcast.curves.table import Columns
-    from rollcast.scaling.curve import Curve
+    from rollcast.scaling.curve import Curve, SigmoidParameters
 
 PROCEDURE = "arXiv 2510.13786, A.5"
+LEAST_POINTS = 3
+"""As many as the procedure fits parameters: A, B and C_mid."""
+LARGEST_LOG = 600.0
+"""ln of a compute that is never: exp overflows at 709."""
 
 
 def fit_as_paper(
@@ -61,7 +66,8 @@ def _paper_report(
 ) -> dict[str, Any]:
     """The fit as JSON. `initial`: R_0; the pass rate at compute 0 where None. `exclude_before`: in the curve's unit.
 
-    Raises UserError where there is no R_0, ValueError where no point is left.
+    Raises UserError where there is no R_0 below the readings, a target is no pass rate or points are too few;
+    ValueError where no point is left.
     """
     start = curve.initial if initial is None else initial
     if start is None:
@@ -71,7 +77,13 @@ def _paper_report(
         )
     if not 0 <= start < 1:
         raise UserError(f"--initial: {start:g} is no pass rate below 1; give one in [0, 1)")
+    if wrong := [target for target in targets if not 0 <= target <= 1]:
+        raise UserError(f"--target: {wrong[0]:g} is no pass rate; give one in [0, 1]")
     kept = curve.window(exclude_before or 0.0)
+    if len(kept) < LEAST_POINTS:
+        raise UserError(f"--paper: {counted(len(kept), 'evaluation')} are left; its fit needs {LEAST_POINTS} or more")
+    if (highest := float(kept.pass_rate.max())) <= start:
+        raise UserError(f"--initial: {start:g} is not below the highest reading, {highest:g}, and the law only rises")
     law = paper_grid(kept, start)
     edges = {"A": (law.asymptote, PAPER_ASYMPTOTES), "C_mid": (law.midpoint, PAPER_MIDPOINTS)}
     return {
@@ -97,13 +109,22 @@ def _paper_report(
         "targets": [
             {
                 "pass_rate": target,
-                "compute": law.midpoint * ((target - start) / (law.asymptote - target)) ** (1 / law.exponent)
-                if start < target < law.asymptote
-                else None,
+                "compute": _compute_to(target, law),
             }
             for target in targets
         ],
     }
+
+
+def _compute_to(target: float, law: SigmoidParameters) -> float | None:
+    """Compute at which the law reaches it; 0 from the start on, None never."""
+    if target <= law.initial:
+        return 0.0
+    if target >= law.asymptote:
+        return None
+    odds = (target - law.initial) / (law.asymptote - target)
+    log_compute = math.log(law.midpoint) + math.log(odds) / law.exponent  # B may be tiny: a power would overflow
+    return math.exp(log_compute) if log_compute < LARGEST_LOG else None
 
 
 def _show(answer: dict[str, Any]) -> None:

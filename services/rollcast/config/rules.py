@@ -237,6 +237,16 @@ def _verifiers_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
             yield wrong_value(field, verifier.name, "is given more than once; each needs a name of its own")
 
 
+def _curves_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
+    source = config.forecaster.source
+    runs: Counter[str] = Counter()
+    for index, curve in enumerate(() if source.kind == "scrape" else source.curves):
+        runs[curve.run] += 1
+        if runs[curve.run] == 2:
+            field = f"forecaster.source.curves.{index}.run"
+            yield wrong_value(field, curve.run, "is given more than once; each needs a name of its own")
+
+
 def _data_sets_have_a_place(config: RunConfig) -> Iterator[Wrong]:
     for field, dataset in _datasets(config):
         if isinstance(dataset, CountdownDataset) and dataset.numbers[0] > dataset.numbers[1]:
@@ -324,6 +334,7 @@ RULES: tuple[Rule, ...] = (
     _prompt_format_is_one,
     _data_sets_are_told_apart,
     _verifiers_are_told_apart,
+    _curves_are_told_apart,
     _data_sets_have_a_place,
     _autoscaler_knows_its_fleet,
     _one_logger_of_a_kind,

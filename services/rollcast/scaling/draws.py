@@ -39,6 +39,8 @@ SEARCH_STEP = 0.25
 """e-folds."""
 WHOLE = 0.999
 """Probability of the bounds from which draws need no weights."""
+IMPOSSIBLE = 1e-9
+"""Floor of the weight of a draw."""
 CERTAIN = 6.0
 """Standard deviations from a bound beyond which a normal distribution is taken to lie inside it."""
 
@@ -163,7 +165,8 @@ def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws
         log_onset[mine] = np.log(departure.tail.onset)
     # On the grid an amplitude falls as often as it rises, which keeps it Gaussian. Here the prior's odds are made good.
     sign = np.where(tail < 0.0, falls, np.where(tail > 0.0, 1.0 - falls, 0.5))
-    return replace(draws, tail=tail, log_onset=log_onset)[_resample(sign)]
+    # Never quite 0: a prior may rule out all that the readings leave.
+    return replace(draws, tail=tail, log_onset=log_onset)[_resample(np.maximum(sign, IMPOSSIBLE))]
 
 
 def _amplitude(

@@ -120,7 +120,7 @@ def judge(curve: Curve, draws: Draws, prior: Prior) -> Verdict:
         )
     later_range = f"At {AHEAD:g} times the compute the pass rate lies between {low:.3f} and {high:.3f} (90 %)."
     reading = float(curve.pass_rate[-1])
-    at_most = _left_under_every_shape(draws, now, later)
+    at_most = max(left, _left_under_every_shape(draws, now, later))
     if at_most >= MARGIN or high - reading >= MARGIN or (passed < SURE and not at_the_ceiling):
         return Verdict(VerdictKind.FORECASTABLE, later_range)
     chance = _chance_of_gain(draws, prior, now, later, reading)
@@ -149,9 +149,9 @@ def _left(draws: Draws, now: Array, later: Array) -> float:
 
 
 def _left_under_every_shape(draws: Draws, now: Array, later: Array) -> float:
-    """The largest of these bounds of the law with a tail and without one, as far as each has weight."""
-    tailed = draws.tail != 0.0
-    shapes = [np.flatnonzero(shape) for shape in (tailed, ~tailed) if shape.mean() >= NOTABLE_SHAPE]
+    """The largest of these bounds of the law, of rising tails and of falling ones, as far as each has weight."""
+    signs = np.sign(draws.tail)
+    shapes = [np.flatnonzero(signs == sign) for sign in (-1.0, 0.0, 1.0) if np.mean(signs == sign) >= NOTABLE_SHAPE]
     return max(_left(draws[shape], now[shape], later[shape]) for shape in shapes)
 
 
