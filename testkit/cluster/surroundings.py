@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from functools import partial
 from typing import Any
@@ -138,7 +139,8 @@ def kueue(proof: Proof) -> None:
         release.goes_on()
         proof.note("admitted, suspended by its queue, and resumed")
     finally:
-        release.uninstall()
+        with contextlib.suppress(Refuted):  # it may never have been installed
+            release.uninstall()
         cluster.kubectl(
             "delete", f"clusterqueue/{name}", f"resourceflavor/{name}", "--ignore-not-found", "--wait=false"
         )

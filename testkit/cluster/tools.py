@@ -80,10 +80,12 @@ class Cluster:
         return list(self.read("get", kind, "-l", selector).get("items", []))
 
     def has(self, kind: str) -> bool:
-        """Whether the cluster knows this kind of object."""
+        """Whether the cluster knows this kind of object. Raises Refuted where it cannot be asked."""
         try:
             self.kubectl("get", kind, "-o", "name")
-        except Refuted:
+        except Refuted as error:
+            if "doesn't have a resource type" not in str(error):
+                raise
             return False
         return True
 

@@ -163,6 +163,19 @@ def test_generators_that_cannot_be_seen_are_not_taken_for_none(
     assert generators_there(FleetReading(page, {f"g{number}": () for number in range(pages)}), RUN) == there
 
 
+def test_a_parked_generator_is_neither_measured_nor_counted() -> None:
+    """It goes on answering, with gauges that stand still."""
+    parked = (*generator(100.0), sample(names.GENERATOR_PARKED, 1.0))
+    one, alone = Collector(RUN, lag=4), Collector(RUN, lag=4)
+    for turn in range(3):
+        pages = {"g0": generator(10.0 * turn)}
+        with_parked = one.take(FleetReading(trainer(200), pages | {"g1": parked}), 10.0 * turn)
+        assert with_parked == alone.take(FleetReading(trainer(200), pages), 10.0 * turn)
+    reading = FleetReading(trainer(200, joined=1), {"g0": generator(1.0), "g1": parked})
+    assert generators_there(reading, RUN) == 1
+    assert list(inflight_tokens(reading, RUN)) == ["g0"]
+
+
 def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_came() -> None:
     """Of a trainer that does not tell its start."""
     collector, history = Collector(RUN, lag=4), []

@@ -326,8 +326,8 @@ CLAIM = thing("PersistentVolumeClaim", "data-proof-rollcast-redis-0", "redis")
     [
         (
             {"jobs": [job("forgotten", 76)], "persistentvolumeclaims": [CLAIM]},
-            "seen",
-            "redis-0, forgotten, as documented",
+            "FAILED",
+            "Job/forgotten",
         ),
         ({"persistentvolumeclaims": [CLAIM]}, "seen", "redis-0, as documented"),
         ({"persistentvolumeclaims": []}, "FAILED", "claims that stay: none"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -116,7 +117,8 @@ def test_an_engine_that_does_not_fit_is_one_sentence_and_parks_where_that_is_ask
             assert said.status_code == 503
             assert sentence in said.text
             assert httpx.get(f"http://127.0.0.1:{port}/startz").status_code == 200, "kubelet would start it again"
-            assert "rollcast_generator_parked" in httpx.get(f"http://127.0.0.1:{port}/metrics").text
+            page = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+            assert re.search(r"^rollcast_generator_parked\{.*\} 1\.0$", page, re.MULTILINE)
             left = psutil.Process(parked.pid).children(recursive=True)
             assert not any("EngineCore" in " ".join(process.cmdline()) for process in left), "it holds no device"
             assert "Traceback" not in (tmp_path / "log").read_text().rpartition("parked")[2]

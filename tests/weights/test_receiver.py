@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from rollcast.weights.group_worker import GroupWorker
 from rollcast.weights.lane_transfer import send
 from rollcast.weights.manifest import Manifest, TensorSpec, manifest_to_proto, plan_buckets
-from rollcast.weights.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup
+from rollcast.weights.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
 from rollcast.weights.receive_state import FAILED, IDLE, JOINED, JOINING, RECEIVING, STAGED, ReceiveState, merge_states
 from rollcast.weights.receiver import Receiver
 from rollcast.weights.snapshot import Snapshot
@@ -201,6 +202,18 @@ for side in sides:
     side.opened.result(10)
 sides[1].submit(lambda group: group.broadcast(torch.zeros(8, dtype=torch.uint8)))
 """
+
+
+def test_memory_that_is_refused_while_a_version_travels_is_no_broken_group() -> None:
+    """A group that broke is opened again; one that lacks room would find none the next time either."""
+
+    def refused(group: WeightGroup) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB")
+
+    store = RendezvousStore("127.0.0.1")
+    worker = GroupWorker(GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 1, 10.0), CPU)
+    with pytest.raises(NoRoomError, match=r"out of memory while a version travelled \(CUDA out of memory"):
+        worker.submit(refused).result(20)
 
 
 def test_a_process_that_ends_in_mid_broadcast_ends_in_good_order() -> None:

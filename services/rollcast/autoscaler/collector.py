@@ -23,6 +23,7 @@ READ = (
     names.RUNNING_ROLLOUTS,
     names.GENERATOR_SLOTS,
     names.INFLIGHT_TOKENS,
+    names.GENERATOR_PARKED,
 )
 """What has to be read."""
 MAX_GENERATORS = 4_096
@@ -98,7 +99,7 @@ class Collector:
         self._consumed.take(_gauge(trainer, names.CONSUMED_TOKENS) or 0.0)
         last = self._last
         sampled, watched, running = self._generators(reading, now)
-        if joined > 0 and not reading.generators:
+        if joined > 0 and not at_work(reading, self._run):
             raise NotMeasured(f"none of the {joined:.0f} generators can be read")
         passed = 0.0 if last is None else now - last.at
         fills = last is None or step < self._filled_from_step
@@ -148,10 +149,11 @@ class Collector:
     def _generators(self, reading: FleetReading, now: float) -> tuple[float, float, float]:
         """(tokens, generator-seconds, rollout-seconds) since each was last seen; one that starts up is left out."""
         tokens = watched = running_seconds = 0.0
-        for place in self._pages.keys() - reading.generators.keys():
+        pages = at_work(reading, self._run)
+        for place in self._pages.keys() - pages.keys():
             del self._pages[place]
         told = []
-        for place, samples in list(reading.generators.items())[:MAX_GENERATORS]:
+        for place, samples in list(pages.items())[:MAX_GENERATORS]:
             by_name = _by_name(samples, self._run)
             sampled, running = _gauge(by_name, names.SAMPLED_TOKENS), _gauge(by_name, names.RUNNING_ROLLOUTS)
             if sampled is None or running is None:
@@ -178,15 +180,24 @@ def generators_there(reading: FleetReading, run: str) -> int | None:
     None where neither is to be seen, which does not say that there is none.
     """
     joined = _gauge(_by_name(reading.trainer, run), names.GENERATORS, state="joined")
-    return max(round(joined or 0.0), len(reading.generators)) or None
+    return max(round(joined or 0.0), len(at_work(reading, run))) or None
 
 
 def inflight_tokens(reading: FleetReading, run: str) -> dict[Place, float]:
     """Tokens in flight by page, of the generators that tell them."""
     found = {
-        place: _gauge(_by_name(samples, run), names.INFLIGHT_TOKENS) for place, samples in reading.generators.items()
+        place: _gauge(_by_name(samples, run), names.INFLIGHT_TOKENS) for place, samples in at_work(reading, run).items()
     }
     return {place: value for place, value in found.items() if value is not None}
+
+
+def at_work(reading: FleetReading, run: str) -> dict[Place, tuple[Sample, ...]]:
+    """Pages of generators, without those that have parked: these sample nothing, and their other gauges stand still."""
+    return {
+        place: samples
+        for place, samples in reading.generators.items()
+        if not _gauge(_by_name(samples, run), names.GENERATOR_PARKED)
+    }
 
 
 def _by_name(samples: Iterable[Sample], run: str) -> dict[str, list[Sample]]:

@@ -25,6 +25,7 @@ _GENERATOR_METRICS = {
     names.RUNNING_ROLLOUTS.name,
     names.INFLIGHT_TOKENS.name,
     names.GENERATOR_SLOTS.name,
+    names.GENERATOR_PARKED.name,
 }
 
 

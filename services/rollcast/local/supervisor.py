@@ -234,9 +234,11 @@ class Supervisor:
         return None if self._asked_at is None else self._asked_at + self._interrupt_seconds
 
     def _tell_of_kill(self, spec: ServiceSpec, *, is_finished: bool) -> None:
+        if is_finished:
+            return
         if self._asked_at is not None and spec.when_cut:
             self._report(f"{spec.name} was cut short: {spec.when_cut}")
-        elif not is_finished:
+        else:
             self._report(f"{spec.name} did not stop in time and was killed", trouble=True)
 
     def _stop_at_once(self) -> None:

@@ -67,7 +67,7 @@ def rank_on_host(plan: MemoryPlan, rank: int) -> Parts:
 
 
 def generator_on_host(plan: MemoryPlan) -> Parts:
-    """Of all processes of a generator: its front end, the engine, and a worker for each GPU beyond the first."""
+    """Of all processes of a generator: its front end, the engine, and its workers where it has several."""
     worker = plan.worker
     processes = 2 if worker.workers == 1 else 2 + worker.workers
     return {"programs": processes * PROGRAM, "staging": plan.trainer[0].version if worker.place == "host" else 0}

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from rollcast.config.errors import UserError
+from rollcast.config.out_of_memory import told_what_did_not_fit
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.runfolder.records import read_record
 from rollcast.runfolder.trial import TrialRecord, TriedCompletion, UpdateTrialRecord
@@ -38,14 +39,17 @@ def time_update(config: RunConfig, ranks: Ranks, tried: Sequence[TriedCompletion
         sequences, world_size=ranks.world_size, max_tokens=config.trainer.tokens_per_micro_batch
     )
     micro_batches, total = planned[ranks.rank], denominator(sequences)
-    learner.update(micro_batches, total)  # makes the optimizer's state, and warms caches up
+    remedy = f"lower trainer.tokens_per_micro_batch (now {config.trainer.tokens_per_micro_batch}), or give more ranks"
+    with told_what_did_not_fit("an update", remedy):
+        learner.update(micro_batches, total)  # makes the optimizer's state, and warms caches up
     began = passed = time.perf_counter()
 
     def note() -> None:
         nonlocal passed
         passed = time.perf_counter()
 
-    stats = learner.update(micro_batches, total, note)
+    with told_what_did_not_fit("an update", remedy):
+        stats = learner.update(micro_batches, total, note)
     passes = passed - began
     return UpdateTrialRecord(passes, max(0.0, stats.seconds - passes), ranks.num_devices)
 

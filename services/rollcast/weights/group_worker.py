@@ -23,8 +23,9 @@ from weakref import WeakSet
 
 import torch
 
+from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.process_group import GroupAddress, GroupError, WeightGroup
+from rollcast.weights.process_group import GroupAddress, GroupError, NoRoomError, WeightGroup
 
 Result = TypeVar("Result")
 
@@ -93,6 +94,9 @@ class GroupWorker:
 
     def _described(self, error: Exception) -> GroupError:
         """The same without its traceback, whose frames would keep the group and its connections open."""
+        if is_out_of_memory(error):  # another group would find no more room
+            said = " ".join(str(error).split())[:300]
+            return NoRoomError(f"epoch {self.address.epoch}: out of memory while a version travelled ({said})")
         if not isinstance(error, GroupError):
             log.exception("a weight group failed in an unexpected way", epoch=self.address.epoch)
         return type(error)(str(error)) if isinstance(error, GroupError) else GroupError(str(error))

@@ -279,10 +279,10 @@ class Publisher:
 
     def _admit(self, joiners: list[Seat], current: Manifest) -> None:
         """Bring joiners to `current`, each through a private group, some side by side; then they are members."""
-        behind = [[seat] for seat in joiners if seat.version != current.version]
+        behind = [seat for seat in joiners if seat.version != current.version]
         at_once = pieces_at_once(self._lanes.count)  # each group has one on every rank's device
         for first in range(0, len(behind), at_once):
-            groups = self._open(behind[first : first + at_once])
+            groups = self._open([[seat] for seat in self._roster.still_joining(behind[first : first + at_once])])
             self._send(groups, current, "catch_up", None)
             for epoch in groups:
                 epoch.drop(self._slots)

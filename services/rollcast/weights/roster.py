@@ -171,6 +171,10 @@ class Roster:
         waiting = [seat for seat in self if not seat.joined and not seat.leaving and seat.connected]
         return waiting if any(seat.arrived_at <= before for seat in waiting) else []
 
+    def still_joining(self, seats: Sequence[Seat]) -> list[Seat]:
+        """Without those that went while others were served: they would only be waited for."""
+        return [seat for seat in seats if seat in self and not seat.leaving and seat.connected]
+
     def hand_over(self, name: str, sequences: Sequence[int]) -> bool:
         """Ask for these tasks back; False = nobody of that name has a place and a stream."""
         seat = self.find(name)
