@@ -131,7 +131,7 @@ def _architecture_config(architecture: str, max_length: int) -> Any:
         scales = {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2}
         return GraniteConfig(**common, **scales, logits_scaling=0.7, tie_word_embeddings=False)
     if architecture == "cohere":  # attention and feed-forward side by side behind one norm; tied; scaled logits
-        return CohereConfig(**common, logit_scale=0.6)
+        return CohereConfig(**common, logit_scale=1.5)
     assert architecture == "gemma2"  # tied, scaled embeddings; caps on scores and logits; a window in every other layer
     caps = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 4.0}
     return Gemma2Config(**common, **caps, query_pre_attn_scalar=32, sliding_window=32)

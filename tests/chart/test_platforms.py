@@ -147,9 +147,10 @@ def test_the_values_that_the_guide_shows_are_ones() -> None:
 
 def test_an_account_of_ones_own_is_not_made_again() -> None:
     objects = render(merged(CPU, {"serviceAccount": {"name": "mine"}}))
-    assert [item["metadata"]["name"] for item in of_kind(objects, "ServiceAccount")] == ["demo-rollcast-check"]
+    made = {item["metadata"]["name"] for item in of_kind(objects, "ServiceAccount")}
+    assert made == {"demo-rollcast-check", "demo-rollcast-uninstall"}, "the hooks' own, whose rights are theirs alone"
     accounts: dict[str, Any] = {pod.role: pod.spec["serviceAccountName"] for pod in pods(objects)}
-    assert accounts.pop("check") == "demo-rollcast-check"
+    assert {accounts.pop("check"), accounts.pop("uninstall")} == made
     assert set(accounts.values()) == {"mine"}
 
 
