@@ -99,6 +99,9 @@ def fit_part(curve: Curve, options: FitOptions) -> Forecast:
         suspects = suspected_breaks(observations, settled, prior)
         if not suspects:
             return None
+        # A run that breaks has no tail, which the prior must pay as it does for a law without one.
+        paid = float(np.log1p(-prior.tail_weight)) if prior.tail_weight < 1.0 else 0.0
+        suspects = [replace(suspect, log_prior=suspect.log_prior + paid) for suspect in suspects]
         broken = solve(observations, usual, linear, noise_prior, suspects)
         return judge_break(grid, broken, observations, curve.unit)
 
