@@ -203,7 +203,7 @@ def test_a_few_pieces_pass_through_a_device_whatever_the_size_of_a_version(
     at_root, at_leaf = (end.submit(partial(most, work)) for end, work in zip(ends, (root, leaf), strict=True))
     assert piece < at_leaf.result(40.0) < 4 * piece
     copied = at_root.result(40.0) + piece  # the piece itself, which on a CPU is where it was
-    assert is_changed or piece < copied < 3 * piece  # changes are found in the host's memory, and are no longer
+    assert is_changed or piece <= copied < 3 * piece  # changes are found in the host's memory, and are no longer
     assert digest(received.views()) == digest(sent.views())
     for end in ends:
         end.abandon()
