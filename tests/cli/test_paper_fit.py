@@ -10,7 +10,7 @@ import pytest
 
 from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
 from rollcast.scaling.curve import Array, Curve, sigmoid
-from tests.cli.test_fit import rollcast_fit
+from tests.cli.command import rollcast
 
 START = 0.40
 PRINTED = ((0.645, 1.70), (0.61, 1.92), (0.59, 2.01))
@@ -29,7 +29,7 @@ def test_the_printed_laws_are_found_again_on_the_papers_grid(asymptote: float, e
     midpoint = float(PAPER_MIDPOINTS[7])
     path = write(tmp_path / "run.csv", sigmoid(GPU_HOURS, START, asymptote, exponent, midpoint))
     options = ("--initial", START, "--exclude-before", 1_500, "--at", 50_000, "--target", 0.55, "--json")
-    done = rollcast_fit(path, "--paper", *options)
+    done = rollcast("fit", path, "--paper", *options)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert (answer["asymptote"], answer["exponent"], answer["midpoint"]) == pytest.approx(
@@ -49,11 +49,11 @@ def test_noisy_readings_get_the_node_of_the_least_squares_and_no_interval(tmp_pa
     curve = Curve.from_points(*np.loadtxt(path, delimiter=",", skiprows=1).T).window(1_500.0)
     law = paper_grid(curve, START)
     options = ("--paper", "--initial", START, "--exclude-before", 1_500)
-    answer = json.loads(rollcast_fit(path, *options, "--json").stdout)
+    answer = json.loads(rollcast("fit", path, *options, "--json").stdout)
     assert {name: answer[name] for name in vars(law)} == vars(law)
     assert law.asymptote in PAPER_ASYMPTOTES
     assert np.sum((curve.pass_rate - law.pass_rate(curve.compute)) ** 2) == pytest.approx(24 * answer["residual"] ** 2)
-    shown = rollcast_fit(path, *options).stdout
+    shown = rollcast("fit", path, *options).stdout
     assert "It has no intervals and no verdict" in shown
     assert "95 %" not in shown
 
@@ -61,7 +61,7 @@ def test_noisy_readings_get_the_node_of_the_least_squares_and_no_interval(tmp_pa
 def test_what_lies_beyond_the_papers_grid_is_told(tmp_path: Path) -> None:
     """A ceiling above the highest A of the grid, all else on it."""
     path = write(tmp_path / "run.csv", sigmoid(GPU_HOURS, START, 0.95, 2.0, float(PAPER_MIDPOINTS[7])))
-    shown = rollcast_fit(path, "--paper", "--initial", START, "--exclude-before", 1_500).stdout
+    shown = rollcast("fit", path, "--paper", "--initial", START, "--exclude-before", 1_500).stdout
     assert "A lies at an edge of the paper's grid, 0.45 to 0.8: the best one lies beyond" in shown
 
 
@@ -70,7 +70,7 @@ def test_targets_below_the_start_just_below_the_ceiling_and_beyond_it(tmp_path: 
     flat = write(tmp_path / "flat.csv", np.where(np.arange(24) % 2 == 0, 0.62, 0.63))
     options = ("--paper", "--initial", START, "--exclude-before", 1_500, "--json")
     targets = [word for target in (0.3, 0.6249, 0.9) for word in ("--target", target)]
-    answer = json.loads(rollcast_fit(flat, *options, *targets).stdout)
+    answer = json.loads(rollcast("fit", flat, *options, *targets).stdout)
     below, just_below, beyond = (each["compute"] for each in answer["targets"])
     assert below == 0.0
     assert beyond is None
@@ -96,5 +96,5 @@ def test_targets_below_the_start_just_below_the_ceiling_and_beyond_it(tmp_path: 
 )
 def test_a_mistake_is_one_sentence(options: tuple[object, ...], sentence: str, tmp_path: Path) -> None:
     path = write(tmp_path / "run.csv", sigmoid(GPU_HOURS, START, 0.61, 1.9, 2_542.0))
-    done = rollcast_fit(path, "--paper", *options)
+    done = rollcast("fit", path, "--paper", *options)
     assert (done.returncode, sentence in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr

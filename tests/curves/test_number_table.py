@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from unittest import mock
 
@@ -39,6 +40,11 @@ def read_line_by_line(text: str) -> list[object]:
         return read(text)
 
 
+def unsigned(found: object) -> str:
+    """JSON's -0 is a whole number without a sign, and -0.0 has one: no curve tells them apart."""
+    return re.sub(r"-0\.0(?![\d])", "0.0", repr(found))
+
+
 @given(
     rows=st.lists(st.lists(NUMBERS, min_size=3, max_size=3), min_size=2, max_size=8),
     names=st.lists(NAMES, min_size=3, max_size=3, unique=True),
@@ -56,7 +62,7 @@ def test_a_table_is_read_as_its_lines_are(
     place %= len(text)
     text = text[:place] + change + text[place + deleted :]
     if json_rows.looks_like_json(text):
-        assert read(text) == read_line_by_line(text)
+        assert unsigned(read(text)) == unsigned(read_line_by_line(text))
 
 
 def test_well_formed_files_are_taken_as_tables() -> None:

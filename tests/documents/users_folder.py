@@ -15,7 +15,7 @@ from rollcast.runfolder.writing import append_line
 from testkit.forecaster.recorded_run import record
 from testkit.published_models import QWEN3_8B
 from testkit.tiny_model import make_tiny_model
-from tests.cli.test_plan_devices import write_run
+from tests.cli.known_run import write_run
 
 RUNS = ("demo", "sums", "sums-2", "NAME", "my-run")
 COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -50,7 +50,7 @@ def search(curves: Path, out: Path, candidates: int) -> str:
 
 
 def least_of_the_others(losses: list[dict[str, Any]], left_out: str, fewest: int = 2) -> list[int]:
-    """The same choice of two of ten, written out; `fewest`: repositories of a cell that has a vote."""
+    """The same choice of five of ten, written out; `fewest`: repositories of a cell that has a vote."""
     scores = []
     for line in losses:
         cells = []
@@ -60,7 +60,7 @@ def least_of_the_others(losses: list[dict[str, Any]], left_out: str, fewest: int
                 continue
             cells.append(sum(of[n] for n in others) / sum(losses[0]["losses"][cell][n] for n in others))
         scores.append(sum(cells) / len(cells))
-    return sorted(range(len(scores)), key=lambda number: scores[number])[:2]
+    return sorted(range(len(scores)), key=lambda number: scores[number])[:5]
 
 
 def test_each_repository_gets_the_mean_of_what_does_best_on_the_others(tmp_path: Path) -> None:

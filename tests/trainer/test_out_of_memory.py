@@ -21,6 +21,7 @@ import psutil
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.group import LearnerGroup, build_learner
 from rollcast.trainer.learner.ranks import join_ranks
+from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences
 
 ROOM = 8 << 20
@@ -44,6 +45,7 @@ learner = build_learner(config, ranks)
 without_room("slots:", lambda: LearnerGroup(config, learner))
 group = LearnerGroup(config, learner)
 without_room("save:", group.reserve)
+group = LearnerGroup(config, build_learner(config, ranks))  # what was half taken ends with its process, as a rule
 group.reserve()
 group.update(make_sequences(0))
 checkpoint = group.save(PolicyVersion(1, 2), {}).result()

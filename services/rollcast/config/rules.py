@@ -20,6 +20,7 @@ from rollcast.config.recipe import (
 )
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, wrong_value
+from rollcast.config.services import CurveFile, CurveQueries
 
 Rule = Callable[[RunConfig], Iterator[Wrong]]
 
@@ -240,7 +241,8 @@ def _verifiers_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
 def _curves_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
     source = config.forecaster.source
     runs: Counter[str] = Counter()
-    for index, curve in enumerate(() if source.kind == "scrape" else source.curves):
+    curves: tuple[CurveFile | CurveQueries, ...] = () if source.kind == "scrape" else source.curves
+    for index, curve in enumerate(curves):
         runs[curve.run] += 1
         if runs[curve.run] == 2:
             field = f"forecaster.source.curves.{index}.run"

@@ -37,7 +37,7 @@ class Checksum:
 class ChecksumBeside(Checksum):
     """The same on a thread of its own, so that a processor sends or receives meanwhile; a GPU is quick enough without.
 
-    To be used in a `with` statement. A buffer must not change until the next one is added, or `settle` returned.
+    To be used in a `with` statement. A buffer must not change until the next one is added, or `wait` returned.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -53,13 +53,13 @@ class ChecksumBeside(Checksum):
             self._thread.shutdown()
 
     def add(self, buffer: torch.Tensor) -> None:
-        self.settle()
+        self.wait()
         if self._thread is None:
             super().add(buffer)
         else:
             self._adding = self._thread.submit(super().add, buffer)
 
-    def settle(self) -> int:
+    def wait(self) -> int:
         """The checksum of all that was added."""
         if self._adding is not None:
             self._adding.result()

@@ -54,7 +54,7 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion, changes: C
                 piece = piece.to(group.device)
                 checksum.add(piece)
                 group.broadcast(piece)
-        found = checksum.settle()
+        found = checksum.wait()
     if shard.version != version:
         raise GroupError(f"version {version} was overwritten by {shard.version} while it was sent")
     _tell(group, [*version, found])
@@ -85,7 +85,7 @@ def receive(
                         raise GroupError(f"version {version}: lane {lane} announced {size} bytes of {end - start}")
                     straight = len(stretches) == 1 and size == end - start and _takes(stretches[0], group)
                     if not straight:
-                        checksum.settle()  # of what the scratch piece still holds
+                        checksum.wait()  # of what the scratch piece still holds
                     piece = stretches[0] if straight else scratch.of(size)
                     if size:
                         group.broadcast(piece)
@@ -98,7 +98,7 @@ def receive(
                         stretches, torch.split(piece, [s.numel() for s in stretches]), strict=True
                     ):
                         stretch.copy_(part)
-        found = checksum.settle()
+        found = checksum.wait()
     with turn():
         incarnation, step, told = _heard(group, 3)
     if (incarnation, step) != version:
