@@ -26,6 +26,8 @@ from rollcast.wire.version import PolicyVersion
 
 CPU = torch.device("cpu")
 PATIENCE_SECONDS = 5.0
+HEARD_SECONDS = 120.0
+"""For a word of another process, which imports torch first and may send for long on a busy machine."""
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -47,12 +49,12 @@ class OtherRanks:
         for pipe in self._pipes:
             pipe.send((slot, version))
         for pipe in self._pipes:
-            pipe.recv()
+            _heard(pipe)
 
     def end(self) -> None:
         for process in self._processes:
             process.kill()
-            process.join()
+            process.join(HEARD_SECONDS)
 
     def _tell(self, order: bytes) -> None:
         for pipe in self._pipes:
@@ -101,7 +103,7 @@ class RawGloo:
             target=_raw_receiver, args=(theirs, address(rank=1, world_size=2), num_bytes), daemon=True
         )
         self._process.start()
-        self._pipe.recv()
+        _heard(self._pipe)
         self._group = WeightGroup(address(rank=0, world_size=2), CPU)
         self._buffer = torch.zeros(num_bytes, dtype=torch.uint8)
 
@@ -111,12 +113,19 @@ class RawGloo:
         self._pipe.send("now")
         for start in range(0, len(self._buffer), PIECE_BYTES):
             self._group.broadcast(self._buffer[start : start + PIECE_BYTES])
-        self._pipe.recv()
+        _heard(self._pipe)
         return time.perf_counter() - started
 
     def end(self) -> None:
         self._process.kill()
-        self._process.join()
+        self._process.join(HEARD_SECONDS)
+
+
+def _heard(pipe: Connection) -> None:
+    """Wait for a word of the other process."""
+    if not pipe.poll(HEARD_SECONDS):
+        raise TimeoutError(f"the other process said nothing for {HEARD_SECONDS:g} s")
+    pipe.recv()
 
 
 def _raw_receiver(pipe: Connection, address: GroupAddress, num_bytes: int) -> None:
