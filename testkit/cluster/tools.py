@@ -110,6 +110,14 @@ class Cluster:
         if self.recorded is None and not holds():
             raise Refuted(otherwise)
 
+    def require_throughout(self, seconds: float, holds: Callable[[], object], otherwise: str) -> None:
+        """As `require`, looked at again and again for so long."""
+        deadline = time.monotonic() + seconds
+        self.require(holds, otherwise)
+        while self.recorded is None and time.monotonic() < deadline:
+            time.sleep(PAUSE_SECONDS)
+            self.require(holds, otherwise)
+
     @contextmanager
     def forwarded(self, namespace: str, service: str, port: str) -> Iterator[str]:
         """The service as an address of this machine, by `kubectl port-forward`. Raises Refuted where that fails.
