@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.weights import checksum, lane_transfer
 from rollcast.weights.changes import pack_changes
 from rollcast.weights.group_worker import GroupWorker
@@ -25,7 +26,7 @@ from rollcast.weights.turns import AT_ONCE
 from rollcast.wire.version import PolicyVersion
 from testkit.live_bytes import LiveBytes
 from testkit.weights.generator_process import digest
-from tests.weights.conftest import Process, Trainer, copy_rows, fill
+from tests.weights.conftest import Process, Trainer, copy_rows, fill, wait_until
 from tests.weights.uneven import UNEVEN
 
 CPU = torch.device("cpu")
@@ -118,6 +119,39 @@ def test_a_rank_that_breaks_in_the_middle_of_its_part_costs_an_epoch(
     assert generator.wait("applied", version="1.1")["digest"] == expected
     assert not left
     assert trainer.metric('rollcast_weight_failures_total{reason="publish",run="test"}') >= 1
+
+
+NEVER = object()
+
+
+@pytest.mark.parametrize("lane", [0, 1])
+def test_a_rank_that_has_no_memory_to_send_from_ends_in_one_sentence(
+    start_trainer: Callable[..., Trainer],
+    start_generator: Callable[..., Process],
+    monkeypatch: pytest.MonkeyPatch,
+    lane: int,
+) -> None:
+    """Another epoch would find no more of it: rank 0 hears it where it looks at the members, another where it waits."""
+    trainer = start_trainer(lanes=2)
+    trainer.publish(0)
+    start_generator("a", trainer.rpc)
+    trainer.wait_members("a")
+    broadcast = WeightGroup.broadcast
+
+    def refusing(self: WeightGroup, piece: torch.Tensor) -> None:
+        if self.address.lane == lane:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB")
+        broadcast(self, piece)
+
+    monkeypatch.setattr(WeightGroup, "broadcast", refusing)
+    trainer.publish(1)
+    look = trainer.publisher.members if lane == 0 else trainer.senders[0].check
+    with pytest.raises(OutOfMemory) as told:
+        wait_until(lambda: look() is NEVER)
+    assert str(told.value) == (
+        "out of GPU memory: what of a version is on its way to the generators does not fit (it asked for 64.00 MiB "
+        "more); lower trainer.tokens_per_micro_batch, or give the trainer more ranks"
+    )
 
 
 ATTACH = """

@@ -16,10 +16,11 @@ from functools import partial
 
 import torch
 
+from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.weights.group_worker import GroupWorker
-from rollcast.weights.lanes import Lanes, send_slot
+from rollcast.weights.lanes import Lanes, no_room_to_send, send_slot
 from rollcast.weights.manifest import Manifest, manifest_to_proto
-from rollcast.weights.process_group import GroupAddress, RendezvousStore, backend_for
+from rollcast.weights.process_group import GroupAddress, NoRoomError, RendezvousStore, backend_for
 from rollcast.weights.roster import Seat
 from rollcast.weights.staging import StagingSlots
 from rollcast.wire import weights_pb2
@@ -104,6 +105,12 @@ class Epoch:
         """Whether rank 0 or a seat has already reported that this group is broken."""
         broken = self._given_up or (self.work.done() and self.work.exception() is not None)
         return broken or any(seat.answer is not None and not seat.answer.good for seat in self.seats)
+
+    @property
+    def no_room(self) -> OutOfMemory | None:
+        """Where rank 0's own part failed for want of memory: another epoch would find no more."""
+        error = self.work.exception() if self.work.done() else None
+        return no_room_to_send(error) if isinstance(error, NoRoomError) else None
 
     def unanswered(self) -> list[Seat]:
         """Seats that owe an answer."""

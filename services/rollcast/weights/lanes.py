@@ -6,7 +6,7 @@
       drop(epoch)         -- LaneOrder -->        leaves; a slot is written again only when the group is over
 
 Nothing comes back. A lane that does not open, breaks or sends the wrong version fails at the receivers, who say so; and
-a rank that dies ends the trainer.
+a rank that dies ends the trainer, as one must that has no memory to send from.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from functools import partial
 
 import torch
 
+from rollcast.config.out_of_memory import OutOfMemory, out_of_memory
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.group_worker import GroupWorker
 from rollcast.weights.lane_transfer import send
-from rollcast.weights.process_group import GroupAddress, WeightGroup
+from rollcast.weights.process_group import GroupAddress, NoRoomError, WeightGroup
 from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 
@@ -85,8 +86,14 @@ class LaneSender:
         self._device = device
         self._orders = orders
         self._workers: dict[int, GroupWorker] = {}
+        self._no_room: OutOfMemory | None = None
         self._thread = threading.Thread(target=self._obey, name="weight-lane", daemon=True)
         self._thread.start()
+
+    def check(self) -> None:
+        """Raises OutOfMemory where this rank had no room to send a version."""
+        if self._no_room is not None:
+            raise self._no_room
 
     def stop(self, seconds: float) -> None:
         """Wait for the end of the orders, leave the groups."""
@@ -115,6 +122,14 @@ class LaneSender:
     def _note(self, epoch: int, done: Future[None]) -> None:
         if (error := done.exception()) is not None and epoch in self._workers:
             log.warning("a lane failed", lane=self._rank, epoch=epoch, reason=str(error))
+            if isinstance(error, NoRoomError):
+                self._no_room = no_room_to_send(error)
+
+
+def no_room_to_send(error: NoRoomError) -> OutOfMemory:
+    """The end of a trainer rank, as a sentence."""
+    what = "what of a version is on its way to the generators"
+    return out_of_memory(what, "lower trainer.tokens_per_micro_batch, or give the trainer more ranks", str(error))
 
 
 def send_slot(

@@ -34,7 +34,7 @@ class GroupError(RuntimeError):
 
 
 class NoRoomError(GroupError):
-    """A version does not fit where it should be staged."""
+    """A version does not fit where it should be staged, or on its way there."""
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
-import grpc
 import torch
 
+from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.services import Rpc, Weights
 from rollcast.connections.grpc import start_server
 from rollcast.telemetry import names
@@ -104,16 +105,13 @@ class Publisher:
         self._looked_at = time.monotonic()
         self._news = False  # something happened since the control thread began its turn
         self._stopping = False
+        self._no_room: OutOfMemory | None = None
         self._removals = Removals(on_removed)
 
     def start(self) -> int:
         """Serve; returns the gRPC port. Raises UserError where it is taken."""
         self._store = RendezvousStore(self._rpc.bind)
-        service = WeightSyncService(self)
-
-        def register(server: grpc.Server) -> None:
-            add_WeightSyncServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-
+        register = partial(add_WeightSyncServicer_to_server, WeightSyncService(self))
         self._server, port = start_server(self._rpc, register, setting="rpc.port")
         self._thread = threading.Thread(target=self._control, name="weight-control", daemon=True)
         self._thread.start()
@@ -146,9 +144,11 @@ class Publisher:
         self._notify()
 
     def members(self) -> list[Member]:
-        """Every generator that has a place, joined or not yet."""
+        """Every generator that has a place, joined or not yet. Raises OutOfMemory where no version can be sent."""
         newest = self._staging.newest()
         with self._changed:
+            if self._no_room is not None:
+                raise self._no_room
             return [seat.member(newest) for seat in self._roster]
 
     def lowest_step(self) -> int | None:
@@ -178,8 +178,7 @@ class Publisher:
 
     def announced(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None:
         with self._changed:
-            seat = self._roster.admit(announce, outgoing, time.monotonic())
-            if isinstance(seat, Seat):
+            if isinstance(seat := self._roster.admit(announce, outgoing, time.monotonic()), Seat):
                 seat.send(weights_pb2.FromTrainer(welcome=self._welcome))
                 log.info("a generator announced itself", generator=seat.name, holds=str(seat.version))
                 self._notify()
@@ -360,6 +359,7 @@ class Publisher:
                 if epoch.failed:
                     log.warning("a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons())
                     self._exporter.add(names.WEIGHT_FAILURES, reason=phase)
+                    self._no_room = self._no_room or epoch.no_room
             if any(epoch.failed for epoch in epochs):
                 self._changed.wait(TICK_SECONDS)  # the next attempt is not made in a hot loop
 

@@ -209,6 +209,7 @@ class LearnerGroup:
         lane = LaneSender(self.ranks.rank, self.slots, self.ranks.device, self._lane_orders())
 
         def pass_on() -> None:
+            lane.check()
             if stop_requested():
                 receiver.ask_to_stop()
 
