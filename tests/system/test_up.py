@@ -34,6 +34,8 @@ pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(900)]
 
 MINIMAL = Path(__file__).parents[2] / "configs" / "minimal.yaml"
 STEPS, STOP_AT, EVERY = 6, 2, 3
+BATCH = {"prompts_per_step": 8, "rollouts_per_prompt": 8}
+"""Ten times fewer than the paper's, which would fit as well: 768 rollouts a step take these cores half a minute."""
 SUMS = [(a, b) for a in range(20) for b in range(8)]
 
 
@@ -68,7 +70,7 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(tmp_
     check_a_finished_run(tmp_path, folder)
 
     settings["budget"]["steps"] = STEPS + 1
-    settings["recipe"] = {"optimizer": {"learning_rate": 1e-6}}
+    settings["recipe"] = BATCH | {"optimizer": {"learning_rate": 1e-6}}
     settings["local"] = {"generators": 1, "trainer_ranks": 1}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     (tmp_path / "said").unlink()
@@ -90,13 +92,14 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(tmp_
 
 
 def minimal_settings(folder: Path, model_folder: Path) -> dict[str, Any]:
-    """The shipped minimal file on the tests' model and sums, with two of each service, and a curve of three points."""
+    """The shipped minimal file on the tests' model and sums: small batches, two of each service, three points."""
     text = MINIMAL.read_text()
     assert len(text.splitlines()) <= 10
     settings: dict[str, Any] = yaml.safe_load(text)
     settings["model"]["path"] = str(model_folder)
     settings["tasks"]["dataset"]["verifier"] = "arithmetic"  # what this model was taught to write
-    settings["tasks"]["evaluation"] = {"every_steps": EVERY}
+    settings["tasks"]["evaluation"] = {"every_steps": EVERY, "rollouts_per_prompt": 4}
+    settings["recipe"] = BATCH
     settings["budget"]["steps"] = STEPS
     settings |= {"local": {"generators": 2, "trainer_ranks": 2}, "forecaster": {"http_port": 0}}
     rows = [json.dumps({"prompt": prompt_text(a, b), "answer": str(a + b)}) for a, b in SUMS]
@@ -112,8 +115,6 @@ def check_what_was_filled_in(first: str, folder: Path, model_folder: Path) -> No
     assert config.recipe.max_prompt_tokens + config.recipe.max_completion_tokens == own
     assert config.recipe.length_control.kind == "none"
     assert config.tasks.evaluation.num_prompts == len(SUMS) // 5
-    paper = (config.recipe.prompts_per_step, config.recipe.rollouts_per_prompt)
-    assert paper == (48, 16), "the paper's, where they fit"
 
 
 def check_what_its_prometheus_kept(folder: Path, prometheus: str) -> None:
