@@ -85,6 +85,7 @@ class ForkedTrainers:
         """`python -m module arguments`, in a session of its own. `settings`: of module-level names, other values."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        log.touch()  # who started it reads it at once
         told: dict[str, Any] = {"module": module, "arguments": [*arguments], "log": str(log)}
         told |= {"environment": environment or {}, "settings": settings or {}}
         self._process.stdin.write(json.dumps(told).encode() + b"\n")
