@@ -247,8 +247,9 @@ def test_the_last_tick_and_the_assumed_budget_are_whole(tmp_path: Path) -> None:
         with opened(f"http://127.0.0.1:{service.port}/", tmp_path / "profile", 1280, "light") as page:
             for width in (1280, 390):
                 show_anew(page, width, "light")
+                page.select_option("#run", "theirs")  # a browser keeps what was chosen
                 expect(page.locator("#budget-label")).to_have_text("Budget in all (assumed)")
-                expect(page.locator("#price-label")).to_have_text("Price per step")
+                expect(page.locator("#price-label")).to_have_text("Price per step", timeout=WAIT)
                 assert page.evaluate(TERMS) == [["2,000,000", True], ["0.020", True], ["none", True]]
                 assert page.evaluate(CUT_AT_THE_RIGHT) == 0
                 page.select_option("#run", "tokens")
