@@ -19,7 +19,7 @@ from testkit.monitoring.recording import NAMESPACE, Recording
 
 pytestmark = [NEEDS_PROMETHEUS, pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
 
-STEPS = 27
+STEPS = 36
 REACHED = 0.2
 """A target pass rate that the small model is past from the start."""
 
@@ -30,7 +30,7 @@ def settings(model: Path) -> dict[str, Any]:
         "model": {"path": str(model), "dtype": "float32", "max_length": 96},
         "tasks": {
             "dataset": {"kind": "arithmetic", "max_digits": 2, "size": 800},
-            "evaluation": {"num_prompts": 16, "rollouts_per_prompt": 4, "every_steps": 2},
+            "evaluation": {"num_prompts": 32, "rollouts_per_prompt": 4, "every_steps": 2},
         },
         "recipe": {
             "schedule": {"kind": "pipeline", "max_staleness": 4},
@@ -43,7 +43,7 @@ def settings(model: Path) -> dict[str, Any]:
         },
         "budget": {"steps": STEPS},
         "generator": {"slots": 64, "block_size": 32, "drain_seconds": 1},
-        "trainer": {"tokens_per_micro_batch": 4096, "threads": 1, "checkpoint_every_steps": 8},
+        "trainer": {"tokens_per_micro_batch": 4096, "threads": 1, "checkpoint_every_steps": 10},
         "weights": {"heartbeat_timeout_seconds": 15, "bucket_timeout_seconds": 10},
     }
 
