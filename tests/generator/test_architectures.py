@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 TOLERANCE = 1e-4
 UPDATES = 3
-PROMPTS, PROMPT_TOKENS, MAX_TOKENS = 24, 40, 60
+PROMPTS, PROMPT_TOKENS, MAX_TOKENS = 24, 40, 100
 
 RULES = Path(__file__).parents[2] / "helm" / "rollcast" / "files" / "rules.yaml"
 SMALLEST = {"run": "test", "model": {"path": "model"}}
@@ -203,7 +203,7 @@ async def test_two_tensor_parallel_workers_agree_and_stage_a_version_once(
         sent.clear()
         await pair.publish(3)
         assert sum(sent) < whole / 10, "all of it travelled"
-        sampling = asyncio.create_task(pair.sample([random_prompt(0, PROMPT_TOKENS)], 100))
+        sampling = asyncio.create_task(pair.sample([random_prompt(0, PROMPT_TOKENS)], MAX_TOKENS))
         await asyncio.sleep(0.05)  # it has begun: 100 tokens take longer
         await pair.publish(4)  # the same weights under another version, while tokens are sampled
         (one,) = await sampling
