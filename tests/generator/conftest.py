@@ -29,9 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def uncompiled() -> Iterator[None]:
-    """Engines compile nothing: torch's compiler costs each more than all that is sampled. test_exactness compiles."""
+    """Engines compile nothing: torch's compiler costs each more than all that is sampled."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(UNCOMPILED, "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def compiled(uncompiled: None) -> Iterator[None]:
+    """As a run's engines are: for what is shown of their numbers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(UNCOMPILED)
         yield
 
 

@@ -18,7 +18,6 @@ import pytest_asyncio
 from rollcast.generator.sampling import RolloutSampler
 from rollcast.recipe.length_control import interruption_position
 from rollcast.rollouts.records import LegKind, LengthBudget, StopReason
-from testkit.generator.forked_engines import UNCOMPILED
 from tests.generator.conftest import Versions, make_task, random_prompt, sample_all
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
@@ -34,9 +33,8 @@ async def compiler_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def fresh_machine(uncompiled: None, compiler_cache: Path) -> Iterator[None]:
+def fresh_machine(compiled: None, compiler_cache: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(UNCOMPILED)
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(compiler_cache))
         yield
 
