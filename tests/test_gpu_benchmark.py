@@ -7,7 +7,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +22,15 @@ from tests.only_these import ROOT, hidden_modules, run_with_only
 
 NEEDED = ("torch", "transformers", "pydantic", "protobuf", "structlog")
 FOR_GROUPS = ("httpx", "starlette", "uvicorn")
-PART = "import runpy; runpy.run_module('testkit.gpu.parts', run_name='__main__')"
+WITH_GROUPS = ("staging", "group")
+ONE_BY_ONE = """
+import runpy
+parts = sys.argv[1:]
+for part in parts:
+    sys.argv[1:] = [part, "--small"]
+    runpy.run_module("testkit.gpu.parts", run_name="__main__")
+"""
+"""In one process, which imports torch once."""
 
 
 def benchmark(*arguments: str, surroundings: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, Any]]:
@@ -46,20 +54,25 @@ def recorded_results() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_a_part_needs_one_device_and_few_packages(name: str) -> None:
-    packages = closure(NEEDED + (FOR_GROUPS if name in ("staging", "group") else ()))
-    assert {"redis", "grpc", "vllm", "scipy"} <= hidden_modules(packages)
-    done = run_with_only(packages, PART, name, "--small", timeout=170, cwd=ROOT)
+@pytest.mark.parametrize(
+    ("names", "packages"),
+    [([name for name in PARTS if name not in WITH_GROUPS], NEEDED), (WITH_GROUPS, NEEDED + FOR_GROUPS)],
+    ids=["alone", "with groups"],
+)
+def test_parts_need_one_device_and_few_packages(names: Sequence[str], packages: tuple[str, ...]) -> None:
+    installed = closure(packages)
+    assert {"redis", "grpc", "vllm", "scipy"} <= hidden_modules(installed)
+    done = run_with_only(installed, ONE_BY_ONE, *names, timeout=170, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout.splitlines()[-1])
-    assert "failed" not in figures, figures["failed"]
-    assert figures["small"] is True
-    assert figures["rows"]
-    assert all(figures.get("targets", {}).values())
-    for value in (value for row in figures["rows"] for value in row.values() if isinstance(value, float)):
-        assert math.isfinite(value)
-        assert value >= 0
+    all_figures = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    for name, figures in zip(names, all_figures, strict=True):
+        assert "failed" not in figures, figures["failed"]
+        assert figures["small"] is True, name
+        assert figures["rows"], name
+        assert all(figures.get("targets", {}).values()), name
+        for value in (value for row in figures["rows"] for value in row.values() if isinstance(value, float)):
+            assert math.isfinite(value), name
+            assert value >= 0, name
 
 
 def test_a_part_is_one_line_with_its_machine_and_tiny_ones_are_no_results() -> None:

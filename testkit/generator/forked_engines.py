@@ -19,6 +19,9 @@ FORKSERVER = multiprocessing.get_context("forkserver")
 PRELOADED = ("testkit.generator.preloaded", "testkit.weights.generator_process", "tests.weights.trainer_process")
 """There is one server for all of a test process. One that others started without vLLM serves as well, slowly."""
 
+UNCOMPILED = "TORCHDYNAMO_DISABLE"
+"""Torch's variable, of which "1" keeps it from compiling. It is read when a function is decorated: at vLLM's import."""
+
 
 @contextmanager
 def forked_engines() -> Iterator[None]:
@@ -26,7 +29,10 @@ def forked_engines() -> Iterator[None]:
     from vllm.v1.engine import utils
 
     FORKSERVER.set_forkserver_preload(list(PRELOADED))
+    uncompiled = os.environ.pop(UNCOMPILED, None)  # of this engine; what it is forked from serves others as well
     ensure_running()
+    if uncompiled is not None:
+        os.environ[UNCOMPILED] = uncompiled
     spawning = utils.get_mp_context
     utils.get_mp_context = lambda: _Context(spawning())
     try:
@@ -50,5 +56,9 @@ class _Context:
 
 def _be_engine(environment: dict[str, str], target: Callable[..., None], keywords: dict[str, Any]) -> None:
     os.environ.update(environment)
+    if environment.get(UNCOMPILED) == "1":
+        import torch
+
+        torch.compiler.set_stance("force_eager")
     with engine_warden.hold(environment[engine_warden.FOLDER_VARIABLE]):
         target(**keywords)

@@ -97,13 +97,6 @@ class System:
         launcher = [] if ranks == 1 else ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
         self._start("trainer", [sys.executable, "-m", *launcher, "rollcast.trainer", *arguments])
 
-    def start_machine(self, index: int, *, nodes: int, port: int, resume: bool = True) -> None:
-        """One of the trainer's machines, as an Indexed Job starts it: one rank, the first one's store on `port`."""
-        placement = [f"--nodes={nodes}", "--ranks=1", "--main-host=localhost", f"--main-port={port}"]
-        arguments = ["--config", str(self.config), *(["--resume"] if resume else [])]
-        command = [sys.executable, "-m", "rollcast.trainer.launch", *placement, *arguments]
-        self._start(f"trainer-{index}", command, {"JOB_COMPLETION_INDEX": str(index)})
-
     def start_generator(self, name: str) -> None:
         self._start(name, [sys.executable, "-m", "rollcast.generator", "--config", str(self.config), "--name", name])
 

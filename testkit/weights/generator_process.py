@@ -60,12 +60,14 @@ def copy_into(held: dict[str, torch.Tensor], views: Iterable[tuple[str, torch.Te
 class TensorEngine:
     """Implements WeightEngine: `num_workers` receivers, as tensor-parallel workers would have."""
 
-    def __init__(self, num_workers: int, running_rollouts: int, verify: bool, apply_seconds: float) -> None:
+    def __init__(self, num_workers: int, running_rollouts: int, verify: bool, apply_seconds: float, again: str) -> None:
         self.receivers = [Receiver(device=torch.device("cpu")) for _ in range(num_workers)]
         self.weights: list[dict[str, torch.Tensor]] = [{} for _ in self.receivers]
         self.running_rollouts = running_rollouts
         self.verify = verify
         self.apply_seconds = apply_seconds
+        self.again = again
+        """Its names after fences begin with this."""
         self.loading = asyncio.Lock()
         """While it is held the workers neither step nor answer."""
         self.steps = 0
@@ -118,7 +120,7 @@ class TensorEngine:
         self.names += 1
         self.hung = False
         emit("fenced", reason=reason)
-        return f"again-{self.names}"
+        return f"{self.again}-{self.names}"
 
     async def step(self) -> None:
         while True:
@@ -180,6 +182,7 @@ async def main(settings: dict[str, Any]) -> None:
         settings.get("running_rollouts", 3),
         settings.get("verify", True),
         settings.get("apply_seconds", 0.0),
+        settings.get("again", "again"),
     )
     take_turns(settings.get("at_once", turns.AT_ONCE))
     set_wall_clock(settings.get("wall_clock_set_seconds", 0.0))

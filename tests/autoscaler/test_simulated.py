@@ -29,7 +29,7 @@ def jump(progress: float) -> float:
 
 
 def test_answers_that_grow_are_followed_with_fewer_device_hours_than_the_fleet_that_their_end_needs() -> None:
-    growth = Scenario(name="growth", steps=240, mean_tokens=lambda progress: 2_000 + 8_000 * progress)
+    growth = Scenario(name="growth", steps=160, mean_tokens=lambda progress: 2_000 + 8_000 * progress)
     still, scaled = fixed(growth, 64), with_rollcast(growth, 20, SETTINGS)
     assert still["idle_last_quarter"]["all"] < 0.05
     assert scaled["device_hours"] < 0.87 * still["device_hours"]
@@ -38,7 +38,7 @@ def test_answers_that_grow_are_followed_with_fewer_device_hours_than_the_fleet_t
 
 
 def test_a_jump_is_followed_without_swinging() -> None:
-    scenario = Scenario(name="jump", steps=240, mean_tokens=jump, turns_from=96)
+    scenario = Scenario(name="jump", steps=160, mean_tokens=jump, turns_from=64)
     scaled = with_rollcast(scenario, 28, SETTINGS)
     assert scaled["turns"] <= 1
     assert 42 <= scaled["generators_last"] <= 52, "45 feed it"
@@ -46,7 +46,7 @@ def test_a_jump_is_followed_without_swinging() -> None:
 
 
 def test_an_hpa_without_tolerance_does_what_the_controller_does() -> None:
-    scenario = Scenario(name="jump", steps=120, mean_tokens=jump)
+    scenario = Scenario(name="jump", steps=60, mean_tokens=jump)
     keda = SETTINGS.model_copy(update={"mode": "keda", "hpa_tolerance": 0.0})
     direct = with_rollcast(scenario, 28, SETTINGS)
     assert with_rollcast_through_hpa(scenario, 28, keda, tolerance=0.0) == direct
@@ -68,7 +68,7 @@ def test_a_restart_lets_no_generator_go_in_the_hour_after_it() -> None:
 def test_stragglers_do_not_raise_the_number() -> None:
     most = {}
     for share in (0.0, 0.002):
-        scenario = Scenario(name="stragglers", steps=120, mean_tokens=lambda _: 4_000.0, stragglers=share)
+        scenario = Scenario(name="stragglers", steps=80, mean_tokens=lambda _: 4_000.0, stragglers=share)
         run = with_rollcast(scenario, 33, SETTINGS)
         most[share] = run["generators_most"]
         assert (run["idle"].get("straggler", 0.0) > 0.1) == (share > 0), "the scenario does have them"

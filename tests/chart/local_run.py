@@ -9,13 +9,13 @@ import httpx
 
 from tests.chart.local_cluster import LocalPod
 
-STEPS = 6
+STEPS = 4
 SMALLER: dict[str, Any] = {
     "config": {
         "budget": {"steps": STEPS},
         "tasks": {
             "dataset": {"max_digits": 2},
-            "evaluation": {"num_prompts": 16, "rollouts_per_prompt": 4, "every_steps": 3},
+            "evaluation": {"num_prompts": 8, "rollouts_per_prompt": 4, "every_steps": 2},
         },
         "recipe": {"prompts_per_step": 4, "optimizer": {"warmup_steps": 2}},
         # A machine that does other things as well: nobody is to be taken for dead.

@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,14 @@ def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_for("1.32", tmp_path_factory.mktemp("charts"))
 
 
+@pytest.fixture
+def _read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker reads the megabytes of a version's definitions again for each object."""
+    utils = sys.modules[kubernetes_validate.validate.__module__]
+    monkeypatch.setattr(utils, "schema_contents", functools.cache(utils.schema_contents))
+
+
+@pytest.mark.usefixtures("_read_once")
 @pytest.mark.parametrize("version", ASKED)
 def test_kubernetes_accepts_every_object(version: str, old_cluster: Path) -> None:
     checked = 0

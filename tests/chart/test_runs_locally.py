@@ -67,8 +67,8 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
 
         run_folder = short_path / "claims" / "demo-rollcast-runs" / "demo"
         evaluations = [json.loads(line) for line in (run_folder / "evaluations.jsonl").read_text().splitlines()]
-        assert [line["step"] for line in evaluations] == [0, 3, STEPS]
-        assert all(line["samples"] == 16 * 4 for line in evaluations)
+        assert [line["step"] for line in evaluations] == [0, 2, STEPS]
+        assert all(line["samples"] == 8 * 4 for line in evaluations)
         assert (run_folder / "model" / "config.json").exists()
         seen = httpx.get(f"http://{forecaster.address}:8400/metrics", timeout=10).text
         assert "rollcast_forecast" in seen

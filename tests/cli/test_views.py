@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -128,3 +129,15 @@ def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
     monkeypatch.setattr(time, "time", lambda: now + 8.0)
     view.tick()
     assert "step 4 of 200, 2.0 s a step, next step in 2 s" in capsys.readouterr().out
+
+
+def test_sentences_break_between_words_on_a_terminal_and_not_at_all_into_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "curve.csv").write_text("step,pass_rate\n" + "".join(f"{n},0.{n + 2}\n" for n in range(4)))
+    command = [sys.executable, "-m", "rollcast.cli.main", "fit", "curve.csv"]
+    piped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True).stdout
+    sentences = [line for line in piped.splitlines() if len(line) > 50 and not line.startswith(" ")]
+    assert len(sentences) >= 3
+    with Terminal(command, tmp_path, {}, columns=50) as terminal:
+        assert terminal.end(60) == 0
+        shown = terminal.said()
+    assert all(sentence in " ".join(shown.split()) for sentence in sentences)

@@ -94,7 +94,7 @@ ELSEWHERE = (
     Elsewhere("prometheus --config.file", "tests/local/test_monitor.py",
               "test_a_real_prometheus_scrapes_the_services_and_evaluates_every_alert", ("prometheus_spec",)),
     Elsewhere("curl -H Authorization: Bearer $ROLLCAST_PUSH_TOKEN", "tests/push/test_push.py",
-              "test_the_curl_of_the_page_pushes", ("push.md", "curl")),
+              "test_the_documents_line_for_any_other_language_runs", ("push.md", "curl")),
     Elsewhere("pip install .", ".ci/library", "", ("pip\" install -q '.[",)),
     Elsewhere("make test", ".ci/run", "", ("make test",)),
     Elsewhere("make check", "Makefile", "", ("test: $(INSTALLED) check debian",)),

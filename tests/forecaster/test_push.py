@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,8 +13,9 @@ import httpx
 import pytest
 
 import rollcast
-from rollcast.curves.evaluations import MAX_EVALUATIONS
+from rollcast.curves.evaluations import MAX_EVALUATIONS, CurvePoint
 from rollcast.forecaster.engine import MAX_PUSHED_RUNS
+from rollcast.forecaster.history import History, PushedRun
 from rollcast.scaling.advice import advise
 from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
@@ -34,6 +37,23 @@ def served(folder: Path, token: str | None = TOKEN, **more: object) -> Path:
 def push(service: Service, points: list[dict[str, Any]], token: str = TOKEN, **more: Any) -> httpx.Response:
     body = {"run": "theirs", "points": points, **more}
     return service.client.post("/api/push", json=body, headers={"authorization": f"Bearer {token}"})
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One for the tests that push a run of their own and change nothing else of it."""
+    folder = tmp_path_factory.mktemp("shared")
+    with running(served(folder), folder) as started:
+        yield started
+
+
+def known_before(folder: Path, runs: list[PushedRun], evaluations: list[CurvePoint]) -> None:
+    """The history of a forecaster that runs were pushed to: it starts with them, and forecasts them once."""
+    (folder / "demo").mkdir()
+    with closing(History(folder / "demo" / "forecasts.sqlite")) as history:
+        for run in runs:
+            history.add_pushed(run)
+        history.add_evaluations(evaluations)
 
 
 def test_a_pushed_run_is_forecast_like_any_other_and_outlives_the_service(tmp_path: Path) -> None:
@@ -65,22 +85,20 @@ def test_a_pushed_run_is_forecast_like_any_other_and_outlives_the_service(tmp_pa
         assert all(name in answer["metrics"] for name in ("rollcast/end_low", "rollcast/end", "rollcast/end_high"))
 
 
-def test_only_who_has_the_token_pushes(tmp_path: Path) -> None:
-    with running(served(tmp_path), tmp_path) as service:
-        assert push(service, POINTS, token="another").status_code == 401
-        assert service.client.post("/api/push", json={"run": "theirs", "points": POINTS}).status_code == 401
-        assert service.forecast("theirs") is None
-        assert push(service, POINTS).status_code == 200
-    (tmp_path / "closed").mkdir()
-    with running(served(tmp_path / "closed", token=None), tmp_path / "closed") as service:
-        refused = push(service, POINTS)
+def test_only_who_has_the_token_pushes(service: Service, tmp_path: Path) -> None:
+    assert push(service, POINTS, token="another", run="guarded").status_code == 401
+    assert service.client.post("/api/push", json={"run": "guarded", "points": POINTS}).status_code == 401
+    assert service.forecast("guarded") is None
+    assert push(service, POINTS[:5], run="guarded").status_code == 200
+    with running(served(tmp_path, token=None), tmp_path) as closed:
+        refused = push(closed, POINTS)
         assert (refused.status_code, "push_token" in refused.json()["detail"]) == (403, True)
 
 
 def test_the_pages_token_and_that_of_trainers_are_two(tmp_path: Path) -> None:
     with running(served(tmp_path, http={"token": "of readers"}), tmp_path) as service:
         assert push(service, POINTS, token="of readers").status_code == 401
-        assert push(service, POINTS).status_code == 200
+        assert push(service, POINTS[:5]).status_code == 200
         for token, status in ((TOKEN, 401), ("of readers", 200)):
             asked = service.client.get("/api/runs/theirs/forecast", headers={"authorization": f"Bearer {token}"})
             assert asked.status_code == status
@@ -92,6 +110,7 @@ def test_what_cannot_be_is_refused_in_one_sentence_and_what_is_too_much_is_bound
         for reading in record()[:5]:
             page.show(reading)
         forecaster = {"source": source, "http_port": 0, "push_token": TOKEN}
+        known_before(tmp_path, [PushedRun(f"run-{number}", "steps", None) for number in range(MAX_PUSHED_RUNS - 2)], [])
         with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path) as service:
             service.wait_points(5, "watched")
             for points, more, part in (
@@ -117,7 +136,7 @@ def test_what_cannot_be_is_refused_in_one_sentence_and_what_is_too_much_is_bound
                 "/api/push", content=b"x" * (2 << 20), headers={"authorization": f"Bearer {TOKEN}"}
             )
             assert large.status_code == 413
-            for number in range(MAX_PUSHED_RUNS - 1):
+            for number in (0, MAX_PUSHED_RUNS - 2):  # one that it knows, and the last one that there may be
                 assert push(service, POINTS[:1], run=f"run-{number}").status_code == 200
             assert "the most" in push(service, POINTS[:1], run="one more").json()["detail"]
             assert push(service, POINTS[:1]).status_code == 200
@@ -126,14 +145,13 @@ def test_what_cannot_be_is_refused_in_one_sentence_and_what_is_too_much_is_bound
             assert 'run="theirs"' in metrics
 
 
-def test_a_restart_of_the_trainer_takes_the_lost_steps_off(tmp_path: Path) -> None:
-    with running(served(tmp_path), tmp_path) as service:
-        push(service, POINTS[:12])
-        answer = push(service, [{"step": 85, "pass_rate": 0.6, "incarnation": 2}]).json()
-        assert answer["new"] == 1
-        told = service.forecast("theirs")
-        assert told is not None
-        assert (told["step"], told["num_lost"]) == (85, 4)
+def test_a_restart_of_the_trainer_takes_the_lost_steps_off(service: Service) -> None:
+    push(service, POINTS[:12], run="restarted")
+    answer = push(service, [{"step": 85, "pass_rate": 0.6, "incarnation": 2}], run="restarted").json()
+    assert answer["new"] == 1
+    told = service.forecast("restarted")
+    assert told is not None
+    assert (told["step"], told["num_lost"]) == (85, 4)
 
 
 def test_what_a_source_tells_of_a_pushed_run_is_left_out_and_counted_once(tmp_path: Path) -> None:
@@ -162,7 +180,7 @@ def test_what_a_source_tells_of_a_pushed_run_is_left_out_and_counted_once(tmp_pa
 
 
 @pytest.mark.parametrize("unit", ["steps", "GPU-hours"])
-def test_a_pushed_run_is_forecast_as_the_same_file_is(unit: str, tmp_path: Path) -> None:
+def test_a_pushed_run_is_forecast_as_the_same_file_is(unit: str, service: Service) -> None:
     """Its first interval costs twice as much: a start-up in hours; in steps it is none."""
     points = [{**point, "compute": 20.0 + 20.0 * number} for number, point in enumerate(POINTS[:14], start=1)]
     column = {"steps": "step", "GPU-hours": "gpu hours"}[unit]
@@ -176,48 +194,52 @@ def test_a_pushed_run_is_forecast_as_the_same_file_is(unit: str, tmp_path: Path)
         rows["step"] = [point["step"] for point in points]
     expected = rollcast.forecast(rows, compute=column)
     assert expected.unit == unit
-    with running(served(tmp_path), tmp_path) as service:
-        push(service, points, unit=unit)
-        told = service.forecast("theirs")
-        assert told is not None
-        assert told["verdict"] == expected.verdict
-        asymptote = expected.to_dict()["asymptote"]
-        assert told["asymptote"]["q50"] == pytest.approx(asymptote["q50"], abs=1e-9)
-        assert told["asymptote"]["q05"] == pytest.approx(asymptote["q05"], abs=1e-9)
+    push(service, points, unit=unit, run=unit)
+    told = service.forecast(unit)
+    assert told is not None
+    assert told["verdict"] == expected.verdict
+    asymptote = expected.to_dict()["asymptote"]
+    assert told["asymptote"]["q50"] == pytest.approx(asymptote["q50"], abs=1e-9)
+    assert told["asymptote"]["q05"] == pytest.approx(asymptote["q05"], abs=1e-9)
 
 
 def test_a_full_run_takes_no_more_and_says_so(tmp_path: Path) -> None:
-    flat = [{"step": step, "pass_rate": 0.5} for step in range(1, MAX_EVALUATIONS + 2)]
+    """All but the last thousand were pushed before it started: each push of many is forecast forty times."""
+    first = MAX_EVALUATIONS - 999
+    known = [
+        CurvePoint("full", "", 1, step, 0.5, float(step), None, None, None, float(step)) for step in range(1, first)
+    ]
+    known_before(tmp_path, [PushedRun("full", "steps", None)], known)
+    last = [{"step": step, "pass_rate": 0.5} for step in range(first, MAX_EVALUATIONS + 2)]
     with running(served(tmp_path), tmp_path) as service:
-        news = [push(service, flat[start : start + 1000]).json()["new"] for start in range(0, len(flat), 1000)]
-        assert sum(news) == MAX_EVALUATIONS
+        assert service.wait_points(len(known), "full")["num_points"] == len(known)
+        assert [push(service, part, run="full").json()["new"] for part in (last[:1000], last[1000:])] == [1000, 0]
         skipped = [line for line in service.client.get("/metrics").text.splitlines() if "too_many_evaluations" in line]
         assert skipped[0].endswith(" 1.0")
 
 
-def test_badge_and_picture_say_what_the_forecast_says_and_names_are_text(tmp_path: Path) -> None:
+def test_badge_and_picture_say_what_the_forecast_says_and_names_are_text(service: Service) -> None:
     name = 'a <script>alert("1")</script> run'.replace("/", "")
-    with running(served(tmp_path), tmp_path) as service:
-        answer = push(service, POINTS, run=name, budget=400).json()
-        assert service.client.get("/api/runs/none/badge.svg").status_code == 404
-        for kind in ("badge", "picture"):
-            got = service.client.get(f"/api/runs/{name}/{kind}.svg")
-            assert got.headers["content-type"] == "image/svg+xml"
-            assert "default-src 'none'" in got.headers["content-security-policy"]
-            tree = ElementTree.fromstring(got.text)
-            texts = "".join(tree.itertext())
-            assert answer["headline"] in texts
-            assert not [node for node in tree.iter() if node.tag.endswith("script")]
-        assert "polyline" in got.text
-        jumped = [
-            point | {"pass_rate": point["pass_rate"] + 0.15 * (place >= 9)} for place, point in enumerate(POINTS[:17])
-        ]
-        push(service, [*POINTS[:9], *jumped], run="jumped")
-        told = service.forecast("jumped")
-        assert told is not None
-        assert told["verdict"] == "regime_change"
-        assert "polyline" not in service.client.get("/api/runs/jumped/picture.svg").text, "no law describes it"
-        circles = [node for node in tree.iter() if node.tag.endswith("circle")]
-        assert len(circles) == len(POINTS)
-        low = [float(node.attrib["cy"]) for node in circles]
-        assert low[0] > low[-1], "it rose"
+    answer = push(service, POINTS, run=name, budget=400).json()
+    assert service.client.get("/api/runs/none/badge.svg").status_code == 404
+    for kind in ("badge", "picture"):
+        got = service.client.get(f"/api/runs/{name}/{kind}.svg")
+        assert got.headers["content-type"] == "image/svg+xml"
+        assert "default-src 'none'" in got.headers["content-security-policy"]
+        tree = ElementTree.fromstring(got.text)
+        texts = "".join(tree.itertext())
+        assert answer["headline"] in texts
+        assert not [node for node in tree.iter() if node.tag.endswith("script")]
+    assert "polyline" in got.text
+    jumped = [
+        point | {"pass_rate": point["pass_rate"] + 0.15 * (place >= 9)} for place, point in enumerate(POINTS[:17])
+    ]
+    push(service, [*POINTS[:9], *jumped], run="jumped")
+    told = service.forecast("jumped")
+    assert told is not None
+    assert told["verdict"] == "regime_change"
+    assert "polyline" not in service.client.get("/api/runs/jumped/picture.svg").text, "no law describes it"
+    circles = [node for node in tree.iter() if node.tag.endswith("circle")]
+    assert len(circles) == len(POINTS)
+    low = [float(node.attrib["cy"]) for node in circles]
+    assert low[0] > low[-1], "it rose"

@@ -27,13 +27,13 @@ def test_a_healthy_run_is_accused_of_nothing() -> None:
         (count, asymptote, seed)
         for count in (12, 16, 20)
         for asymptote in (0.6, 0.85)
-        for seed in range(40)
+        for seed in range(20)
         if verdict(count, asymptote, seed) in BROKEN
     ]
-    assert len(accused) <= 1, accused
+    assert accused == []
     assert verdict(16, 0.6, 2) not in BROKEN
 
 
 def test_a_run_that_jumped_is_told() -> None:
-    told = [verdict(18, 0.75, seed, jump=0.1) is VerdictKind.REGIME_CHANGE for seed in range(40)]
-    assert sum(told) >= 36
+    told = [verdict(18, 0.75, seed, jump=0.1) is VerdictKind.REGIME_CHANGE for seed in range(20)]
+    assert sum(told) >= 18

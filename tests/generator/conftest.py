@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest_asyncio
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Rollout, Sampling
 from rollcast.wire.version import PolicyVersion
-from testkit.generator.forked_engines import forked_engines
+from testkit.generator.forked_engines import UNCOMPILED, forked_engines
 from testkit.replay import replay_logprobs
 from testkit.tiny_model import make_tiny_model, perturbed
 
@@ -25,6 +25,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("engine"):
             item.add_marker(pytest.mark.filterwarnings("default"))
             item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def uncompiled() -> Iterator[None]:
+    """Engines compile nothing: torch's compiler costs each more than all that is sampled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(UNCOMPILED, "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def compiled(uncompiled: None) -> Iterator[None]:
+    """As a run's engines are: for what is shown of their numbers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(UNCOMPILED)
+        yield
 
 
 class Versions:

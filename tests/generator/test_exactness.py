@@ -33,7 +33,7 @@ async def compiler_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def fresh_machine(compiler_cache: Path) -> Iterator[None]:
+def fresh_machine(compiled: None, compiler_cache: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(compiler_cache))
         yield

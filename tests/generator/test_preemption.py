@@ -16,7 +16,7 @@ from rollcast.weights.member import EngineStuckError
 from rollcast.wire.version import PolicyVersion
 from tests.generator.conftest import Versions, make_task, random_prompt, sample_all
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("compiled")]
 
 TOLERANCE = 1e-4
 

@@ -37,7 +37,7 @@ RIGHT = "```python\ndef f(x): return x + 1\n```"
 WRONG = "```python\ndef f(x): return x\n```"
 LOOP = "```python\ndef f(x):\n    while True: pass\n```"
 SLOW = "```python\nimport time\ndef f(x):\n    time.sleep(1)\n    return x + 1\n```"
-SLOWER = SLOW.replace("sleep(1)", "sleep(4)")
+SLOWER = SLOW.replace("sleep(1)", "sleep(2)")
 ADDS = json.dumps({"kind": "tests", "tests": "assert f(1) == 2"})
 LIMITS: dict[str, Any] = {"deadline_seconds": 8.0, "seconds_per_test": 6.0, "memory_mib": 256}
 
@@ -209,15 +209,15 @@ def test_one_that_comes_back_in_time_grades_what_waited_for_it(tmp_path: Path) -
 
 
 def test_a_full_grader_sends_away_and_no_clock_runs_for_who_waits(tmp_path: Path) -> None:
-    """Ten of a second each, one at a time, with a deadline of four: some wait in the queue, some come again."""
+    """Seven of a second each, one at a time, with a deadline of four: some wait in the queue, some come again."""
     with GraderProcess(tmp_path, grader={"processes": 1, "queue": 2}, grading={"deadline_seconds": 4.0}) as grader:
         client = grader.client()
-        with ThreadPoolExecutor(10) as threads:
-            gradings = [threads.submit(client.grade, "code", SLOW, ADDS) for _ in range(10)]
-            assert [grading.result(90.0) for grading in gradings] == [Grade(1.0, "ok")] * 10
+        with ThreadPoolExecutor(7) as threads:
+            gradings = [threads.submit(client.grade, "code", SLOW, ADDS) for _ in range(7)]
+            assert [grading.result(90.0) for grading in gradings] == [Grade(1.0, "ok")] * 7
         refused = grader.metric(names.GRADER_REFUSED, reason="full")
         assert refused == client.count(names.GRADER_FAILURES, code="resource_exhausted") > 0
-        assert grader.metric(names.GRADER_GRADINGS) == 10
+        assert grader.metric(names.GRADER_GRADINGS) == 7
 
         # And when it is asked to stop, what runs is finished and what waits goes elsewhere.
         hasty = grader.client(patience_seconds=4.5)

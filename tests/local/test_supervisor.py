@@ -152,7 +152,7 @@ def test_the_same_exit_code_after_a_restart_is_a_death_like_any_other(tmp_path: 
 @pytest.mark.parametrize("has_work", [True, False])
 def test_a_run_given_up_for_a_users_mistake_has_time_to_save_its_work(tmp_path: Path, has_work: bool) -> None:
     saving = (
-        f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(7), open(r'{tmp_path}/saved', 'w'), sys.exit(0)));"
+        f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), open(r'{tmp_path}/saved', 'w'), sys.exit(0)));"
         f"open(r'{tmp_path}/working', 'w'); time.sleep(600)"
     )
     wrong = f"[time.sleep(0.05) for _ in iter(lambda: os.path.exists(r'{tmp_path}/working'), True)]; sys.exit(2)"
@@ -325,7 +325,7 @@ def test_an_interrupt_ends_all_by_one_deadline_but_who_saves_the_work(tmp_path: 
     """Generator and loggers ignore the signal and have minutes; the checkpoint takes longer than all have."""
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); open(r'{}', 'w'); time.sleep(600)"
     saving = (
-        f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(6), open(r'{tmp_path}/saved', 'w'), sys.exit(0)));"
+        f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(4), open(r'{tmp_path}/saved', 'w'), sys.exit(0)));"
         f"open(r'{tmp_path}/trainer', 'w'); time.sleep(600)"
     )
     supervisor = run_supervisor(
@@ -333,7 +333,7 @@ def test_an_interrupt_ends_all_by_one_deadline_but_who_saves_the_work(tmp_path: 
         f"[spec('redis', NOTE.format('redis'), 3), spec('loggers', {deaf.format(tmp_path / 'loggers')!r}, 3, 500.0,"
         f" when_cut='told later'), spec('trainer', {saving!r}, 1, 500.0, saves=True),"
         f" spec('generator', {deaf.format(tmp_path / 'generator')!r}, 0, 500.0, when_cut='sampled again')]",
-        interrupt_seconds=3.0,
+        interrupt_seconds=2.0,
     )
     wait_for(lambda: all((tmp_path / name).exists() for name in ("loggers", "trainer", "generator")))
     supervisor.send_signal(signal.SIGINT)

@@ -17,6 +17,7 @@ from rollcast.local import trial as trials
 from rollcast.local.process import Command
 from rollcast.local.trial import outlook
 from rollcast.runfolder.trial import TrialRecord, TriedCompletion, UpdateTrialRecord
+from testkit.generator.forked_engines import UNCOMPILED
 from testkit.tiny_model import make_tiny_model
 from tests.cli import command
 from tests.cli.mistakes import lines
@@ -133,6 +134,7 @@ def test_a_trial_samples_from_the_models_folder_and_grades_with_ones_own_functio
     }  # fmt: skip
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(UNCOMPILED, "1")
     done = command.rollcast("try", "--config", "run.yaml", "--prompts", "2")
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()

@@ -17,5 +17,5 @@ def served(folder: Path) -> Path:
     return run_file(folder, {}, forecaster={"source": source, "http_port": 0, "push_token": TOKEN})
 
 
-def pusher_of(service: Service, **more: Any) -> Pusher:
-    return Pusher(f"http://127.0.0.1:{service.port}", "theirs", token=TOKEN, **more)
+def pusher_of(service: Service, run: str = "theirs", **more: Any) -> Pusher:
+    return Pusher(f"http://127.0.0.1:{service.port}", run, token=TOKEN, **more)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,54 +24,40 @@ from testkit.forecaster.service_process import Service, running
 from tests.push.served import TOKEN, pusher_of, served
 
 
-def test_what_is_logged_is_pushed_and_the_forecast_comes_back(tmp_path: Path) -> None:
-    with running(served(tmp_path), tmp_path) as service:
-        pusher = pusher_of(service, metric="val-core/acc", budget=580.0, worth=0.01)
-        told: dict[str, float] = {}
-        for reading in record()[1:12]:
-            told = pusher.log({"val-core/acc": reading.pass_rate, "loss": 1.0}, step=reading.step)
-        assert pusher.log({"loss": 1.0}, step=999) == {}
-        said = service.forecast("theirs")
-        assert said is not None
-        assert (said["num_points"], said["end"]["compute"]) == (11, 580.0)
-        assert told["rollcast/ceiling"] == pytest.approx(said["asymptote"]["q50"])
-        assert told["rollcast/end_low"] == pytest.approx(said["end"]["q05"], abs=0.01)
-        assert (pusher.failures, pusher.dropped) == (0, 0)
-        assert pusher.headline
-        assert pusher.reason
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One for all: each test pushes runs of its own."""
+    folder = tmp_path_factory.mktemp("shared")
+    with running(served(folder), folder) as started:
+        yield started
 
 
-def test_the_curl_of_the_page_pushes(tmp_path: Path) -> None:
-    """The line as it stands in docs/push.md, to another address."""
-    if shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
-    page = (Path(__file__).parents[2] / "docs" / "push.md").read_text()
-    (line,) = re.findall(r"^    (curl (?:.*\\\n)*.*/api/push)$", page, re.MULTILINE)
-    with running(served(tmp_path), tmp_path) as service:
-        done = subprocess.run(
-            ["bash", "-c", line.replace("http://forecaster:8400", f"http://127.0.0.1:{service.port}")],
-            env={**os.environ, "ROLLCAST_PUSH_TOKEN": TOKEN},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        assert "error" not in json.loads(done.stdout)
-        metrics = service.client.get("/api/runs", headers={"Authorization": f"Bearer {TOKEN}"}).text
-        assert "my-run" in metrics
+def test_what_is_logged_is_pushed_and_the_forecast_comes_back(service: Service) -> None:
+    pusher = pusher_of(service, "logged", metric="val-core/acc", budget=580.0, worth=0.01)
+    told: dict[str, float] = {}
+    for reading in record()[1:12]:
+        told = pusher.log({"val-core/acc": reading.pass_rate, "loss": 1.0}, step=reading.step)
+    assert pusher.log({"loss": 1.0}, step=999) == {}
+    said = service.forecast("logged")
+    assert said is not None
+    assert (said["num_points"], said["end"]["compute"]) == (11, 580.0)
+    assert told["rollcast/ceiling"] == pytest.approx(said["asymptote"]["q50"])
+    assert told["rollcast/end_low"] == pytest.approx(said["end"]["q05"], abs=0.01)
+    assert (pusher.failures, pusher.dropped) == (0, 0)
+    assert pusher.headline
+    assert pusher.reason
 
 
-def test_points_that_could_not_be_sent_come_with_the_next_one(tmp_path: Path) -> None:
-    with running(served(tmp_path), tmp_path) as service:
-        pusher = pusher_of(service)
-        right, pusher._url = pusher._url, "http://127.0.0.1:9/api/push"
-        for reading in record()[1:6]:
-            assert pusher.push(reading.step, reading.pass_rate) == {}
-        assert pusher.failures == 5
-        assert "refused" in pusher.last_failure
-        pusher._url = right
-        assert pusher.push(60, 0.5)
-        assert service.wait_points(6, "theirs")["num_points"] == 6
+def test_points_that_could_not_be_sent_come_with_the_next_one(service: Service) -> None:
+    pusher = pusher_of(service, "late")
+    right, pusher._url = pusher._url, "http://127.0.0.1:9/api/push"
+    for reading in record()[1:6]:
+        assert pusher.push(reading.step, reading.pass_rate) == {}
+    assert pusher.failures == 5
+    assert "refused" in pusher.last_failure
+    pusher._url = right
+    assert pusher.push(60, 0.5)
+    assert service.wait_points(6, "late")["num_points"] == 6
 
 
 def test_a_forecaster_that_hangs_costs_the_trainer_its_deadline_and_no_more() -> None:
@@ -102,63 +89,61 @@ def test_a_forecaster_that_hangs_costs_the_trainer_its_deadline_and_no_more() ->
         thread.join(15)
 
 
-def test_what_is_no_pass_rate_is_dropped_counted_and_holds_up_nothing(tmp_path: Path) -> None:
-    with running(served(tmp_path), tmp_path) as service:
-        pusher = pusher_of(service)
-        for value in (float("nan"), 45.0, -1.0):
-            assert pusher.push(1, value) == {}
-        assert pusher.log({"eval_reward": "high"}, step=1) == {}
-        assert (pusher.failures, pusher.dropped) == (4, 4)
-        assert pusher.push(2, 0.5)
-        assert pusher.push(3, 0.5, compute=-1.0) == {}
-        assert pusher.last_failure.startswith("status 422")
-        assert pusher.push(4, 0.5)
+def test_what_is_no_pass_rate_is_dropped_counted_and_holds_up_nothing(service: Service) -> None:
+    pusher = pusher_of(service, "odd")
+    for value in (float("nan"), 45.0, -1.0):
+        assert pusher.push(1, value) == {}
+    assert pusher.log({"eval_reward": "high"}, step=1) == {}
+    assert (pusher.failures, pusher.dropped) == (4, 4)
+    assert pusher.push(2, 0.5)
+    assert pusher.push(3, 0.5, compute=-1.0) == {}
+    assert pusher.last_failure.startswith("status 422")
+    assert pusher.push(4, 0.5)
 
 
-def test_numbers_of_other_libraries_are_sent_and_what_json_cannot_write_blocks_nothing(tmp_path: Path) -> None:
-    with running(served(tmp_path), tmp_path) as service:
-        pusher = pusher_of(service, worth=np.float32(0.01))
-        pusher.budget = np.float32(100)  # type: ignore[assignment]
-        nan, none = float("nan"), None
-        odd: list[tuple[Any, Any, dict[str, Any]]] = [
-            (1, none, {}), (1, nan, {}), (nan, 0.5, {}), (float("inf"), 0.5, {}), ("one", 0.5, {}), (1, 1j, {}),
-            (1, np.array([0.1, 0.2]), {}), (1, 0.5, {"compute": nan}), (1, 0.5, {"compute": "much"}),
-            (1, 0.5, {"standard_error": np.float32("inf")}),
-        ]  # fmt: skip
-        for step, pass_rate, more in odd:
-            assert pusher.push(step, pass_rate, **more) == {}
-        assert (pusher.failures, pusher.dropped) == (len(odd), len(odd))
-        arrays: dict[str, Any] = {"compute": np.float32(3.0), "standard_error": np.array(0.01)}
-        two: list[Any] = [np.int64(2), np.float32(0.5)]
-        assert pusher.push(*two, **arrays)
-        assert pusher.log({"eval_reward": np.float16(0.25)}, step=4)
-        points = service.client.get("/api/runs/theirs/points").json()["points"]
-        assert [(p["step"], p["pass_rate"], p["compute"]) for p in points] == [(2, 0.5, 3.0), (4, 0.25, 4.0)]
-        assert pusher.dropped == len(odd)
+def test_numbers_of_other_libraries_are_sent_and_what_json_cannot_write_blocks_nothing(service: Service) -> None:
+    pusher = pusher_of(service, "numbers", worth=np.float32(0.01))
+    pusher.budget = np.float32(100)  # type: ignore[assignment]
+    nan, none = float("nan"), None
+    odd: list[tuple[Any, Any, dict[str, Any]]] = [
+        (1, none, {}), (1, nan, {}), (nan, 0.5, {}), (float("inf"), 0.5, {}), ("one", 0.5, {}), (1, 1j, {}),
+        (1, np.array([0.1, 0.2]), {}), (1, 0.5, {"compute": nan}), (1, 0.5, {"compute": "much"}),
+        (1, 0.5, {"standard_error": np.float32("inf")}),
+    ]  # fmt: skip
+    for step, pass_rate, more in odd:
+        assert pusher.push(step, pass_rate, **more) == {}
+    assert (pusher.failures, pusher.dropped) == (len(odd), len(odd))
+    arrays: dict[str, Any] = {"compute": np.float32(3.0), "standard_error": np.array(0.01)}
+    two: list[Any] = [np.int64(2), np.float32(0.5)]
+    assert pusher.push(*two, **arrays)
+    assert pusher.log({"eval_reward": np.float16(0.25)}, step=4)
+    points = service.client.get("/api/runs/numbers/points").json()["points"]
+    assert [(p["step"], p["pass_rate"], p["compute"]) for p in points] == [(2, 0.5, 3.0), (4, 0.25, 4.0)]
+    assert pusher.dropped == len(odd)
 
 
 @pytest.mark.parametrize("first", [50, 55], ids=["the same steps", "steps between the old ones"])
 def test_a_rerun_under_an_old_name_is_warned_and_not_stopped(
-    first: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    first: int, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The old run has spent its budget, so all that is said of it is to stop."""
-    with running(served(tmp_path), tmp_path) as service:
-        points = [{"step": step, "pass_rate": 0.8 - 30 / step} for step in range(50, 1000, 50)]
-        body = {"run": "theirs", "budget": 950, "points": points}
-        old = service.client.post("/api/push", json=body, headers={"authorization": f"Bearer {TOKEN}"}).json()
-        assert (old["advice"], old["step"]) == ("stop", 950)
-        rerun = pusher_of(service, budget=950.0)
-        for step in range(first, first + 400, 100):
-            assert rerun.push(step, 0.1)["rollcast/stop"] == 1.0
-            assert not rerun.says_stop
-        warnings = [record.getMessage() for record in caplog.records if "push a rerun under another name" in record.msg]
-        assert len(warnings) == (1 if first == 50 else 0)
-        continued = pusher_of(service, budget=950.0, incarnation=2)
-        assert continued.push(320, 0.7)
-        told = service.forecast("theirs")
-        assert told is not None
-        assert (told["step"], told["pass_rate"]) == (320, 0.7)
-        assert told["num_lost"] >= 13, "what was evaluated beyond the restart"
+    run = f"rerun from {first}"
+    points = [{"step": step, "pass_rate": 0.8 - 30 / step} for step in range(50, 1000, 50)]
+    body = {"run": run, "budget": 950, "points": points}
+    old = service.client.post("/api/push", json=body, headers={"authorization": f"Bearer {TOKEN}"}).json()
+    assert (old["advice"], old["step"]) == ("stop", 950)
+    rerun = pusher_of(service, run, budget=950.0)
+    for step in range(first, first + 400, 100):
+        assert rerun.push(step, 0.1)["rollcast/stop"] == 1.0
+        assert not rerun.says_stop
+    warnings = [record.getMessage() for record in caplog.records if "push a rerun under another name" in record.msg]
+    assert len(warnings) == (1 if first == 50 else 0)
+    continued = pusher_of(service, run, budget=950.0, incarnation=2)
+    assert continued.push(320, 0.7)
+    told = service.forecast(run)
+    assert told is not None
+    assert (told["step"], told["pass_rate"]) == (320, 0.7)
+    assert told["num_lost"] >= 13, "what was evaluated beyond the restart"
 
 
 def test_an_answer_that_is_none_of_a_forecaster_ends_no_training() -> None:
@@ -238,26 +223,25 @@ class LoggingTrainer:
 
 @pytest.mark.parametrize("stop_on_advice", [True, False])
 def test_a_trainer_logs_the_forecast_and_stops_on_advice_where_that_is_asked(
-    tmp_path: Path, *, stop_on_advice: bool
+    service: Service, *, stop_on_advice: bool
 ) -> None:
     """A run that has long levelled off: the advice is to stop."""
-    levelled = [0.2 + 0.65 / (1 + (4.0 / n) ** 3) + 0.002 * ((-1) ** n) for n in range(1, 81)]
-    with running(served(tmp_path), tmp_path) as service:
-        pusher = pusher_of(service)
-        trainer = LoggingTrainer(levelled)
-        follow(trainer, pusher, stop_on_advice=stop_on_advice)
-        trainer.train()
-        state, seen = trainer.state, trainer.seen
-        assert pusher.budget == 800.0
-        assert all("rollcast/ceiling" in logs for logs in seen), "reporters see the forecast"
-        assert "rollcast/end" in state.log_history[-1]
-        assert (state.global_step < 800) == stop_on_advice
-        if stop_on_advice:
-            assert pusher.says_stop
-            assert [logs["rollcast/stop"] for logs in seen[-3:]] == [1.0, 1.0, 1.0]
+    levelled = [0.2 + 0.65 / (1 + (4.0 / n) ** 3) + 0.002 * ((-1) ** n) for n in range(1, 41)]
+    pusher = pusher_of(service, f"advised {stop_on_advice}")
+    trainer = LoggingTrainer(levelled)
+    follow(trainer, pusher, stop_on_advice=stop_on_advice)
+    trainer.train()
+    state, seen = trainer.state, trainer.seen
+    assert pusher.budget == 400.0
+    assert all("rollcast/ceiling" in logs for logs in seen), "reporters see the forecast"
+    assert "rollcast/end" in state.log_history[-1]
+    assert (state.global_step < 400) == stop_on_advice
+    if stop_on_advice:
+        assert pusher.says_stop
+        assert [logs["rollcast/stop"] for logs in seen[-3:]] == [1.0, 1.0, 1.0]
 
 
-def test_a_real_trainer_of_transformers_logs_and_stops(tmp_path: Path) -> None:
+def test_a_real_trainer_of_transformers_logs_and_stops(service: Service, tmp_path: Path) -> None:
     """Its own loop, evaluation and reporting; a metric that levels off stands in for the reward."""
     pytest.importorskip("accelerate")
     torch = pytest.importorskip("torch")
@@ -282,54 +266,53 @@ def test_a_real_trainer_of_transformers_logs_and_stops(tmp_path: Path) -> None:
         output_dir=str(tmp_path / "out"), max_steps=80, eval_strategy="steps", eval_steps=1, logging_steps=50,
         save_strategy="no", use_cpu=True, report_to=[], disable_tqdm=True,
     )  # fmt: skip
-    with running(served(tmp_path), tmp_path) as service:
-        trainer = Trainer(Model(), arguments, train_dataset=rows, eval_dataset=rows, compute_metrics=measure)
-        pusher = pusher_of(service)
-        follow(trainer, pusher, stop_on_advice=True)
-        trainer.train()
-        told = [entry for entry in trainer.state.log_history if "eval_reward" in entry]
-        assert all("rollcast/ceiling" in entry for entry in told)
-        assert trainer.state.global_step < 80
-        assert pusher.says_stop
+    trainer = Trainer(Model(), arguments, train_dataset=rows, eval_dataset=rows, compute_metrics=measure)
+    pusher = pusher_of(service, "real")
+    follow(trainer, pusher, stop_on_advice=True)
+    trainer.train()
+    told = [entry for entry in trainer.state.log_history if "eval_reward" in entry]
+    assert all("rollcast/ceiling" in entry for entry in told)
+    assert trainer.state.global_step < 80
+    assert pusher.says_stop
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "push.md").read_text()
 
 
-def block_with(words: str, service: Service) -> str:
-    """The block of docs/push.md that says so, with the service's address in the place of the document's."""
+def block_with(words: str, service: Service, run: str) -> str:
+    """The block of docs/push.md that says so, with the service's address and a run of its own in their places."""
     blocks = re.findall(r"^```python\n(.*?)^```|^((?:    [^\n]*\n)+)", PAGE, re.MULTILINE | re.DOTALL)
     (found,) = [fenced or indented for fenced, indented in blocks if words in fenced + indented]
     assert "http://forecaster:8400" in found
-    return str(found).replace("http://forecaster:8400", f"http://127.0.0.1:{service.port}")
+    assert "my-run" in found
+    return str(found).replace("http://forecaster:8400", f"http://127.0.0.1:{service.port}").replace("my-run", run)
 
 
-def test_the_documents_lines_for_trl_and_transformers_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documents_lines_for_trl_and_transformers_run(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trainer of TRL is one of transformers, whose handler, state and control stand in for both."""
     monkeypatch.setenv("ROLLCAST_PUSH_TOKEN", TOKEN)
     trainer = LoggingTrainer([0.3, 0.4, 0.5])
-    with running(served(tmp_path), tmp_path) as service:
-        exec(block_with("follow(trainer, pusher)", service), {"trainer": trainer})
-        assert ["rollcast/ceiling" in logs for logs in trainer.seen] == [True] * 3
-        said = service.forecast("my-run")
-        assert said is not None
-        assert (said["num_points"], said["end"]["compute"]) == (3, 30.0)
+    exec(block_with("follow(trainer, pusher)", service, "of-trl"), {"trainer": trainer})
+    assert ["rollcast/ceiling" in logs for logs in trainer.seen] == [True] * 3
+    said = service.forecast("of-trl")
+    assert said is not None
+    assert (said["num_points"], said["end"]["compute"]) == (3, 30.0)
 
 
-def test_the_documents_lines_for_other_loggers_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documents_lines_for_other_loggers_run(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLLCAST_PUSH_TOKEN", TOKEN)
-    with running(served(tmp_path), tmp_path) as service:
-        namespace: dict[str, Any] = {}
-        exec(block_with("pusher.log", service), namespace)
-        assert namespace["pusher"].failures == 0
-        assert "rollcast/ceiling" in namespace["told"]
+    namespace: dict[str, Any] = {}
+    exec(block_with("pusher.log", service, "of-verl"), namespace)
+    assert namespace["pusher"].failures == 0
+    assert "rollcast/ceiling" in namespace["told"]
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_documents_line_for_any_other_language_runs(tmp_path: Path) -> None:
-    with running(served(tmp_path), tmp_path) as service:
-        command = ["bash", "-c", block_with("curl ", service)]
-        environment = os.environ | {"ROLLCAST_PUSH_TOKEN": TOKEN}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
-        answer = json.loads(done.stdout)
-        assert (answer["run"], answer["new"], answer["step"]) == ("my-run", 1, 100)
+def test_the_documents_line_for_any_other_language_runs(service: Service) -> None:
+    command = ["bash", "-c", block_with("curl ", service, "of-curl")]
+    environment = os.environ | {"ROLLCAST_PUSH_TOKEN": TOKEN}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+    answer = json.loads(done.stdout)
+    assert "error" not in answer
+    assert (answer["run"], answer["new"], answer["step"]) == ("of-curl", 1, 100)
+    assert "of-curl" in service.client.get("/api/runs", headers={"Authorization": f"Bearer {TOKEN}"}).text

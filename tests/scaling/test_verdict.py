@@ -112,13 +112,13 @@ def later_missed(generator: str, window: float, num_runs: int) -> list[bool]:
 
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_a_run_seen_until_its_midpoint_is_seldom_called_forecastable(generator: str) -> None:
-    assert len(later_missed(generator, 1.0, num_runs=120)) <= 12
+    assert len(later_missed(generator, 1.0, num_runs=60)) <= 6
 
 
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_long_good_runs_are_mostly_forecastable_or_saturated_and_then_hold_what_comes(generator: str) -> None:
-    missed = later_missed(generator, 3.0, num_runs=100)
-    assert len(missed) >= 70
+    missed = later_missed(generator, 3.0, num_runs=50)
+    assert len(missed) >= 35
     assert sum(missed) <= 0.15 * len(missed)
 
 
@@ -138,8 +138,8 @@ def test_a_run_that_solved_everything_from_the_start_is_saturated_though_it_has_
 
 def test_a_first_phase_above_the_law_is_no_fall() -> None:
     rng = np.random.default_rng(47)
-    kinds = [fit(simulate("early", 0.3, rng).curve).verdict.kind for _ in range(150)]
-    assert sum(kind in (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE) for kind in kinds) <= 3
+    kinds = [fit(simulate("early", 0.3, rng).curve).verdict.kind for _ in range(75)]
+    assert sum(kind in (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE) for kind in kinds) <= 1
 
 
 @pytest.mark.parametrize("initial", [None, 0.6])

@@ -29,16 +29,24 @@ from testkit.forecaster.recorded_run import run_file
 from testkit.rollouts.examples import graded, group_of
 from testkit.system.harness import System, wait_for
 from testkit.tiny_model import make_tiny_model
-from tests.trainer.impatient_trainer import PATIENCE_SECONDS
+from testkit.trainer.forked import ForkedTrainers
 
 pytestmark = pytest.mark.timeout(600)
 
 VERSION = PolicyVersion(1, 0)
 START_SECONDS = 240.0
+PATIENCE_SECONDS = 6.0
+"""Of a trainer that waits for less long for those who read its last metrics."""
+
+
+@pytest.fixture(scope="module")
+def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedTrainers]:
+    with ForkedTrainers(tmp_path_factory.mktemp("forked")) as started:
+        yield started
 
 
 @contextmanager
-def ending_trainer(folder: Path, module: str = "rollcast.trainer") -> Iterator[System]:
+def ending_trainer(folder: Path, trainers: ForkedTrainers, patience: float = LAST_READING_SECONDS) -> Iterator[System]:
     """A trainer whose budget is used up at once, and which waits for the answers to its only evaluation."""
     make_tiny_model(folder / "model", max_length=128)
     settings = {
@@ -58,7 +66,12 @@ def ending_trainer(folder: Path, module: str = "rollcast.trainer") -> Iterator[S
         "budget": {"device_hours": 1e-9},
     }
     with System(folder, settings) as system:
-        system._start("trainer", [sys.executable, "-m", module, "--config", str(system.config)])
+        system.processes["trainer"] = trainers.start(
+            "rollcast.trainer",
+            ["--config", str(system.config)],
+            system.folder / "trainer.log",
+            settings={"LAST_READING_SECONDS": patience},
+        )
         wait_for(lambda: is_on(system, "training ends"), START_SECONDS, "the trainer's last evaluation")
         yield system
 
@@ -99,8 +112,8 @@ def pass_rate(system: System) -> float | None:
     return None
 
 
-def test_the_last_evaluation_is_there_for_who_reads_every_few_seconds(tmp_path: Path) -> None:
-    with ending_trainer(tmp_path) as system:
+def test_the_last_evaluation_is_there_for_who_reads_every_few_seconds(tmp_path: Path, trainers: ForkedTrainers) -> None:
+    with ending_trainer(tmp_path, trainers) as system:
         assert pass_rate(system) is None
         answer_evaluation(system)
         wait_for(lambda: (system.run_folder / "model").exists(), 60, "the exported model")
@@ -110,8 +123,8 @@ def test_the_last_evaluation_is_there_for_who_reads_every_few_seconds(tmp_path: 
         assert system.processes["trainer"].wait(20) == 0
 
 
-def test_sigterm_ends_the_wait_at_once_and_the_run_is_finished(tmp_path: Path) -> None:
-    with ending_trainer(tmp_path) as system:
+def test_sigterm_ends_the_wait_at_once_and_the_run_is_finished(tmp_path: Path, trainers: ForkedTrainers) -> None:
+    with ending_trainer(tmp_path, trainers) as system:
         answer_evaluation(system)
         wait_for(lambda: (system.run_folder / "model").exists(), 60, "the exported model")
         time.sleep(1.0)
@@ -120,9 +133,9 @@ def test_sigterm_ends_the_wait_at_once_and_the_run_is_finished(tmp_path: Path) -
         assert time.monotonic() - began < 25, "of the thirty that it would wait"
 
 
-def test_nobody_is_waited_for_for_longer_than_half_a_minute(tmp_path: Path) -> None:
+def test_nobody_is_waited_for_for_longer_than_half_a_minute(tmp_path: Path, trainers: ForkedTrainers) -> None:
     assert LAST_READING_SECONDS == 30.0
-    with ending_trainer(tmp_path, "tests.trainer.impatient_trainer") as system:
+    with ending_trainer(tmp_path, trainers, PATIENCE_SECONDS) as system:
         answer_evaluation(system)
         wait_for(lambda: (system.run_folder / "model").exists(), 60, "the exported model")
         began = time.monotonic()
@@ -131,9 +144,11 @@ def test_nobody_is_waited_for_for_longer_than_half_a_minute(tmp_path: Path) -> N
         assert "not everyone who reads the metrics came for the last ones" in system.log("trainer")
 
 
-def test_a_forecaster_sees_the_last_evaluation_though_others_read_more_often(tmp_path: Path) -> None:
+def test_a_forecaster_sees_the_last_evaluation_though_others_read_more_often(
+    tmp_path: Path, trainers: ForkedTrainers
+) -> None:
     """It reads the page alone, every five seconds; what shows the run reads it ten times a second."""
-    with ending_trainer(tmp_path / "trainer") as system, ExitStack() as stack:
+    with ending_trainer(tmp_path / "trainer", trainers) as system, ExitStack() as stack:
         elsewhere = tmp_path / "forecaster"
         elsewhere.mkdir()
         page = f"http://127.0.0.1:{system.settings['trainer']['http_port']}/metrics"

@@ -15,6 +15,7 @@ import pytest
 from rollcast.local.ports import free_port
 from testkit.system.harness import System, wait_for
 from testkit.tiny_model import make_tiny_model
+from testkit.trainer.forked import ForkedTrainers
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -23,7 +24,7 @@ END_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+def system(tmp_path_factory: pytest.TempPathFactory, trainers: ForkedTrainers) -> Iterator[System]:
     folder = tmp_path_factory.mktemp("machines")
     make_tiny_model(folder / "model", max_length=128)
     settings = {
@@ -38,10 +39,20 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         yield system
 
 
-def start(system: System, *, resume: bool = True) -> None:
-    port = free_port("127.0.0.1")
+@pytest.fixture(scope="module")
+def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedTrainers]:
+    with ForkedTrainers(tmp_path_factory.mktemp("forked")) as started:
+        yield started
+
+
+def start(system: System, trainers: ForkedTrainers, *, resume: bool = True) -> None:
+    """As an Indexed Job starts them: one rank each, the first one's store on a port."""
+    placement = ["--nodes=2", "--ranks=1", "--main-host=localhost", f"--main-port={free_port('127.0.0.1')}"]
+    arguments = [*placement, "--config", str(system.config), *(["--resume"] if resume else [])]
     for index in (0, 1):
-        system.start_machine(index, nodes=2, port=port, resume=resume)
+        log, environment = system.folder / f"trainer-{index}.log", {"JOB_COMPLETION_INDEX": str(index)}
+        launcher = trainers.start("rollcast.trainer.launch", arguments, log, environment)
+        system.processes[f"trainer-{index}"] = launcher
 
 
 def wait_ready(system: System) -> None:
@@ -54,9 +65,9 @@ def wait_ready(system: System) -> None:
 
 
 @pytest.fixture
-def running(system: System) -> System:
+def running(system: System, trainers: ForkedTrainers) -> System:
     """Two machines that wait for rollouts; each test leaves none running."""
-    start(system)
+    start(system, trainers)
     wait_ready(system)
     return system
 
@@ -86,9 +97,9 @@ def test_the_other_machine_fails_when_rank_0_is_killed(running: System) -> None:
     assert "Traceback" not in running.log("trainer-1")
 
 
-def test_a_users_mistake_at_rank_0_is_a_failure_of_the_other(system: System) -> None:
+def test_a_users_mistake_at_rank_0_is_a_failure_of_the_other(system: System, trainers: ForkedTrainers) -> None:
     (system.run_folder / "checkpoints" / "1.0").mkdir(parents=True, exist_ok=True)
-    start(system, resume=False)
+    start(system, trainers, resume=False)
     assert exit_codes(system) == [2, 1]
     assert "resume it with --resume" in system.log("trainer-0")
     assert "Traceback" not in system.log("trainer-0") + system.log("trainer-1")

@@ -47,11 +47,11 @@ group = LearnerGroup(config, learner)
 without_room("save:", group.reserve)
 group = LearnerGroup(config, build_learner(config, ranks))  # what was half taken ends with its process, as a rule
 group.reserve()
-group.update(make_sequences(0))
+group.update(make_sequences(0, num_groups=1))
 checkpoint = group.save(PolicyVersion(1, 2), {}).result()
 without_room("restore:", lambda: group.restore(checkpoint))
 without_room("take:", lambda: group.take_weights(checkpoint))
-without_room("update:", lambda: group.update(make_sequences(0)))
+without_room("update:", lambda: group.update(make_sequences(0, num_groups=1)))
 """
 STAGED = "what this rank stages for the generators, two versions of its rows in host memory, does not fit"
 SENTENCES = {

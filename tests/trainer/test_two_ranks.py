@@ -12,16 +12,32 @@ from transformers import AutoModelForCausalLM
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from tests.trainer.gloo_ranks import run_ranks
-from tests.trainer.tiny_models import make_config, make_sequences
+from tests.trainer.tiny_models import make_config, make_sequences, write_model
 from tests.trainer.two_ranks import RECIPE, UPDATES, whole_weights
 
 
 @pytest.fixture(scope="module")
-def two_ranks(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("two")
-    run_ranks("tests.trainer.two_ranks", model, folder, folder / "results.pt")
-    results: dict[str, Any] = torch.load(folder / "results.pt")
-    return results
+def by_tying(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """The model with and without tied matrices, and what the same two ranks saw of each."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in ("untied", "tied")}
+    models = {name: write_model(folder / "model", tied=name == "tied") for name, folder in folders.items()}
+    run_ranks("tests.trainer.two_ranks", *(path for name in folders for path in (models[name], folders[name])))
+    return {name: (models[name], torch.load(folder / "results.pt")) for name, folder in folders.items()}
+
+
+@pytest.fixture(params=["untied", "tied"])
+def tying(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def model(by_tying: dict[str, tuple[Path, dict[str, Any]]], tying: str) -> Path:
+    return by_tying[tying][0]
+
+
+@pytest.fixture
+def two_ranks(by_tying: dict[str, tuple[Path, dict[str, Any]]], tying: str) -> dict[str, Any]:
+    return by_tying[tying][1]
 
 
 def distance(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:

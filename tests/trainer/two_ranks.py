@@ -1,23 +1,25 @@
-"""Run as a process: one rank of two. Rank 0 drives the learner and writes what it saw.
+"""Run as a process: one rank of two. Rank 0 drives the learner and writes what it saw into the run folder.
 
-python -m tests.trainer.two_ranks MODEL RUN_FOLDER RESULTS        with torchrun's environment variables
+python -m tests.trainer.two_ranks (MODEL RUN_FOLDER)...        with torchrun's environment variables
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.checkpoint import load_checkpoint
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.object_storage import ObjectStorage
-from rollcast.trainer.learner.ranks import join_ranks
+from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from rollcast.trainer.learner.saving import CheckpointSaver
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences
@@ -37,8 +39,16 @@ def whole_weights(group: LearnerGroup) -> dict[str, torch.Tensor]:
         }
 
 
-def main(model: str, run_folder: str, results: str) -> None:
+def main(*models_and_folders: str) -> None:
     ranks = join_ranks(timeout_seconds=30, threads=1)
+    for model, run_folder in zip(models_and_folders[::2], models_and_folders[1::2], strict=True):
+        store, lane_store = (PrefixStore(run_folder, whole) for whole in (ranks.store, ranks.lane_store))
+        train(replace(ranks, store=store, lane_store=lane_store), model, run_folder)  # as if no run had been before
+    ranks.leave()
+
+
+def train(ranks: Ranks, model: str, run_folder: str) -> None:
+    results = Path(run_folder) / "results.pt"
     group = LearnerGroup.build(make_config(Path(model), Path(run_folder), recipe=RECIPE), ranks)
     objects = f"file://{run_folder}/objects"
     CheckpointSaver(group.learner, ObjectStorage(objects), keep=1).begin(PolicyVersion(1, 0), {}).result()
@@ -58,7 +68,7 @@ def main(model: str, run_folder: str, results: str) -> None:
         restored = group.restore(checkpoint)
         again = group.update(make_sequences(7, num_groups=1)[:1])
         resumed = whole_weights(group)
-        group.export(Path(results).with_name("export"))
+        group.export(results.with_name("export"))
         group.stop(TrainerEnding.FINISHED)
         torch.save(
             {
@@ -78,7 +88,6 @@ def main(model: str, run_folder: str, results: str) -> None:
             },
             results,
         )
-    ranks.leave()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast.cli import report
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ def advice_of(run: RunForecast, budget: float | None, worth: float | None, price
 
 def show_advice(advice: dict[str, Any], unit: str) -> None:
     """What to do, why, what it costs, and what would change it."""
-    typer.echo(f"{advice['headline']}. {advice['reason']}")
-    typer.echo(advice["change"])
+    say(f"{advice['headline']}. {advice['reason']}")
+    say(advice["change"])
     rest, soon = advice["rest"], advice["soon"]
     if 0 < soon["compute"] < rest["compute"]:
-        typer.echo(f"next tenth of the budget: {_stretch(soon, unit)}")
+        say(f"next tenth of the budget: {_stretch(soon, unit)}")
     if rest["compute"] > 0:
         whole = "as much again" if advice["is_assumed"] else "rest of the budget"
-        typer.echo(f"{whole}: {_stretch(rest, unit)}")
+        say(f"{whole}: {_stretch(rest, unit)}")
 
 
 def _stretch(stretch: dict[str, Any], unit: str) -> str:

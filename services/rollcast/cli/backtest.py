@@ -10,6 +10,7 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -118,11 +119,11 @@ def _show(answer: dict[str, Any]) -> None:
         for cut in answer["cuts"]
     ]
     report.show_table(header, rows, left=header[-1:])
-    typer.echo(
+    say(
         f"{answer['curve']}: {answer['outcome']:.3f} came, the mean of the last three evaluations; "
         f"{answer['covered']} of {len(rows)} intervals hold it"
         + ("." if answer["covered"] == len(rows) else " (* not).")
     )
     if answer["left_out"]:
         shares = ", ".join(f"{share:.0%}" for share in answer["left_out"])
-        typer.echo(f"Left out: {shares}; too few evaluations before or after the cut.")
+        say(f"Left out: {shares}; too few evaluations before or after the cut.")

@@ -12,6 +12,7 @@ import typer
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_twice, refuse_two_units, with_distinct_names
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -254,9 +255,9 @@ def _show_runs(answer: dict[str, Any]) -> None:
     )
     for pair in answer["pairs"]:
         names = " and ".join(answer["runs"][pair[place]]["curve"] for place in ("first", "second"))
-        typer.echo(f"{names}: {pair['verdict']}")
+        say(f"{names}: {pair['verdict']}")
     for sentence in answer["cautions"]:
-        typer.echo(f"caution: {sentence}")
+        say(f"caution: {sentence}")
 
 
 def show_leave_one_out(answer: dict[str, Any]) -> None:
@@ -283,14 +284,14 @@ def show_leave_one_out(answer: dict[str, Any]) -> None:
     ]
     report.show_table(header, rows, left=header[-1:])
     for row in table["rows"][1:]:
-        typer.echo(
+        say(
             f"{row['curve']} against {table['baseline']}: A {_loss(row['asymptote_loss'], '.3f')}, "
             f"B at the common A {_loss(row['exponent_loss'], '.2f')}."
         )
     for sentence in cautions(answer["runs"], "its row"):
-        typer.echo(f"caution: {sentence}")
+        say(f"caution: {sentence}")
     if far := table["far_from_common"]:
-        typer.echo(
+        say(
             f"caution: the common A of {table['common_asymptote']:.3f} is more than {table['margin']:g} off that of "
             f"{', '.join(far)}; B there is bent by it."
         )

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rollcast.cli import memory_options
+from rollcast.cli.output import say
 
 app = typer.Typer(help="Check run files, or print what they may hold.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -69,12 +70,12 @@ def check(
         left.append("whether the model fits the memory")
     typer.echo(f"{file}: right (run {config.run!r}, results in {config.run_folder})")
     for sentence in warnings(plan) if plan is not None else ():
-        typer.echo(f"caution: {sentence}")
+        say(f"caution: {sentence}")
     if filled_in:
-        typer.echo(f"filled in: {filled_in}")
+        say(f"filled in: {filled_in}")
     for line in changes:
-        typer.echo(line)
-    typer.echo(f"not checked: {'; '.join(left)}")
+        say(line)
+    say(f"not checked: {'; '.join(left)}")
 
 
 @app.command()

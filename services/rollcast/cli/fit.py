@@ -10,6 +10,7 @@ import typer
 
 from rollcast.cli import advice, report
 from rollcast.cli import curve_options as options
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def fit(
         advice.show_advice(answer["advice"], forecast.unit)
         _show(answer)
         if before is not None:
-            typer.echo(before.sentence)
+            say(before.sentence)
     if plot is not None:
         from rollcast.cli.plots.forecast import draw_forecast
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 
@@ -50,7 +51,7 @@ def init(
     look = look_at(
         _asked("--data", data, "data (JSONL or Parquet file, or a set of the hub)"), prompt_field, answer_field
     )
-    typer.echo(f"data: {look.in_words}")
+    say(f"data: {look.in_words}")
     chosen = _asked("--verifier", verifier, "verifier (or a function: ./reward.py:grade)", look.suits)
     steps, hours = read_budget(_asked("--budget", budget, "budget (200 = steps, 4h = device-hours, none)", "200"))
     answers = Answers(_name(file), path, look, chosen, trusted, steps, hours)
@@ -63,11 +64,11 @@ def init(
         raise
     typer.echo(f"{file}: written, and right")
     typer.echo(f"model: {model_in_words(config.model.path)}")
-    typer.echo(f"filled in: {preflight.in_words(found)}")
+    say(f"filled in: {preflight.in_words(found)}")
     for line in examples(config.tasks):
         typer.echo(line)
     for line in of_run_file(file):
-        typer.echo(line)
+        say(line)
     typer.echo(f"next: rollcast try --config {shlex.quote(str(file))}")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -43,6 +45,16 @@ def tell_output_apart() -> None:
         line_buffering=given.line_buffering,
         write_through=given.write_through,
     )
+
+
+def say(text: str) -> None:
+    """Print prose. On a terminal its lines break between words; what is to be copied from it is printed as it is."""
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+        text = "\n".join(
+            textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
+        )
+    print(text)
 
 
 def discard_output() -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 from rollcast.curves.left_out import counted
 from rollcast.scaling.digits import difference
@@ -108,10 +109,10 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Seque
 def show_verdict(answer: dict[str, Any]) -> None:
     """Where the curve is, and what kind of curve it is."""
     dropped = f"{answer['dropped']} without a number dropped, " if answer["dropped"] else ""
-    typer.echo(
+    say(
         f"{answer['curve']}: {counted(answer['num_points'], 'evaluation')}, {answer['excluded']} excluded, {dropped}"
         f"now {answer['pass_rate']:.3f} at {amount(answer['compute'])} {answer['unit']}"
     )
-    typer.echo(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")
+    say(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")
     if not law_describes(answer["verdict"]):
-        typer.echo("No asymptote, exponent or midpoint is given: they would be those of a law that this curve is not.")
+        say("No asymptote, exponent or midpoint is given: they would be those of a law that this curve is not.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def show(
     picture = panel(screen, width, height - 1 - len(closing))
     Console(width=width, highlight=False, markup=False, emoji=False).print(picture)
     for line in closing:
-        typer.echo(line)
+        say(line)
 
 
 def look_at(run: Path) -> Screen:

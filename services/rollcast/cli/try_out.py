@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rollcast.cli.output import say
 from rollcast.local.one_line import one_line, short_line
 
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ def try_out(
 
     settings, _ = preflight.load_to_start(config)
     preflight.check_files(settings)
-    typer.echo(f"starting the engine; {prompts} prompts, {settings.recipe.rollouts_per_prompt} completions of each ...")
+    say(f"starting the engine; {prompts} prompts, {settings.recipe.rollouts_per_prompt} completions of each ...")
     trial = tried_out(settings, prompts)
     for line in [*completions(trial), *figures(settings, trial)]:
         typer.echo(line)
-    typer.echo("timing one update of the trainer on as many ...")
+    say("timing one update of the trainer on as many ...")
     for line in expected(settings, outlook(settings, trial, time_update(settings, trial))):
-        typer.echo(line)
+        say(line)
 
 
 def completions(trial: TrialRecord) -> list[str]:

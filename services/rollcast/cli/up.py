@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rollcast.cli.output import say
+
 if TYPE_CHECKING:
     from rollcast.config.run import RunConfig
 
@@ -60,7 +62,7 @@ def run_and_conclude(config: RunConfig, *, resume: bool, news: Sequence[str] = (
         return EXIT_INTERRUPTED
     result = conclude(config.run_folder, StatusReader(config).read())
     if result is not None:
-        typer.echo(result.sentence())
+        say(result.sentence())
     typer.echo(f"run folder: {config.run_folder}")
     return 0
 

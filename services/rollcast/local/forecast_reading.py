@@ -37,7 +37,10 @@ class AdviceReading:
             what = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
         else:
             what = self.kind
-        gain = "" if self.gain is None else "the rest gains {1:z.3f} [{0:z.3f}, {2:z.3f}]".format(*self.gain)
+        gain = ""
+        if self.gain is not None:
+            low, median, high = self.gain
+            gain = f"the rest gains {median:z.3f} [{low:z.3f}, {high:z.3f}]"
         chance = "" if self.chance is None else f"worth it with {100 * self.chance:.0f} %"
         why = ", ".join(filter(None, (gain, chance)))
         return f"{what}: {why}" if why else what

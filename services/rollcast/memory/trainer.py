@@ -91,15 +91,16 @@ class RankMemory:
         """Bytes of host memory while the model is read: what READERS threads have in hand, as it is stored.
 
         Without a GPU all rows of this rank end in host memory, where float32 ones stay as they were read, and experts
-        are stacked, beside what they are stacked of.
+        are stacked, beside what they are stacked of. Nobody has written to the padding yet: it has no memory.
         """
         read = [size for weight in sorted(self.model.weights()) for size in self._read_at_once(*weight)]
         in_hand = self.model.stored_item * max(sum(read[index : index + READERS]) for index in range(len(read)))
         if self.kind == "gpu":
             return in_hand
-        stacks = [sharded([weight], 0, self.ranks) for weight in self.model.weights() if self._is_stacked(weight[0])]
+        weights = list(self.model.weights())
+        stacks = [sharded([weight], self.rank, self.ranks) for weight in weights if self._is_stacked(weight[0])]
         beyond = max(0 if self.model.stored_item == WIDE else in_hand, WIDE * max(stacks, default=0))
-        return WIDE * sharded(self.model.weights(), 0, self.ranks) + beyond
+        return WIDE * sharded(weights, self.rank, self.ranks) + beyond
 
     def _is_stacked(self, name: str) -> bool:
         return self.model.family.stacked and ".experts." in name

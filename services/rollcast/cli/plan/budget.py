@@ -9,6 +9,7 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -152,4 +153,4 @@ def _show(answer: dict[str, Any]) -> None:
         [report.quantile_row(*row) for row in rows if row[1]],
     )
     for sentence in conclusions(answer):
-        typer.echo(sentence)
+        say(sentence)

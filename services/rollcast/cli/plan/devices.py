@@ -15,6 +15,7 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
+from rollcast.cli.output import say
 from rollcast.cli.plan.rates import HARDLY, Given, calibrate
 from rollcast.config.errors import UserError
 
@@ -209,27 +210,27 @@ def _show(answer: dict[str, Any]) -> None:
     ]
     header = ("generators", "trainers", "steps/hour", "±", "trainer idle", "for", "staleness", "most", "load")
     report.show_table(header, rows)
-    typer.echo(
+    say(
         f"{best['generators']} generators of {best['devices_per_generator']} and {best['trainer_devices']} trainer "
         f"devices: {_rate(best['steps_per_hour'])} ± {_rate(best['standard_error'])} steps an hour, trainer idle "
         f"{best['trainer_idle']:.0%}. {LIMITS[answer['limit']]}"
     )
     good = answer["as_good_trainer_devices"]
     if len(good) > 1:
-        typer.echo(f"As good, within 3 %: {', '.join(map(str, good))} trainer devices; the fewest are recommended.")
+        say(f"As good, within 3 %: {', '.join(map(str, good))} trainer devices; the fewest are recommended.")
     if (check := answer["measured"]) is not None:
-        typer.echo(
+        say(
             f"Measured on {check['generators']} generators and {check['trainer_devices']} trainer devices: "
             f"{_rate(check['steps_per_hour'])} steps an hour over {check['steps']} steps; the model says "
             f"{_rate(check['simulated_steps_per_hour'])}."
         )
     if skipped := answer["beaten_by_bound"] + answer["passed_over"]:
-        typer.echo(
+        say(
             f"{skipped} splits not simulated: {answer['beaten_by_bound']} cannot reach the best, "
             f"{answer['passed_over']} lie between worse ones."
         )
     for caveat in answer["caveats"]:
-        typer.echo(f"caution: {caveat}")
+        say(f"caution: {caveat}")
 
 
 def _rate(steps_per_hour: float) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast.cli import curve_options, memory_options, report
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ def memory(
         _show(plan)
         _show_host(plan, host)
         for sentence in refused:
-            typer.echo(f"does not fit: {sentence}")
+            say(f"does not fit: {sentence}")
         for sentence in cautions:
-            typer.echo(f"caution: {sentence}")
+            say(f"caution: {sentence}")
     if refused:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 

@@ -13,6 +13,7 @@ import typer
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_twice, refuse_two_units, with_distinct_names
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -305,4 +306,4 @@ def _show(answer: dict[str, Any]) -> None:
     )
     typer.echo(f"\n{answer['recommendation']}")
     for sentence in answer["cautions"]:
-        typer.echo(f"caution: {sentence}")
+        say(f"caution: {sentence}")

@@ -11,6 +11,7 @@ import typer
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_two_units
+from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def _show(answer: dict[str, Any]) -> None:
     report.show_table(("size", "points", f"law at {at}", "90 %", "own curve, 90 %", "best with"), rows)
     _show_choice(answer)
     for caveat in answer["caveats"]:
-        typer.echo(f"caution: {caveat}")
+        say(f"caution: {caveat}")
 
 
 def _show_choice(answer: dict[str, Any]) -> None:
@@ -264,17 +265,17 @@ def _show_choice(answer: dict[str, Any]) -> None:
 
     unit, at = answer["unit"], report.amount(answer["budget"])
     if answer["recommended"] is None:
-        typer.echo(f"At {at} {unit}: no size is recommended, since {answer['unfit']}.")
+        say(f"At {at} {unit}: no size is recommended, since {answer['unfit']}.")
         return
     name, chance = answer["recommended"], answer["probability"]
     sure = "." if chance >= SURE else "; the sizes cannot be told apart there."
-    typer.echo(f"At {at} {unit}: {name}, the best with probability {chance_in_words(chance)}{sure}")
+    say(f"At {at} {unit}: {name}, the best with probability {chance_in_words(chance)}{sure}")
     for change in answer["changes"]:
         beyond = ", beyond what was seen" if change["beyond_what_was_seen"] else ""
-        typer.echo(
+        say(
             f"From {report.amount(change['compute']['q50'])} {unit} on (90 % {report.span(change['compute'])}"
             f"{beyond}): {change['to']} instead of {change['from']}."
         )
     if not answer["changes"]:
         low, high = (report.amount(value) for value in answer["searched"])
-        typer.echo(f"The choice does not change from {low} to {high} {unit}.")
+        say(f"The choice does not change from {low} to {high} {unit}.")
