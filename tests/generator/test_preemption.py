@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from rollcast.config.run import RunConfig
 from rollcast.generator import no_room
 from rollcast.generator.engine import EngineRequest
+from rollcast.generator.sampling import RolloutSampler
 from rollcast.rollouts.records import LengthBudget, Sampling
 from rollcast.weights.member import EngineStuckError
 from rollcast.wire.version import PolicyVersion
@@ -45,6 +47,41 @@ async def test_rebuilt_kv_is_marked_and_replayed(versions: Versions, kind: str) 
     assert marked
     for rollout in rollouts:
         assert versions.largest_gap(rollout, task) < TOLERANCE
+
+
+async def test_a_shared_prompt_that_another_rollout_computed_again_is_marked(versions: Versions) -> None:
+    """Two long rollouts displace two of one prompt, one after the other, and then the prompt. Of those two the one that
+    runs again first computes it with newer weights, and the other one finds it in the prefix cache.
+
+    The long ones fill all 23 blocks of 32 tokens before the first of them ends; where a rollout draws its end too soon
+    for that, all is tried again.
+    """
+    for attempt in range(5):
+        first = 7_000 + 10 * attempt
+        await versions.apply(first)
+        versions.prepare(first + 1)
+        long = [(120, 250, 1), (88, 290, 1), (90, 290, 2)]
+        tasks = [
+            make_task(first + i, random_prompt(first + i, prompt), LengthBudget(max_tokens=tokens), rollouts=rollouts)
+            for i, (prompt, tokens, rollouts) in enumerate(long)
+        ]
+        samplers = [
+            RolloutSampler(versions.engine, task, index) for task in tasks for index in range(task.num_rollouts)
+        ]
+        running = [asyncio.create_task(sampler.run()) for sampler in samplers]
+        await asyncio.sleep(0.1)
+        await versions.apply(first + 1)
+        await asyncio.wait_for(asyncio.gather(*running), 60)
+        rebuilds = await versions.engine.observe()
+        sooner, later = (sampler.rollout(rebuilds) for sampler in samplers[2:])
+        assert versions.largest_gap(sooner, tasks[2]) < TOLERANCE
+        assert versions.largest_gap(later, tasks[2]) < TOLERANCE
+        if [mark.kept for rollout in (sooner, later) for mark in rollout.kv_marks[:1]] == [0, 0]:
+            found = replace(later.kv_marks[0], kept=64)  # what the cache had of it
+            wrong = replace(later, kv_marks=(found, *later.kv_marks[1:]))
+            assert versions.largest_gap(wrong, tasks[2]) > 100 * TOLERANCE
+            return
+    pytest.fail("the prompt was not displaced")
 
 
 async def test_requests_without_a_token_are_submitted_again_at_an_update(

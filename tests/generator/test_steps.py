@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from rollcast.generator.kv_blocks import KvBlocks
 from rollcast.generator.steps import KvRebuild, StepObserver
 from rollcast.generator.weight_engine import DecodeRate
+
+BLOCK = 4
 
 
 def scheduled(
@@ -19,8 +22,11 @@ def scheduled(
     resumed: set[str] = frozenset(),  # type: ignore[assignment]
     preempted: set[str] = frozenset(),  # type: ignore[assignment]
     finished: set[str] = frozenset(),  # type: ignore[assignment]
+    blocks: dict[str, list[int]] | None = None,
 ) -> Any:
-    """new: id -> (prompt tokens, computed); cached: id -> (computed, output tokens)."""
+    """new: id -> (prompt tokens, computed); cached: id -> (computed, output tokens); blocks: those that a request gets,
+    or all it has where it runs again."""
+    blocks = blocks or {}
     return SimpleNamespace(
         total_num_scheduled_tokens=sum(tokens.values()),
         num_scheduled_tokens=tokens,
@@ -28,7 +34,11 @@ def scheduled(
         preempted_req_ids=preempted,
         scheduled_new_reqs=[
             SimpleNamespace(
-                req_id=name, prompt_token_ids=[7] * prompt, prefill_token_ids=None, num_computed_tokens=computed
+                req_id=name,
+                prompt_token_ids=[7] * prompt,
+                prefill_token_ids=None,
+                num_computed_tokens=computed,
+                block_ids=(blocks.get(name, []),),
             )
             for name, (prompt, computed) in (new or {}).items()
         ],
@@ -37,12 +47,15 @@ def scheduled(
             resumed_req_ids=resumed,
             num_computed_tokens=[computed for computed, _ in (cached or {}).values()],
             num_output_tokens=[outputs for _, outputs in (cached or {}).values()],
+            new_block_ids=[
+                (blocks.get(name, []),) if name in resumed | blocks.keys() else None for name in cached or {}
+            ],
         ),
     )
 
 
 def test_a_prompt_in_one_step_decodes_from_then_on() -> None:
-    observer = StepObserver()
+    observer = StepObserver([BLOCK])
     observer.observe(scheduled({"a": 10}, new={"a": (10, 0)}))
     assert observer.decoding() == ["a"]
     observer.observe(scheduled({"a": 1}, cached={"a": (10, 1)}))
@@ -54,7 +67,7 @@ def test_a_prompt_in_one_step_decodes_from_then_on() -> None:
 
 
 def test_a_prompt_in_chunks_decodes_only_after_the_last() -> None:
-    observer = StepObserver()
+    observer = StepObserver([BLOCK])
     observer.observe(scheduled({"a": 32}, new={"a": (100, 32)}))
     assert observer.decoding() == []
     observer.observe(scheduled({"a": 32}, cached={"a": (64, 0)}))
@@ -65,7 +78,7 @@ def test_a_prompt_in_chunks_decodes_only_after_the_last() -> None:
 
 
 def test_sampled_tokens_are_counted_and_those_of_unfinished_requests_kept_apart() -> None:
-    observer = StepObserver()
+    observer = StepObserver([BLOCK])
     observer.observe(scheduled({"a": 10, "b": 32}, new={"a": (10, 0), "b": (40, 0)}))
     assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (1, 1), "b is in its prompt"
     observer.observe(scheduled({"a": 1, "b": 8}, cached={"a": (10, 1), "b": (32, 0)}))
@@ -82,7 +95,7 @@ def test_sampled_tokens_are_counted_and_those_of_unfinished_requests_kept_apart(
 
 
 def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
-    observer = StepObserver()
+    observer = StepObserver([BLOCK])
     observer.observe(scheduled({"a": 10, "b": 10}, new={"a": (10, 0), "b": (10, 0)}))
     observer.observe(scheduled({"a": 1}, cached={"a": (10, 1)}, preempted={"b"}))
     assert observer.decoding() == ["a"]
@@ -96,9 +109,42 @@ def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
     assert observer.take_rebuilds() == []
 
 
+def rebuilt_from(*steps: Any) -> list[int]:
+    """Of each rebuild, in order: the tokens that were kept."""
+    observer = StepObserver([BLOCK])
+    for step in steps:
+        observer.observe(step)
+    return [rebuild.kept for rebuild in observer.take_rebuilds()]
+
+
+def test_of_a_rebuild_only_blocks_are_kept_that_nobody_filled_again() -> None:
+    """Rollouts a and b share the prompt's blocks 1 and 2; b has 5 and 6 for itself, 6 while it decodes."""
+    begun = scheduled({"a": 10, "b": 2}, new={"a": (10, 0), "b": (10, 8)}, blocks={"a": [1, 2, 3], "b": [1, 2, 5]})
+    grown = scheduled({"a": 1, "b": 1}, cached={"a": (12, 3), "b": (12, 3)}, blocks={"a": [4], "b": [6]})
+    begun, gone = [begun, grown], scheduled({}, preempted={"a", "b"})
+
+    def again(name: str, computed: int, blocks: list[int]) -> Any:
+        tokens = {name: 13 - computed}
+        return scheduled(tokens, cached={name: (computed, 3)}, resumed={name}, blocks={name: blocks})
+
+    assert rebuilt_from(*begun, gone, again("b", 12, [1, 2, 5, 7])) == [12], "all its own"
+    assert rebuilt_from(*begun, gone, again("a", 0, [8, 9, 3, 4]), again("b", 8, [8, 9, 5, 6])) == [0, 0], "elsewhere"
+    assert rebuilt_from(*begun, gone, again("a", 4, [1, 2, 3, 4]), again("b", 8, [1, 2, 5, 6])) == [4, 4], (
+        "in its place"
+    )
+    assert rebuilt_from(*begun, gone, again("a", 8, [1, 2, 3, 4]), again("b", 8, [1, 2, 5, 6])) == [8, 8], "only found"
+
+
+def test_a_group_of_layers_that_looks_back_a_little_has_no_blocks_before() -> None:
+    blocks = KvBlocks([4, 4])
+    assert blocks.begin("a", ([1, 2, 3], [4, 5, 6]), 0) == 0
+    assert blocks.begin("a", ([1, 2, 7], [0, 5, 8]), 8) == 8
+    assert blocks.begin("a", ([1, 2, 7], [0, 9, 8]), 8) == 4, "the worse of both groups"
+
+
 def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
     """20 tokens a second while something decodes; minutes of idle time and a long prefill between."""
-    observer, rate, now = StepObserver(), DecodeRate(), 1000.0
+    observer, rate, now = StepObserver([BLOCK]), DecodeRate(), 1000.0
 
     def step(seconds: float, output: Any) -> float:
         nonlocal now

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from rollcast.generator.kv_blocks import KvBlocks
 
 
 class KvRebuild(NamedTuple):
-    """A preempted request runs again: before its output token `num_output_tokens`, KV from `kept` on is rebuilt."""
+    """A preempted request runs again: before its output token `num_output_tokens`, KV from `kept` on is rebuilt, by
+    itself or since its preemption by a rollout of the same prompt."""
 
     request_id: str
     num_output_tokens: int
@@ -32,7 +36,8 @@ class StepObserver:
                     ^------- preempted <---------'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, block_sizes: Sequence[int]) -> None:
+        """`block_sizes`: see KvBlocks."""
         self.num_steps = 0
         self.num_preemptions = 0
         self.num_decode_steps = 0
@@ -48,6 +53,7 @@ class StepObserver:
         self._decoding: set[str] = set()
         self._sampled: dict[str, int] = {}
         self._rebuilds: list[KvRebuild] = []
+        self._blocks = KvBlocks(block_sizes)
 
     def observe(self, scheduled: Any) -> None:
         """Take in one vLLM SchedulerOutput."""
@@ -57,6 +63,7 @@ class StepObserver:
             self._prefilling.pop(request_id, None)
             self._decoding.discard(request_id)
             self._sampled.pop(request_id, None)
+            self._blocks.end(request_id)
         for request_id in scheduled.preempted_req_ids or ():
             self.num_preemptions += 1
             self._prefilling.pop(request_id, None)
@@ -67,8 +74,9 @@ class StepObserver:
             num_prompt_tokens = len(new.prompt_token_ids)
             num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
             self._num_prompt_tokens[new.req_id] = num_prompt_tokens
+            kept = self._blocks.begin(new.req_id, new.block_ids, new.num_computed_tokens)
             if num_tokens > num_prompt_tokens:
-                self._rebuilds.append(KvRebuild(new.req_id, num_tokens - num_prompt_tokens, new.num_computed_tokens))
+                self._rebuilds.append(KvRebuild(new.req_id, num_tokens - num_prompt_tokens, kept))
             self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
         self._observe_cached(scheduled)
         for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
@@ -77,13 +85,13 @@ class StepObserver:
 
     def _observe_cached(self, scheduled: Any) -> None:
         cached = scheduled.scheduled_cached_reqs
-        if not cached.resumed_req_ids and not self._prefilling:
-            return
-        for request_id, computed, outputs in zip(
-            cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
+        for request_id, computed, outputs, blocks in zip(
+            cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, cached.new_block_ids, strict=True
         ):
+            if request_id not in cached.resumed_req_ids and blocks is not None:
+                self._blocks.grow(request_id, blocks)
             if request_id in cached.resumed_req_ids:
-                self._rebuilds.append(KvRebuild(request_id, outputs, computed))
+                self._rebuilds.append(KvRebuild(request_id, outputs, self._blocks.begin(request_id, blocks, computed)))
                 self._advance(scheduled, request_id, computed, self._num_prompt_tokens[request_id] + outputs)
             elif request_id in self._prefilling:
                 self._advance(scheduled, request_id, computed, self._prefilling[request_id])

@@ -67,7 +67,8 @@ class GeneratorWorker:
         self.receiver = None if stage == "host" and self.rank > 0 else Receiver(device=self.device, memory=memory)
         self.attached: Snapshot | None = None
         self.attached_identity = 0
-        self.step_observer = StepObserver()
+        groups = self.model_runner.kv_cache_config.kv_cache_groups
+        self.step_observer = StepObserver([group.kv_cache_spec.block_size for group in groups])
         run = self.model_runner.execute_model
 
         def observed(scheduled: Any, *arguments: Any, **keywords: Any) -> Any:
