@@ -219,7 +219,7 @@ def test_experts_are_those_that_each_token_was_first_computed_with() -> None:
     task = make_task(LengthBudget(max_tokens=100, interrupt_from=3, interrupt_to=3, answer_tokens=9, phrase=(90,)))
     first = Completion(task, 0, decode)
     first.append([1, 2, 3], [-1.0] * 3, [VersionSpan(V7, 0, 3)])
-    first.append_experts(np.full((5 + 3 - 1, 2, 1), 7, dtype=np.uint8))
+    first.record_experts(0, np.full((5 + 3 - 1, 2, 1), 7, dtype=np.uint8))
     first.force_phrase(V7)
     handed_back = first.rollout()
     assert handed_back.partial
@@ -227,10 +227,21 @@ def test_experts_are_those_that_each_token_was_first_computed_with() -> None:
     later = Completion(task, 0, decode, handed_back)
     assert later.num_routed == 7, "what the engine need not tell again"
     later.append([4, 5], [-1.0] * 2, [VersionSpan(V8, 0, 2)])
-    later.append_experts(np.full((5 + 6 - 1 - 7, 2, 1), 8, dtype=np.uint8))
+    later.record_experts(7, np.full((5 + 6 - 1 - 7, 2, 1), 8, dtype=np.uint8))
     later.stop_reason = StopReason.END
     experts = check_rollout_in_a_task(task, later.rollout())
     assert experts[:, 0, 0].tolist() == [7] * 7 + [8] * 3
+
+
+def test_experts_of_what_an_answers_leg_computes_again_are_those_that_it_saw() -> None:
+    completion = Completion(make_task(LengthBudget(max_tokens=100)), 0, decode)
+    completion.append([1, 2, 3], [-1.0] * 3, [VersionSpan(V7, 0, 3)])
+    completion.record_experts(0, np.full((7, 2, 1), 7, dtype=np.uint8))
+    completion.append([4, 5], [-1.0] * 2, [VersionSpan(V7, 0, 2)])
+    completion.record_experts(2, np.full((7, 2, 1), 8, dtype=np.uint8))
+    experts = completion.rollout().routed_experts
+    assert experts is not None
+    assert experts[:, 0, 0].tolist() == [7] * 2 + [8] * 7
 
 
 def check_rollout_in_a_task(task: PromptTask, rollout: Rollout) -> RoutedExperts:

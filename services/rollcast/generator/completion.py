@@ -127,10 +127,11 @@ class Completion:
         else:
             self.legs.append(Leg(kind, start, len(self.token_ids)))
 
-    def append_experts(self, experts: RoutedExperts) -> None:
-        """Those of the tokens behind the first `num_routed`."""
+    def record_experts(self, start: int, experts: RoutedExperts) -> None:
+        """Those of the tokens from `start` on, prompt included: later tokens see what these computed last."""
+        assert start <= self.num_routed
         known = self.routed_experts
-        self.routed_experts = experts if known is None else np.concatenate([known, experts])
+        self.routed_experts = experts if known is None else np.concatenate([known[:start], experts])
 
     def mark_rebuild(self, position: int, kept: int) -> None:
         """KV from `kept` on was rebuilt before the token at `position`, by the version that sampled it."""

@@ -37,6 +37,7 @@ class RolloutSampler:
         self._restart = False
         self._salt: str | None = None
         self._requests: list[tuple[str, int]] = []
+        self._routed_from = 0
         self.completion = Completion(task, index, engine.decode, start)
 
     async def run(self) -> None:
@@ -89,13 +90,17 @@ class RolloutSampler:
 
     async def _sample(self, max_tokens: int) -> str:
         position = len(self.completion.token_ids)
+        if self._salt is None:
+            # A later leg of this salt finds KV entries from here on, but for a block that it computes again: experts
+            # that tie may be chosen otherwise then, and its tokens see that choice.
+            self._routed_from = self.completion.num_routed
         request = EngineRequest(
             token_ids=self._prompt + self.completion.token_ids,
             max_tokens=max_tokens,
             sampling=self._task.sampling,
             seed=_seed(self._task.sampling, self._task.sequence, self._index, position),
             salt=self._choose_salt,
-            routed_from=self.completion.num_routed,
+            routed_from=self._routed_from,
         )
         self._request = request
         try:
@@ -108,7 +113,7 @@ class RolloutSampler:
             self._salt = None
         self.completion.append(sampled.token_ids, sampled.logprobs, sampled.spans)
         if sampled.token_ids and sampled.routed_experts is not None and self._task.purpose is Purpose.TRAIN:
-            self.completion.append_experts(sampled.routed_experts)
+            self.completion.record_experts(request.routed_from, sampled.routed_experts)
         if position:
             self.completion.mark_rebuild(position, sampled.num_cached_tokens)
         return sampled.finish

@@ -132,8 +132,8 @@ class Rollout:
     preemptions: int = 0
     routed_experts: RoutedExperts | None = None
     """[P + L - 1, routing layers, choices] uint8: the routers' choices for all tokens of prompt and completion but the
-    last, which is nobody's input. Of a rollout that went on elsewhere: what each token was first computed with. None =
-    not recorded."""
+    last, which is nobody's input. An answer's leg computes part of its thinking again: what was chosen then, which it
+    saw. Of a rollout that went on elsewhere: what each token was first computed with. None = not recorded."""
 
     @property
     def num_tokens(self) -> int:
