@@ -29,8 +29,6 @@ from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import staged_by_trainer
 from rollcast.weights.manifest import DTYPE_BYTES, PIECE_BYTES
 
-READERS = 4
-"""Threads with which Transformers reads weights (`GLOBAL_WORKERS` in transformers.core_model_loading)."""
 Parts = dict[str, int]
 """Bytes by what they hold."""
 
@@ -88,13 +86,12 @@ class RankMemory:
 
     @property
     def start_on_host(self) -> int:
-        """Bytes of host memory while the model is read: what READERS threads have in hand, as it is stored.
+        """Bytes of host memory while the model is read: one weight at a time, as it is stored.
 
         Without a GPU all rows of this rank end in host memory, where float32 ones stay as they were read, and experts
         are stacked, beside what they are stacked of. Nobody has written to the padding yet: it has no memory.
         """
-        read = [size for weight in sorted(self.model.weights()) for size in self._read_at_once(*weight)]
-        in_hand = self.model.stored_item * max(sum(read[index : index + READERS]) for index in range(len(read)))
+        in_hand = self.model.stored_item * max(self._read_at_once(*weight) for weight in self.model.weights())
         if self.kind == "gpu":
             return in_hand
         weights = list(self.model.weights())
@@ -105,11 +102,9 @@ class RankMemory:
     def _is_stacked(self, name: str) -> bool:
         return self.model.family.stacked and ".experts." in name
 
-    def _read_at_once(self, name: str, shape: Shape) -> list[int]:
+    def _read_at_once(self, name: str, shape: Shape) -> int:
         """Numbers of a weight that pass together; experts that are stored one by one come one by one."""
-        if not self._is_stacked(name):
-            return [sharded([(name, shape)], 0, self.ranks)]
-        return READERS * [math.prod(shape[1:])]
+        return math.prod(shape[1:]) if self._is_stacked(name) else sharded([(name, shape)], 0, self.ranks)
 
     @cached_property
     def version(self) -> int:
