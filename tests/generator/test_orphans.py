@@ -21,6 +21,8 @@ import pytest
 import torch
 
 from rollcast.generator import unlocked_leftovers
+from rollcast.generator.engine import Engine
+from rollcast.generator.engine_folder import EngineFolder
 from rollcast.local.ports import free_port
 from testkit.generator.caches import COMPILED
 from testkit.tiny_model import make_tiny_model
@@ -299,3 +301,22 @@ def test_what_may_be_in_use_is_spared(monkeypatch: pytest.MonkeyPatch, temporary
 
 def left_behind(temporary: Path) -> list[str]:
     return sorted(path.name for path in temporary.iterdir() if path.name.startswith(("rollcast-", "vllm")))
+
+
+def test_an_engine_whose_processes_end_while_vllm_kills_them_is_ended_to_the_last(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM gives up where one is gone before it is asked for its name."""
+
+    class Killed:
+        def shutdown(self, timeout: float) -> None:
+            raise psutil.NoSuchProcess(pid=2)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    folder = EngineFolder()
+    assert left_behind(temporary) == [folder.path.name]
+    with folder.environment():
+        left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Engine(Killed(), 5.0, folder).shutdown()
+    assert left.wait(END_SECONDS) == -signal.SIGKILL
+    assert left_behind(temporary) == []

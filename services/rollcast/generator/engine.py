@@ -14,11 +14,12 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import psutil
 
 from rollcast.config.run import RunConfig
 from rollcast.generator import engine_start
@@ -266,7 +267,9 @@ class Engine:
 
     def shutdown(self) -> None:
         """End the child process. Nothing may be called afterwards."""
-        self._llm.shutdown(timeout=2.0)
+        # vLLM stops killing where a process has ended before it was asked for its name; the folder's warden goes on.
+        with suppress(psutil.NoSuchProcess):
+            self._llm.shutdown(timeout=2.0)
         self._llm = None
         self._folder.close()
 
