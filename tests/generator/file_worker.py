@@ -18,7 +18,7 @@ class FileWorker(GeneratorWorker):
         from safetensors.torch import load_file
 
         started = time.monotonic()
-        self.model_runner.model.load_weights(load_file(path).items())
+        self._load_complete(load_file(path).items())
         return self.step_observer.decoding(), self.step_observer.last_step_at, time.monotonic() - started
 
     def load_too_much(self) -> tuple[list[str], float, float]:

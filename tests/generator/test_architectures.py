@@ -293,6 +293,7 @@ async def sample_in_two_legs(pair: LivePair) -> tuple[list[TrainingSequence], ND
     record = Completion.record_experts
 
     def recorded(completion: Completion, start: int, experts: RoutedExperts) -> None:
+        assert start == 0, "the second leg is asked for all that it sees"
         firsts.setdefault(completion.index, experts)
         record(completion, start, experts)
 
@@ -313,6 +314,7 @@ async def sample_in_two_legs(pair: LivePair) -> tuple[list[TrainingSequence], ND
         assert not differs[: rollout.kv_marks[0].kept if rollout.kv_marks else None].any(), "what was kept is as it was"
         after = np.zeros(rollout.num_tokens, dtype=bool)
         after[: len(first) + 1 - PROMPT_TOKENS] = np.cumsum(differs)[PROMPT_TOKENS - 1 :] > 0
+        assert after.sum() < 32, "more than a block"
         chosen_again.append(after[loss_mask(rollout)])
     return [
         TrainingSequence(

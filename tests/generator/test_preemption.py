@@ -29,14 +29,15 @@ def more_engine_arguments() -> dict[str, Any]:
     return {"num_gpu_blocks_override": 24, "max_num_batched_tokens": 64, "max_num_seqs": 16}
 
 
-@pytest.mark.parametrize("kind", ["shared prompt", "two legs"])
+@pytest.mark.parametrize("kind", ["shared prompt", "shared prompt of whole blocks", "two legs"])
 async def test_rebuilt_kv_is_marked_and_replayed(versions: Versions, kind: str) -> None:
     budget = LengthBudget(max_tokens=250)
     if kind == "two legs":
         budget = LengthBudget(
             max_tokens=250, interrupt_from=100, interrupt_to=140, answer_tokens=80, phrase=(30, 31, 32), seed=1
         )
-    task = make_task(len(kind), random_prompt(len(kind), 90), budget, rollouts=12)
+    prompt = random_prompt(len(kind), 96 if "whole" in kind else 90)
+    task = make_task(len(kind), prompt, budget, rollouts=12)
     before = versions.engine.counts.preemptions
     base = 100 * len(kind)
     await versions.apply(base)

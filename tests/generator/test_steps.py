@@ -109,37 +109,99 @@ def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
     assert observer.take_rebuilds() == []
 
 
-def rebuilt_from(*steps: Any) -> list[int]:
-    """Of each rebuild, in order: the tokens that were kept."""
+def kept_of(*steps: Any) -> list[int]:
+    """Of each rebuild, in order: the tokens that were kept. None in place of a step: the weights change."""
     observer = StepObserver([BLOCK])
     for step in steps:
-        observer.observe(step)
+        if step is None:
+            observer.weights_changed()
+        else:
+            observer.observe(step)
     return [rebuild.kept for rebuild in observer.take_rebuilds()]
 
 
-def test_of_a_rebuild_only_blocks_are_kept_that_nobody_filled_again() -> None:
-    """Rollouts a and b share the prompt's blocks 1 and 2; b has 5 and 6 for itself, 6 while it decodes."""
-    begun = scheduled({"a": 10, "b": 2}, new={"a": (10, 0), "b": (10, 8)}, blocks={"a": [1, 2, 3], "b": [1, 2, 5]})
-    grown = scheduled({"a": 1, "b": 1}, cached={"a": (12, 3), "b": (12, 3)}, blocks={"a": [4], "b": [6]})
-    begun, gone = [begun, grown], scheduled({}, preempted={"a", "b"})
+def again(name: str, computed: int, blocks: list[int], outputs: int = 4, prompt: int = 10) -> Any:
+    """It runs again, in one step; `blocks`: all that it has."""
+    tokens = {name: prompt + outputs - computed}
+    return scheduled(tokens, cached={name: (computed, outputs)}, resumed={name}, blocks={name: blocks})
 
-    def again(name: str, computed: int, blocks: list[int]) -> Any:
-        tokens = {name: 13 - computed}
-        return scheduled(tokens, cached={name: (computed, 3)}, resumed={name}, blocks={name: blocks})
 
-    assert rebuilt_from(*begun, gone, again("b", 12, [1, 2, 5, 7])) == [12], "all its own"
-    assert rebuilt_from(*begun, gone, again("a", 0, [8, 9, 3, 4]), again("b", 8, [8, 9, 5, 6])) == [0, 0], "elsewhere"
-    assert rebuilt_from(*begun, gone, again("a", 4, [1, 2, 3, 4]), again("b", 8, [1, 2, 5, 6])) == [4, 4], (
-        "in its place"
-    )
-    assert rebuilt_from(*begun, gone, again("a", 8, [1, 2, 3, 4]), again("b", 8, [1, 2, 5, 6])) == [8, 8], "only found"
+BEGUN = [
+    scheduled({"a": 10, "b": 2}, new={"a": (10, 0), "b": (10, 8)}, blocks={"a": [1, 2, 3], "b": [1, 2, 5]}),
+    scheduled({"a": 1, "b": 1}, cached={"a": (10, 1), "b": (10, 1)}),
+    scheduled({"a": 1, "b": 1}, cached={"a": (11, 2), "b": (11, 2)}),
+    scheduled({"a": 1, "b": 1}, cached={"a": (12, 3), "b": (12, 3)}, blocks={"a": [4], "b": [6]}),
+]
+"""Rollouts a and b share the prompt's blocks 1 and 2; 3 and 5 are full, 4 and 6 have one token."""
+GONE = scheduled({}, preempted={"a", "b"})
+
+
+@pytest.mark.parametrize(
+    ("steps", "kept"),
+    [
+        pytest.param([None, GONE, again("b", 12, [1, 2, 5, 7])], [12], id="its own"),
+        pytest.param(
+            [None, GONE, again("a", 0, [8, 9, 3, 4]), again("b", 8, [8, 9, 5, 6])],
+            [0, 0],
+            id="another's, newer weights",
+        ),
+        pytest.param(
+            [None, GONE, again("a", 4, [1, 2, 3, 4]), again("b", 8, [1, 2, 5, 6])],
+            [4, 4],
+            id="filled again in its place",
+        ),
+        pytest.param(
+            [GONE, again("a", 0, [8, 9, 3, 4]), again("b", 8, [8, 9, 5, 6])], [0, 8], id="another's, the same weights"
+        ),
+        pytest.param(
+            [None, GONE, again("a", 12, [1, 2, 3, 4]), None, GONE, again("a", 12, [1, 2, 3, 4], outputs=5)],
+            [12, 12],
+            id="twice",
+        ),
+    ],
+)
+def test_of_a_rebuild_the_blocks_are_kept_whose_kv_it_has_seen(steps: list[Any], kept: list[int]) -> None:
+    assert kept_of(*BEGUN, *steps) == kept
+
+
+def test_the_same_prompt_computed_twice_with_the_same_weights_is_as_good() -> None:
+    """Its end is a block's end: the last block is computed by each, and the cache has both."""
+    begun = scheduled({"a": 8, "b": 4}, new={"a": (8, 0), "b": (8, 4)}, blocks={"a": [1, 2], "b": [1, 3]})
+    grown = scheduled({"a": 1, "b": 1}, cached={"a": (8, 1), "b": (8, 1)}, blocks={"a": [4], "b": [5]})
+    back = again("b", 8, [1, 2, 5], outputs=2, prompt=8)
+    assert kept_of(begun, grown, None, GONE, back) == [8]
+    assert kept_of(begun, None, grown, GONE, back) == [8], "the block was full when the weights changed"
+
+
+def test_a_block_that_was_computed_with_several_weights_is_nobody_elses() -> None:
+    begun = scheduled({"a": 6, "b": 2}, new={"a": (6, 0), "b": (6, 4)}, blocks={"a": [1, 2], "b": [1, 3]})
+    steps = [scheduled({"a": 1, "b": 1}, cached={"a": (6 + i, 1 + i), "b": (6 + i, 1 + i)}) for i in range(2)]
+    grown = scheduled({"a": 1, "b": 1}, cached={"a": (8, 3), "b": (8, 3)}, blocks={"a": [4], "b": [5]})
+    steps = [begun, steps[0], None, steps[1], grown, GONE]
+    assert kept_of(*steps, again("b", 8, [1, 2, 5], outputs=4, prompt=6)) == [4], "a's, of the same tokens"
+    assert kept_of(*steps, again("b", 8, [1, 3, 5], outputs=4, prompt=6)) == [8], "its own"
+
+
+def test_what_is_found_may_be_filled_in_the_same_step() -> None:
+    """vLLM counts a block as cached from the moment that it is handed out: by one that runs, or that begins too."""
+    first = scheduled({"a": 4}, new={"a": (9, 0)}, blocks={"a": [1]})
+    second = scheduled({"a": 4, "b": 1}, new={"b": (9, 8)}, cached={"a": (4, 0)}, blocks={"a": [2], "b": [1, 2, 3]})
+    back = again("b", 8, [1, 2, 3], outputs=1, prompt=9)
+    gone = scheduled({}, preempted={"b"})
+    assert kept_of(first, second, None, gone, back) == [8]
+    both = scheduled({"a": 9, "b": 1}, new={"b": (9, 8), "a": (9, 0)}, blocks={"a": [1, 2, 4], "b": [1, 2, 3]})
+    assert kept_of(both, None, gone, back) == [8]
 
 
 def test_a_group_of_layers_that_looks_back_a_little_has_no_blocks_before() -> None:
     blocks = KvBlocks([4, 4])
     assert blocks.begin("a", ([1, 2, 3], [4, 5, 6]), 0) == 0
-    assert blocks.begin("a", ([1, 2, 7], [0, 5, 8]), 8) == 8
-    assert blocks.begin("a", ([1, 2, 7], [0, 9, 8]), 8) == 4, "the worse of both groups"
+    blocks.weights_changed({"a": 12})
+    blocks.preempt("a")
+    assert blocks.begin("b", ([8], [9]), 0) == 0, "newer weights"
+    assert blocks.begin("a", ([1, 2, 7], [0, 5, 10]), 8) == 8
+    blocks.preempt("a")
+    assert blocks.begin("a", ([1, 2, 7], [0, 9, 10]), 8) == 4, "the worse of both groups"
 
 
 def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:

@@ -152,6 +152,10 @@ def test_a_rank_that_has_no_memory_to_send_from_ends_in_one_sentence(
         "out of GPU memory: what of a version is on its way to the generators does not fit (it asked for 64.00 MiB "
         "more); lower trainer.tokens_per_micro_batch, or give the trainer more ranks"
     )
+    # Until the trainer looks, which may be after a whole update, the control thread goes on without a word.
+    turns = trainer.publisher._looked_at
+    wait_until(lambda: trainer.publisher._looked_at > turns)
+    assert trainer.metric('rollcast_weight_failures_total{reason="control",run="test"}') == 0
 
 
 ATTACH = """

@@ -54,7 +54,7 @@ def say(text: str) -> None:
         text = "\n".join(
             textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
         )
-    print(text)
+    print(text, flush=True)  # it may say what is waited for now
 
 
 def discard_output() -> None:

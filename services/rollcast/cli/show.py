@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def show(
     picture = panel(screen, width, height - 1 - len(closing))
     Console(width=width, highlight=False, markup=False, emoji=False).print(picture)
     for line in closing:
-        say(line)
+        typer.echo(line)  # one of them is a command, to be copied
 
 
 def look_at(run: Path) -> Screen:

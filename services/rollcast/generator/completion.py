@@ -134,8 +134,11 @@ class Completion:
         self.routed_experts = experts if known is None else np.concatenate([known[:start], experts])
 
     def mark_rebuild(self, position: int, kept: int) -> None:
-        """KV from `kept` on was rebuilt before the token at `position`, by the version that sampled it."""
-        if position < len(self.token_ids):
+        """KV from `kept` on was rebuilt before the token at `position`, by the version that sampled it.
+
+        Before the first token that is nothing new: no token has seen other KV.
+        """
+        if 0 < position < len(self.token_ids):
             version = next(span.version for span in self.version_spans if span.start <= position < span.end)
             self.kv_marks.append(KvMark(position, kept, version))
             self.kv_marks.sort(key=lambda mark: mark.position)

@@ -1,57 +1,82 @@
-"""Whose KV lies in which block.
+"""With which weights the KV of each block was computed.
 
-vLLM gives a request that runs again after a preemption every block that its prefix cache still has for its tokens. A
-block of a prompt that several rollouts share may have been evicted meanwhile, and computed again by another of them
-that ran again sooner: the same tokens, other weights than those that the request has computed with so far.
+vLLM gives a request that runs again after a preemption every block that its prefix cache still has for its tokens. Of a
+prompt that several rollouts share these may be others than it had. Some were evicted meanwhile, and computed again with
+newer weights by a rollout that ran again sooner. Some are another rollout's own, computed as its own were: where a
+prompt ends with a block, each computes the last one for itself.
 
-    begin -> grow* -> (preempted) -> begin -> grow* -> end
+    begin -> grow* -> preempt -> begin -> grow* -> end
+
+So every block carries a mark. Two full blocks of the same tokens hold the same KV where their marks are equal.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 NO_BLOCK = 0
 """vLLM's null block: nothing is read from it."""
+Blocks = Sequence[Sequence[int]]
+"""Of a request: by the cache's groups of layers, in the order of its tokens."""
 
 
 class KvBlocks:
-    """The blocks that each unfinished request holds, or held when it was preempted."""
+    """The blocks of all unfinished requests."""
 
     def __init__(self, block_sizes: Sequence[int]) -> None:
-        """`block_sizes`: tokens of a block, for each of the cache's groups of layers."""
+        """`block_sizes`: tokens of a block, by group."""
         self._sizes = tuple(block_sizes)
-        self._filled: Counter[int] = Counter()
-        """How often each block was handed out to be filled."""
-        self._held: dict[str, list[list[tuple[int, int]]]] = {}
-        """By request and group: blocks, and how often each had been handed out then."""
+        self._weights = 0
+        self._marks: dict[int, int] = {}
+        """By block: made of the mark of the one before and of the weights that all of it was computed with; a number of
+        its own, below 0, where it was computed with several."""
+        self._several = itertools.count(-2, -1)
+        self._held: dict[str, list[list[int]]] = {}
+        self._before: dict[str, list[list[int]]] = {}
+        """Marks of what a request held when it was preempted."""
 
-    def begin(self, request_id: str, blocks: Sequence[Sequence[int]], computed: int) -> int:
-        """A request runs, for the first time or again, on `blocks` that hold its first `computed` tokens.
+    def weights_changed(self, computed: Mapping[str, int]) -> None:
+        """From now on other weights compute; so far `computed` tokens of each running request are."""
+        self._weights += 1
+        for request_id, num_tokens in computed.items():
+            for size, held in zip(self._sizes, self._held[request_id], strict=True):
+                if num_tokens % size:
+                    self._marks[held[num_tokens // size]] = next(self._several)
 
-        Returns how many of these tokens it has held without a break: all of them where it runs for the first time.
+    def preempt(self, request_id: str) -> None:
+        """It has lost its blocks, which others may get in the same step: to be called before they do."""
+        self._before[request_id] = [[self._marks.get(block, -1) for block in held] for held in self._held[request_id]]
+
+    def begin(self, request_id: str, blocks: Blocks, computed: int) -> int:
+        """A request runs, for the first time or again, on `blocks` that hold its first `computed` tokens already.
+
+        Requests that begin in one step come in the order of `computed`, since one may be given what another one fills.
+        Returns how many of these tokens have the KV that it has seen: all where it runs for the first time.
         """
-        before = self._held.get(request_id)
-        kept = computed
-        held = []
-        for group, (size, ids) in enumerate(zip(self._sizes, blocks, strict=True)):
+        before, kept = self._before.pop(request_id, None), computed
+        for group, (size, held) in enumerate(zip(self._sizes, blocks, strict=True)):
             found = computed // size
-            self._filled.update(ids[found:])
-            now = [(block, self._filled[block]) for block in ids]
-            held.append(now)
             if before is not None:
-                then = before[group]
-                others = (i for i, one in enumerate(now[:found]) if one[0] != NO_BLOCK and [one] != then[i : i + 1])
-                kept = min(kept, size * next(others, found))
-        self._held[request_id] = held
+                pairs = zip(held[:found], before[group], strict=False)
+                other = (i for i, (block, mark) in enumerate(pairs) if block != NO_BLOCK and self._marks[block] != mark)
+                kept = min(kept, size * next(other, found))
+            self._fill(held, found)
+        self._held[request_id] = [list(held) for held in blocks]
         return kept
 
-    def grow(self, request_id: str, blocks: Sequence[Sequence[int]]) -> None:
-        """It got more blocks to fill."""
-        for held, ids in zip(self._held[request_id], blocks, strict=True):
-            self._filled.update(ids)
-            held.extend((block, self._filled[block]) for block in ids)
+    def grow(self, request_id: str, blocks: Blocks) -> None:
+        """It got more blocks to fill, before anything begins in the same step."""
+        for held, more in zip(self._held[request_id], blocks, strict=True):
+            held.extend(more)
+            self._fill(held, len(held) - len(more))
 
     def end(self, request_id: str) -> None:
         self._held.pop(request_id, None)
+        self._before.pop(request_id, None)
+
+    def _fill(self, held: Sequence[int], start: int) -> None:
+        """Mark the blocks from `start` on, which are computed from now on."""
+        for index in range(start, len(held)):
+            before = self._marks.get(held[index - 1], -1) if index else 0
+            self._marks[held[index]] = hash((before, self._weights)) & (1 << 62) - 1

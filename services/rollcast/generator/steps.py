@@ -10,7 +10,7 @@ from rollcast.generator.kv_blocks import KvBlocks
 
 class KvRebuild(NamedTuple):
     """A preempted request runs again: before its output token `num_output_tokens`, KV from `kept` on is rebuilt, by
-    itself or since its preemption by a rollout of the same prompt."""
+    itself or, since its preemption, by a rollout of the same prompt."""
 
     request_id: str
     num_output_tokens: int
@@ -66,35 +66,54 @@ class StepObserver:
             self._blocks.end(request_id)
         for request_id in scheduled.preempted_req_ids or ():
             self.num_preemptions += 1
+            self._blocks.preempt(request_id)
             self._prefilling.pop(request_id, None)
             self._decoding.discard(request_id)
         self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
+        kept = self._observe_blocks(scheduled)
         for new in scheduled.scheduled_new_reqs:
             # The second model runner of vLLM announces a resumed request like a new one.
             num_prompt_tokens = len(new.prompt_token_ids)
             num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
             self._num_prompt_tokens[new.req_id] = num_prompt_tokens
-            kept = self._blocks.begin(new.req_id, new.block_ids, new.num_computed_tokens)
             if num_tokens > num_prompt_tokens:
-                self._rebuilds.append(KvRebuild(new.req_id, num_tokens - num_prompt_tokens, kept))
+                self._rebuilds.append(KvRebuild(new.req_id, num_tokens - num_prompt_tokens, kept[new.req_id]))
             self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
-        self._observe_cached(scheduled)
+        cached = scheduled.scheduled_cached_reqs
+        if cached.resumed_req_ids or self._prefilling:
+            for request_id, computed, outputs in zip(
+                cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
+            ):
+                if request_id in cached.resumed_req_ids:
+                    self._rebuilds.append(KvRebuild(request_id, outputs, kept[request_id]))
+                    self._advance(scheduled, request_id, computed, self._num_prompt_tokens[request_id] + outputs)
+                elif request_id in self._prefilling:
+                    self._advance(scheduled, request_id, computed, self._prefilling[request_id])
         for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
             self._sampled[request_id] = self._sampled.get(request_id, 0) + 1
             self.num_sampled_tokens += 1
 
-    def _observe_cached(self, scheduled: Any) -> None:
+    def _observe_blocks(self, scheduled: Any) -> dict[str, int]:
+        """Returns what `KvBlocks.begin` says of each request that begins."""
         cached = scheduled.scheduled_cached_reqs
-        for request_id, computed, outputs, blocks in zip(
-            cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, cached.new_block_ids, strict=True
+        beginning = [(new.num_computed_tokens, new.req_id, new.block_ids) for new in scheduled.scheduled_new_reqs]
+        for request_id, computed, blocks in zip(
+            cached.req_ids, cached.num_computed_tokens, cached.new_block_ids, strict=True
         ):
-            if request_id not in cached.resumed_req_ids and blocks is not None:
-                self._blocks.grow(request_id, blocks)
             if request_id in cached.resumed_req_ids:
-                self._rebuilds.append(KvRebuild(request_id, outputs, self._blocks.begin(request_id, blocks, computed)))
-                self._advance(scheduled, request_id, computed, self._num_prompt_tokens[request_id] + outputs)
-            elif request_id in self._prefilling:
-                self._advance(scheduled, request_id, computed, self._prefilling[request_id])
+                beginning.append((computed, request_id, blocks))
+            elif blocks is not None:
+                self._blocks.grow(request_id, blocks)
+        beginning.sort(key=lambda each: each[0])
+        return {
+            request_id: self._blocks.begin(request_id, blocks, computed) for computed, request_id, blocks in beginning
+        }
+
+    def weights_changed(self) -> None:
+        """Between two steps."""
+        self._blocks.weights_changed(
+            {name: self._num_prompt_tokens[name] + self._sampled[name] - 1 for name in self._decoding}
+        )
 
     def step_ended(self, now: float) -> None:
         """The step last observed has run; `now` in monotonic seconds."""

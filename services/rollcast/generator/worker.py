@@ -142,6 +142,7 @@ class GeneratorWorker:
         model = self.model_runner.model
         loaded = self._load_quantised(tensors) if self._is_quantised else model.load_weights(tensors)
         pack_again(model)
+        self.step_observer.weights_changed()
         missing = {name for name, _ in model.named_parameters()} - set(loaded)
         if missing:
             raise RuntimeError(f"the trainer's version lacks weights of this model: {', '.join(sorted(missing)[:5])}")

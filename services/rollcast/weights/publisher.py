@@ -377,7 +377,7 @@ class Publisher:
             fault = seat.fault(now, self._settings.heartbeat_timeout_seconds, self._suspicion_seconds, seat in suspects)
             if fault is not None:
                 self._fence(seat, fault)
-        members = self.members()
+        members = [seat.member(self._staging.newest()) for seat in self._roster]
         self._exporter.set(names.GENERATORS, sum(member.joined for member in members), state="joined")
         self._exporter.set(names.GENERATORS, sum(member.ready for member in members), state="ready")
 
