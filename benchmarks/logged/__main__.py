@@ -75,12 +75,16 @@ class Browser:
     def __init__(self, playwright: Any) -> None:
         self._browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
 
-    def picture(self, url: str, wanted: str, name: str, *, height: int, left: int = 0, settle: float = 3.0) -> None:
+    def picture(
+        self, url: str, wanted: str, name: str, *, height: int, left: int = 0, settle: float = 3.0, sought: str = ""
+    ) -> None:
         """Of the page once the text `wanted` is seen. `settle`: seconds for what is animated. `left`: pixels left out,
-        where the machine's paths stand."""
+        where the machine's paths stand. `sought`: typed into the page's search, which else draws what is on top."""
         page = self._browser.new_page(viewport={"width": 1280, "height": height}, device_scale_factor=0.8)
         page.set_default_timeout(WAIT)
         page.goto(url, wait_until="commit")
+        if sought:
+            page.get_by_placeholder("Search metric charts").fill(sought)
         page.get_by_text(wanted).first.wait_for()
         page.wait_for_timeout(1000 * settle)
         shot = page.screenshot(clip={"x": left, "y": 0, "width": 1280 - left, "height": height})
@@ -140,7 +144,7 @@ def pictures_of_mlflow(browser: Browser, url: str) -> None:
     (run,) = client.search_runs([experiment])
     here = f"{url}/#/experiments/{experiment}/runs/{run.info.run_id}"
     newest = client.list_artifacts(run.info.run_id, client.list_artifacts(run.info.run_id, "samples")[0].path)[-1].path
-    browser.picture(f"{here}/model-metrics", "eval/pass_rate", "mlflow", height=900)
+    browser.picture(f"{here}/model-metrics", "eval/pass_rate", "mlflow", height=900, sought=CURVES)
     browser.picture(here, "forecast/advice", "mlflow-advice", height=900)
     browser.picture(f"{here}/artifacts/{quote(newest)}", "completion", "mlflow-samples", height=560)
 

@@ -156,23 +156,28 @@ def test_every_build_ends_with_an_import_of_what_the_image_serves(image: str) ->
 
 
 @pytest.mark.parametrize("image", ["trainer", "generator"])
-def test_a_build_for_cpu_that_finds_another_torch_ends_in_a_sentence(image: str, tmp_path: Path) -> None:
-    """The step itself, with a Python that finds the CPU build, or does not."""
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_build_that_finds_the_other_devices_torch_ends_in_a_sentence(image: str, device: str, tmp_path: Path) -> None:
+    """The step itself, with a torch that says what it is built for, or that cannot load."""
     (step,) = [item.text for item in of(image, "RUN") if "torch.version.cuda" in item.text]
-    python = tmp_path / "python"
-    for finds, device, code in ((0, "cpu", 0), (1, "cpu", 1), (1, "cuda", 0)):
-        python.write_text(f"#!/bin/sh\nexit {finds}\n")
-        python.chmod(0o755)
+    folder = tmp_path / "torch"
+    folder.mkdir()
+    for source, right in {
+        "from types import SimpleNamespace\nversion = SimpleNamespace(cuda='13.0')": device == "cuda",
+        "from types import SimpleNamespace\nversion = SimpleNamespace(cuda=None)": device == "cpu",
+        "raise OSError('libcublasLt.so.13')": False,
+    }.items():
+        (folder / "__init__.py").write_text(source)
         done = subprocess.run(
-            ["/bin/sh", "-c", step.replace("/opt/rollcast/bin/python", str(python))],
-            env={"DEVICE": device, "PATH": "/usr/bin:/bin"},
+            ["/bin/sh", "-c", step.replace("/opt/rollcast/bin/python", f"{sys.executable} -B")],
+            env={"DEVICE": device, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path)},
             capture_output=True,
             text=True,
             timeout=30,
             check=False,
         )
-        assert done.returncode == code
-        assert ("--build-arg EXTRA_INDEX_URL" in done.stderr) is (code == 1)
+        assert (done.returncode == 0) is right
+        assert (f"DEVICE={device}, but the torch that was found is not its build" in done.stderr) is not right
 
 
 def test_the_lists_are_up_to_date() -> None:
