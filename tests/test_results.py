@@ -108,9 +108,10 @@ def _turns(run: dict[str, Any]) -> str:
     return f"{run['turns']} turn{'' if run['turns'] == 1 else 's'}"
 
 
-def test_the_sizes_of_the_images_are_those_measured() -> None:
+@pytest.mark.parametrize("result", ["images", "images_cuda"])
+def test_the_sizes_of_the_images_are_those_measured(result: str) -> None:
     text = (ROOT / "docs" / "releases.md").read_text()
-    for name, image in _figures("images")["images"].items():
+    for name, image in _figures(result)["images"].items():
         gigabytes, debian = image["bytes"] / 1e9, image["system_bytes"] / 1e9
         assert f"| {name} | {gigabytes:.2f} | {debian:.2f} | {image['seconds']:.0f} |" in text
 
