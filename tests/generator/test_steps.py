@@ -193,6 +193,21 @@ def test_what_is_found_may_be_filled_in_the_same_step() -> None:
     assert kept_of(both, None, gone, back) == [8]
 
 
+@pytest.mark.parametrize("outputs", [0, 3])
+def test_the_second_model_runner_is_told_of_a_request_that_runs_again_as_of_a_new_one(outputs: int) -> None:
+    """Also of one that was preempted within its prompt, a second leg say, which had found more of it before."""
+    begun = scheduled({"a": 2}, new={"a": (12, 8)}, blocks={"a": [1, 2, 3]})
+    more = [scheduled({"a": 1}, cached={"a": (10 + i, 0)}) for i in range(2 + outputs)]
+    gone = scheduled({}, preempted={"a"})
+    back = scheduled({"a": 8 + outputs}, new={"a": (12, 4)}, blocks={"a": [1, 5, 6]})
+    back.scheduled_new_reqs[0].prefill_token_ids = [7] * (12 + outputs)
+    observer = StepObserver([BLOCK])
+    for step in (begun, *(more if outputs else []), gone, back):
+        observer.observe(step)
+    assert observer.take_rebuilds() == [KvRebuild("a", outputs, 4)]
+    assert observer.decoding() == ["a"]
+
+
 def test_a_group_of_layers_that_looks_back_a_little_has_no_blocks_before() -> None:
     blocks = KvBlocks([4, 4])
     assert blocks.begin("a", ([1, 2, 3], [4, 5, 6]), 0) == 0

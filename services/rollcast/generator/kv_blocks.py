@@ -31,7 +31,7 @@ class KvBlocks:
         self._marks: dict[int, int] = {}
         """By block: made of the mark of the one before and of the weights that all of it was computed with; a number of
         its own, below 0, where it was computed with several."""
-        self._several = itertools.count(-2, -1)
+        self._several = itertools.count(-3, -1)  # Python hashes -1 and -2 alike
         self._held: dict[str, list[list[int]]] = {}
         self._before: dict[str, list[list[int]]] = {}
         """Marks of what a request held when it was preempted."""
@@ -46,7 +46,7 @@ class KvBlocks:
 
     def preempt(self, request_id: str) -> None:
         """It has lost its blocks, which others may get in the same step: to be called before they do."""
-        self._before[request_id] = [[self._marks.get(block, -1) for block in held] for held in self._held[request_id]]
+        self._before[request_id] = [list(map(self._mark, held)) for held in self._held[request_id]]
 
     def begin(self, request_id: str, blocks: Blocks, computed: int) -> int:
         """A request runs, for the first time or again, on `blocks` that hold its first `computed` tokens already.
@@ -59,7 +59,7 @@ class KvBlocks:
             found = computed // size
             if before is not None:
                 pairs = zip(held[:found], before[group], strict=False)
-                other = (i for i, (block, mark) in enumerate(pairs) if block != NO_BLOCK and self._marks[block] != mark)
+                other = (i for i, (block, mark) in enumerate(pairs) if block != NO_BLOCK and self._mark(block) != mark)
                 kept = min(kept, size * next(other, found))
             self._fill(held, found)
         self._held[request_id] = [list(held) for held in blocks]
@@ -78,5 +78,8 @@ class KvBlocks:
     def _fill(self, held: Sequence[int], start: int) -> None:
         """Mark the blocks from `start` on, which are computed from now on."""
         for index in range(start, len(held)):
-            before = self._marks.get(held[index - 1], -1) if index else 0
+            before = self._mark(held[index - 1]) if index else 0
             self._marks[held[index]] = hash((before, self._weights)) & (1 << 62) - 1
+
+    def _mark(self, block: int) -> int:
+        return self._marks.get(block, -1)  # unknown: filled before anything was watched

@@ -72,12 +72,11 @@ class StepObserver:
         self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
         kept = self._observe_blocks(scheduled)
         for new in scheduled.scheduled_new_reqs:
-            # The second model runner of vLLM announces a resumed request like a new one.
             num_prompt_tokens = len(new.prompt_token_ids)
             num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
-            self._num_prompt_tokens[new.req_id] = num_prompt_tokens
-            if num_tokens > num_prompt_tokens:
+            if new.req_id in self._num_prompt_tokens:  # vLLM's second model runner is told of it as of a new one
                 self._rebuilds.append(KvRebuild(new.req_id, num_tokens - num_prompt_tokens, kept[new.req_id]))
+            self._num_prompt_tokens[new.req_id] = num_prompt_tokens
             self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
         cached = scheduled.scheduled_cached_reqs
         if cached.resumed_req_ids or self._prefilling:
