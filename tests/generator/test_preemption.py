@@ -54,8 +54,8 @@ async def test_a_shared_prompt_that_another_rollout_computed_again_is_marked(ver
     """Two long rollouts displace two of one prompt, one after the other, and then the prompt. Of those two the one that
     runs again first computes it with newer weights, and the other one finds it in the prefix cache.
 
-    The long ones fill all 23 blocks of 32 tokens before the first of them ends; where a rollout draws its end too soon
-    for that, all is tried again.
+    The long ones fill all 23 blocks of 32 tokens before the first of them ends. Where a rollout draws its end too soon
+    for that, or the update comes too late to lie between, all is tried again.
     """
     for attempt in range(5):
         first = 7_000 + 10 * attempt
@@ -80,9 +80,9 @@ async def test_a_shared_prompt_that_another_rollout_computed_again_is_marked(ver
         if [mark.kept for rollout in (sooner, later) for mark in rollout.kv_marks[:1]] == [0, 0]:
             found = replace(later.kv_marks[0], kept=64)  # what the cache had of it
             wrong = replace(later, kv_marks=(found, *later.kv_marks[1:]))
-            assert versions.largest_gap(wrong, tasks[2]) > 100 * TOLERANCE
-            return
-    pytest.fail("the prompt was not displaced")
+            if versions.largest_gap(wrong, tasks[2]) > 100 * TOLERANCE:  # so the mark decides something
+                return
+    pytest.fail("the prompt was not displaced, or not by one of the other version")
 
 
 async def test_requests_without_a_token_are_submitted_again_at_an_update(
