@@ -127,7 +127,7 @@ class ForkedChild:
         self.returncode: int | None = None
         parent = os.getpid()
 
-        def begin() -> int:
+        def begin() -> int | None:
             if guarded:
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
                 assert os.getppid() == parent
