@@ -10,6 +10,7 @@ import json
 import shlex
 import signal
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from rollcast.local.process import Service
 from rollcast.tasks.arithmetic import prompt_text
 from testkit.forecaster.prometheus_server import PROMETHEUS
 from testkit.forked_programs import ForkedPrograms
-from testkit.monitoring.grafana import FORECASTER, ask, load, panels
+from testkit.monitoring.grafana import FORECASTER, ask, load, panels, query
 from testkit.monitoring.recording import Recording
 from testkit.system.audit import check_every_task_once, read_lines
 from testkit.system.command import goes_on, last_step, rollcast, said, services
@@ -48,7 +49,7 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(
     folder = tmp_path / "runs" / settings["run"]
 
     with rollcast(tmp_path, "up", "--config", "run.yaml", programs=programs) as up:
-        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) >= STOP_AT, 300, "a third of the budget")
+        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) >= STOP_AT, 300, "its first steps")
         assert sorted(services(up, tmp_path)) == [
             "forecaster",
             "generator-0",
@@ -132,13 +133,14 @@ def check_what_its_prometheus_kept(folder: Path, prometheus: str) -> None:
     monitor, config = folder / "monitor", load_run_config(folder / "run.json")
     server = Service(prometheus_spec(config, prometheus))
     url = f"http://127.0.0.1:{config.local.prometheus_port}"
-    ended = read_lines(folder / "evaluations.jsonl")[-1]["at"]
-    recording = Recording(
-        url, "", (config.run,), began=ended - 30.0, at=ended, namespace="", scrape_seconds=SCRAPE_SECONDS
-    )
+    began = read_lines(folder / "evaluations.jsonl")[-1]["at"] - 30.0
     server.start()
     try:
         wait_for(lambda: rules_of(url) and {rule["health"] for rule in rules_of(url)} == {"ok"}, 60, "all rules hold")
+        (read,) = query(url, "query_range", query="rollcast_trainer_step", start=began, end=time.time(), step=1.0).rows
+        recording = Recording(
+            url, "", (config.run,), began=began, at=read[1][-1][0], namespace="", scrape_seconds=SCRAPE_SECONDS
+        )
         boards = sorted((monitor / "dashboards").glob("*.json"))
         assert len(boards) == 4
         for board in boards:
@@ -163,7 +165,7 @@ def rules_of(url: str) -> list[dict[str, Any]]:
 def check_a_finished_run(root: Path, folder: Path) -> None:
     assert [line["step"] for line in read_lines(folder / "steps.jsonl")] == list(range(1, STEPS + 1))
     evaluated = [line["step"] for line in read_lines(folder / "evaluations.jsonl")]
-    # A stop while the weights of step 3 are judged loses that evaluation; those it goes on with are judged instead.
+    # A stop while the weights of EVERY are judged loses that evaluation; those it goes on with are judged instead.
     assert sorted(set(evaluated)) in ([0, EVERY, STEPS], [0, EVERY + 1, STEPS])
     assert evaluated[-1] == STEPS
     check_every_task_once(read_lines(folder / "tasks.jsonl"))
