@@ -11,12 +11,15 @@ machines are shared.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+from testkit.forked_programs import SYSTEM, ForkedPrograms
 
 # As many processes as cores, or more: one thread each. Before any test imports torch, which reads it once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -140,3 +143,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         assert (item.get_closest_marker("system") is None) == (place(item.path) >= SYSTEMS), item.nodeid
     if hasattr(config, "workerinput"):  # a process of xdist
         items.sort(key=lambda item: place(item.path))
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPrograms]:
+    """What the programs of whole systems are forked of, once a test process has need of one."""
+    with ForkedPrograms(tmp_path_factory.mktemp("forked"), SYSTEM) as programs:
+        yield programs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 from rollcast.connections.port_files import ports_of
 from rollcast.local.ports import free_port
 from testkit.forecaster.prometheus_server import configured_prometheus
+from testkit.forked_programs import ForkedPrograms
 from testkit.monitoring.recording import NAMESPACE, SCRAPE_SECONDS, Recording
 from testkit.system.harness import System, wait_for
 
@@ -20,10 +20,13 @@ FIXED = ("trainer", "forecaster", "autoscaler")
 
 
 @contextmanager
-def live_runs(folder: Path, runs: list[dict[str, Any]], seconds: float) -> Iterator[Recording]:
+def live_runs(
+    folder: Path, runs: list[dict[str, Any]], seconds: float, programs: ForkedPrograms | None = None
+) -> Iterator[Recording]:
     """Run them one after the other, each up to two thirds of its budget; yields while the last one is still at work.
 
     In each run a generator is killed half-way there and another one joins. `seconds`: a run's deadline.
+    `programs`: what its services are forked of.
     """
     port = free_port("127.0.0.1")
     with ExitStack() as stack:
@@ -32,7 +35,7 @@ def live_runs(folder: Path, runs: list[dict[str, Any]], seconds: float) -> Itera
         stack.enter_context(configured_prometheus(folder, port, _scraping(targets)))
         began = time.time()
         for place, settings in enumerate(runs):
-            system = stack.enter_context(System(folder / settings["run"], _with_services(settings)))
+            system = stack.enter_context(System(folder / settings["run"], _with_services(settings), programs))
             _two_thirds(system, targets, seconds)
             if place < len(runs) - 1:
                 _kill(system)
@@ -79,7 +82,7 @@ def _two_thirds(system: System, targets: Path, seconds: float) -> None:
     for name in ("generator-0", "generator-1"):
         system.start_generator(name)
     for service in ("forecaster", "autoscaler"):
-        system._start(service, [sys.executable, "-m", f"rollcast.{service}", "--config", str(system.config)])
+        system.start_service(service, service, ["--config", str(system.config)])
     last = int(system.settings["budget"]["steps"]) * 2 // 3
     deadline = time.monotonic() + seconds
 

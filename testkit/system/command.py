@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,22 +12,34 @@ from pathlib import Path
 
 import psutil
 
+from testkit.forked_programs import STARTED, ForkedPrograms
 from testkit.system.audit import read_lines
 
 
 @contextmanager
-def rollcast(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Started in `folder`; what it says is appended to `said`. Killed at exit, its services die with it."""
-    with (folder / "said").open("ab") as log:
-        process = subprocess.Popen(
-            # A shell in the background has its children ignore Ctrl-C.
-            ["env", "--default-signal=INT", sys.executable, "-m", "rollcast.cli.main", *arguments],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+def rollcast(
+    folder: Path, *arguments: str, programs: ForkedPrograms | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Started in `folder`; what it says is appended to `said`. Killed at exit, its services die with it.
+
+    programs: what it and its services are forked of; None = they are started as programs.
+    """
+    if programs is not None:
+        started = {STARTED: str(folder / "started")}
+        process: subprocess.Popen[bytes] = programs.start(
+            "rollcast.cli.main", arguments, folder / "said", started, folder=folder
         )
+    else:
+        with (folder / "said").open("ab") as log:
+            process = subprocess.Popen(
+                # A shell in the background has its children ignore Ctrl-C.
+                ["env", "--default-signal=INT", sys.executable, "-m", "rollcast.cli.main", *arguments],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+            )
     try:
         yield process
     finally:
@@ -43,19 +56,22 @@ def goes_on(up: subprocess.Popen[bytes], folder: Path) -> bool:
     return True
 
 
-def services(up: subprocess.Popen[bytes]) -> dict[str, psutil.Process]:
-    """The command's own children by service; ranks of the trainer by the environment they were given."""
+def services(up: subprocess.Popen[bytes], folder: Path) -> dict[str, psutil.Process]:
+    """The command's own children by service, where it was forked in `folder`."""
+    forked = {line["pid"]: line for line in map(json.loads, (folder / "started").read_text().splitlines())}
     found = {}
     for process in psutil.Process(up.pid).children():
-        arguments = process.cmdline()
-        if "--name" in arguments:
-            found[arguments[arguments.index("--name") + 1]] = process
-        elif "rollcast.trainer" in arguments:
-            found[f"trainer {process.environ()['RANK']}"] = process
-        elif "rollcast.forecaster" in arguments:
-            found["forecaster"] = process
-        elif "redis-server" in arguments[0]:
+        if (line := forked.get(process.pid)) is None:
+            arguments = process.cmdline()
+            assert "redis-server" in arguments[0], arguments
             found["redis"] = process
+        elif "--name" in line["arguments"]:
+            found[line["arguments"][line["arguments"].index("--name") + 1]] = process
+        elif "rollcast.trainer" in line["arguments"]:
+            found[f"trainer {line['rank']}"] = process
+        else:
+            assert "rollcast.forecaster" in line["arguments"], line
+            found["forecaster"] = process
     return found
 
 

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.embedded_redis import find_server
 from rollcast.local.ports import free_port
+from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import read_lines
 
 STOP_SECONDS = 60.0
@@ -41,8 +42,10 @@ def wait_for(condition: Callable[[], Any], seconds: float, what: str, every: flo
 class System:
     """`with System(folder, settings) as system`: everything it started is ended at exit, by process id."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, settings: dict[str, Any], programs: ForkedPrograms | None = None) -> None:
+        """programs: what the services are forked of; None = they are started as programs."""
         self.folder = folder
+        self._programs = programs
         self.redis_port = free_port("127.0.0.1")
         self.settings = settings | {
             "folder": str(folder),
@@ -93,16 +96,30 @@ class System:
             return False
 
     def start_trainer(self, *, resume: bool = False, ranks: int = 1) -> None:
+        """Several ranks under torchrun."""
         arguments = ["--config", str(self.config), *(["--resume"] if resume else [])]
-        launcher = [] if ranks == 1 else ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
-        self._start("trainer", [sys.executable, "-m", *launcher, "rollcast.trainer", *arguments])
+        if ranks == 1:
+            self.start_service("trainer", "trainer", arguments)
+        else:
+            launcher = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
+            self._start("trainer", [sys.executable, "-m", *launcher, "rollcast.trainer", *arguments])
 
     def start_generator(self, name: str) -> None:
-        self._start(name, [sys.executable, "-m", "rollcast.generator", "--config", str(self.config), "--name", name])
+        self.start_service(name, "generator", ["--config", str(self.config), "--name", name])
+
+    def start_service(self, name: str, service: str, arguments: list[str]) -> None:
+        """`python -m rollcast.SERVICE` under that name."""
+        module = f"rollcast.{service}"
+        if self._programs is None:
+            self._start(name, [sys.executable, "-m", module, *arguments])
+        else:
+            self.ended.discard(name)
+            self.processes[name] = self._programs.start(module, arguments, self.folder / f"{name}.log")
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to the process and all its children (vLLM has an engine process)."""
-        os.killpg(self.processes[name].pid, number)
+        """Send a signal to the process and all its children (vLLM has an engine process), if it has not ended."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.processes[name].pid, number)
 
     def kill(self, name: str) -> None:
         """SIGKILL to the whole process group, as a lost pod."""

@@ -204,15 +204,20 @@ async def test_two_tensor_parallel_workers_agree_and_stage_a_version_once(
         sent.clear()
         await pair.publish(3)
         assert sum(sent) < whole / 10, "all of it travelled"
-        sampling = asyncio.create_task(pair.sample([random_prompt(0, PROMPT_TOKENS)], MAX_TOKENS))
-        await asyncio.sleep(0.05)  # it has begun: 100 tokens take longer
+        prompts = [random_prompt(seed, PROMPT_TOKENS) for seed in range(PROMPTS)]
+        sampling = asyncio.create_task(pair.sample(prompts, 2 * MAX_TOKENS))
+        await asyncio.sleep(0.05)  # it has begun
         await pair.publish(4)  # the same weights under another version, while tokens are sampled
-        (one,) = await sampling
-        assert [span.version.step for span in one.spans] == [3, 4]
-        in_flight = training_sequence(random_prompt(0, PROMPT_TOKENS), one, advantage=1.0)
-        assert np.abs(pair.logprobs([in_flight], replay=has_experts) - in_flight.generator_logprobs).max() < TOLERANCE
+        in_flight = [
+            training_sequence(prompt, one, advantage=1.0)
+            for prompt, one in zip(prompts, await sampling, strict=True)
+            if [span.version.step for span in one.spans] == [3, 4]
+        ]
+        assert in_flight
+        sampled = np.concatenate([sequence.generator_logprobs for sequence in in_flight])
+        assert np.abs(pair.logprobs(in_flight, replay=has_experts) - sampled).max() < TOLERANCE
         if has_experts:
-            assert np.abs(pair.logprobs([in_flight]) - in_flight.generator_logprobs).max() > 100 * TOLERANCE
+            assert np.abs(pair.logprobs(in_flight) - sampled).max() > 100 * TOLERANCE
         mapped = [memory for pid in engine_processes() if (memory := staged_memories(pid))]
         assert len(mapped) == 2, "both workers read it"
         assert len(set.union(*mapped)) == 1, "and there is one of it"

@@ -148,6 +148,7 @@ def test_a_real_prometheus_scrapes_the_services_and_evaluates_every_alert(
     def ask(path: str) -> dict[str, Any]:
         try:
             answer = httpx.get(f"http://127.0.0.1:{config.local.prometheus_port}/api/v1/{path}", timeout=10.0)
+            answer.raise_for_status()  # "Service Unavailable" while it starts
         except httpx.HTTPError:
             return {}
         found: dict[str, Any] = answer.json().get("data", {})

@@ -12,6 +12,7 @@ import yaml
 
 from rollcast.local.base_model import BaseModel, ensure_base_model
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS
+from testkit.forked_programs import ForkedPrograms
 from testkit.monitoring.excused import NOT_IN_A_LOCAL_RUN
 from testkit.monitoring.grafana import DASHBOARDS, FILES, ask, load, panels, query, substituted
 from testkit.monitoring.live_run import live_runs
@@ -49,9 +50,9 @@ def settings(model: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+def recording(tmp_path_factory: pytest.TempPathFactory, programs: ForkedPrograms) -> Iterator[Recording]:
     model = ensure_base_model(BaseModel(max_digits=2, noise=0.25, steps=260), lambda share: None)
-    with live_runs(tmp_path_factory.mktemp("watched"), [settings(model)], seconds=420.0) as recording:
+    with live_runs(tmp_path_factory.mktemp("watched"), [settings(model)], 420.0, programs) as recording:
         yield recording
 
 

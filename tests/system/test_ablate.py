@@ -11,6 +11,7 @@ import psutil
 import pytest
 import yaml
 
+from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import read_lines
 from testkit.system.command import goes_on, last_step, rollcast, said
 from testkit.system.harness import wait_for
@@ -20,7 +21,9 @@ pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
 STEPS = 6
 
 
-def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(
+    tmp_path: Path, settings: dict[str, Any], programs: ForkedPrograms
+) -> None:
     settings |= {
         "redis": {"port": 0},
         "rpc": {"port": 0},
@@ -33,7 +36,7 @@ def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(tmp_path: Path, s
     first, second = folder / "small-whole", folder / "small-without-pipeline"
     command = ("ablate", "--config", "run.yaml", "--without", "pipeline", "--steps", str(STEPS), "--folder", "set")
 
-    with rollcast(tmp_path, *command) as ablate:
+    with rollcast(tmp_path, *command, programs=programs) as ablate:
         wait_for(lambda: goes_on(ablate, tmp_path) and last_step(second) >= 2, 300, "steps of the second run")
         family = psutil.Process(ablate.pid).children(recursive=True)
         ablate.send_signal(signal.SIGINT)
@@ -44,7 +47,7 @@ def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(tmp_path: Path, s
     assert states == {"small-whole": "finished", "small-without-pipeline": "interrupted"}
     made = (first / "steps.jsonl").stat().st_mtime_ns
 
-    with rollcast(tmp_path, *command, "--continue", "--json") as ablate:
+    with rollcast(tmp_path, *command, "--continue", "--json", programs=programs) as ablate:
         assert ablate.wait(300) == 0, said(tmp_path)
     for run in (first, second):
         assert [line["step"] for line in read_lines(run / "steps.jsonl")] == list(range(1, STEPS + 1))
@@ -58,7 +61,7 @@ def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(tmp_path: Path, s
     assert table["rows"][1]["kind"] in ("ceiling mover", "efficiency shaper", "cannot tell")
 
     more = ("--without", "pipeline,cispo", "--run-minutes", "0.1")
-    with rollcast(tmp_path, *command, *more, "--continue") as ablate:
+    with rollcast(tmp_path, *command, *more, "--continue", programs=programs) as ablate:
         assert ablate.wait(150) == 1, said(tmp_path)
     assert "small-without-cispo failed: took longer than 6 s and was stopped" in said(tmp_path)
     assert "what was left out" in said(tmp_path)

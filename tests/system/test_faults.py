@@ -21,6 +21,7 @@ from rollcast.rollouts.records import Purpose
 from rollcast.trainer.control.defects import defect
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
+from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import check_every_task_once, check_nothing_was_left_behind
 from testkit.system.harness import System, wait_for
 from tests.system.conftest import small_settings
@@ -37,13 +38,13 @@ CHECKPOINT_STEPS = 5
 
 
 @pytest.fixture(scope="module")
-def system(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+def system(model_folder: Path, tmp_path_factory: pytest.TempPathFactory, programs: ForkedPrograms) -> Iterator[System]:
     settings = small_settings(model_folder)
     settings["budget"] = {"steps": 100_000}
     settings["generator"]["drain_seconds"] = 0
     settings["weights"]["heartbeat_timeout_seconds"] = HEARTBEAT_SECONDS
     settings["trainer"]["checkpoint_every_steps"] = CHECKPOINT_STEPS
-    with System(tmp_path_factory.mktemp("faults"), settings) as system:
+    with System(tmp_path_factory.mktemp("faults"), settings, programs) as system:
         system.start_trainer()
         yield system
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from testkit.forked_programs import ForkedPrograms
 from testkit.system.harness import System
 
 Metrics = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -20,7 +21,7 @@ STILL_STEPS = 50
 
 
 def test_a_run_of_two_ranks_to_its_exported_model_and_on_with_one_without_a_drift(
-    tmp_path: Path, settings: dict[str, Any]
+    tmp_path: Path, settings: dict[str, Any], programs: ForkedPrograms
 ) -> None:
     """FSDP over two processes under torchrun: exact log-probs, and a checkpoint that one rank can continue.
 
@@ -33,7 +34,7 @@ def test_a_run_of_two_ranks_to_its_exported_model_and_on_with_one_without_a_drif
         "recipe": settings["recipe"] | {"optimizer": {"learning_rate": 0.0, "warmup_steps": 0}},
         "tasks": settings["tasks"] | {"evaluation": settings["tasks"]["evaluation"] | {"every_steps": 50}},
     }
-    with System(tmp_path, settings) as system:
+    with System(tmp_path, settings, programs) as system:
         system.start_trainer(ranks=2)
         system.start_generator("g0")
         system.wait_step(10, 240)

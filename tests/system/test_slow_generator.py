@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import check_every_task_once, check_nothing_was_left_behind
 from testkit.system.harness import System, wait_for
 
@@ -25,7 +26,7 @@ UNHURRIED_SECONDS = 60.0
 
 
 def test_a_much_slower_generator_hands_its_groups_over_and_nothing_is_dropped_or_too_old(
-    tmp_path: Path, settings: dict[str, Any]
+    tmp_path: Path, settings: dict[str, Any], programs: ForkedPrograms
 ) -> None:
     settings["budget"] = {"steps": 100_000}
     settings["recipe"]["schedule"]["max_staleness"] = LAG
@@ -34,7 +35,7 @@ def test_a_much_slower_generator_hands_its_groups_over_and_nothing_is_dropped_or
     settings["tasks"]["dataset"]["max_digits"] = 4
     settings["tasks"]["evaluation"]["every_steps"] = 50
     settings["weights"] = {"heartbeat_timeout_seconds": UNHURRIED_SECONDS, "bucket_timeout_seconds": UNHURRIED_SECONDS}
-    with System(tmp_path, settings) as system:
+    with System(tmp_path, settings, programs) as system:
         system.start_trainer()
         system.start_generator("g0")
         system.start_generator("g1")

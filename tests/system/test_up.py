@@ -10,6 +10,7 @@ import json
 import shlex
 import signal
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from rollcast.local.monitor import SCRAPE_SECONDS, prometheus_spec
 from rollcast.local.process import Service
 from rollcast.tasks.arithmetic import prompt_text
 from testkit.forecaster.prometheus_server import PROMETHEUS
-from testkit.monitoring.grafana import FORECASTER, ask, load, panels
+from testkit.forked_programs import ForkedPrograms
+from testkit.monitoring.grafana import FORECASTER, ask, load, panels, query
 from testkit.monitoring.recording import Recording
 from testkit.system.audit import check_every_task_once, read_lines
 from testkit.system.command import goes_on, last_step, rollcast, said, services
@@ -33,20 +35,29 @@ from testkit.system.harness import wait_for
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(900)]
 
 MINIMAL = Path(__file__).parents[2] / "configs" / "minimal.yaml"
-STEPS, STOP_AT, EVERY = 6, 2, 3
+STEPS, STOP_AT, EVERY = 12, 2, 6
 BATCH = {"prompts_per_step": 8, "rollouts_per_prompt": 8}
 """Ten times fewer than the paper's, which would fit as well: 768 rollouts a step take these cores half a minute."""
 SUMS = [(a, b) for a in range(20) for b in range(8)]
 
 
-def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(tmp_path: Path, model_folder: Path) -> None:
+def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(
+    tmp_path: Path, model_folder: Path, programs: ForkedPrograms
+) -> None:
     settings = minimal_settings(tmp_path, model_folder)
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     folder = tmp_path / "runs" / settings["run"]
 
-    with rollcast(tmp_path, "up", "--config", "run.yaml") as up:
-        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) >= STOP_AT, 300, "a third of the budget")
-        assert sorted(services(up)) == ["forecaster", "generator-0", "generator-1", "redis", "trainer 0", "trainer 1"]
+    with rollcast(tmp_path, "up", "--config", "run.yaml", programs=programs) as up:
+        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) >= STOP_AT, 300, "its first steps")
+        assert sorted(services(up, tmp_path)) == [
+            "forecaster",
+            "generator-0",
+            "generator-1",
+            "redis",
+            "trainer 0",
+            "trainer 1",
+        ]
         family = psutil.Process(up.pid).children(recursive=True)
         up.send_signal(signal.SIGINT)
         assert up.wait(100) == 130, said(tmp_path)
@@ -60,9 +71,9 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(tmp_
 
     *_, command = [line for line in first.splitlines() if line.startswith("stopped; continue with: ")]
     _, *arguments = shlex.split(command.removeprefix("stopped; continue with: "))
-    with rollcast(tmp_path, *arguments) as up:
+    with rollcast(tmp_path, *arguments, programs=programs) as up:
         wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) > stopped_at, 300, "a step after the stop")
-        services(up)["generator-1"].kill()
+        services(up, tmp_path)["generator-1"].kill()
         family = psutil.Process(up.pid).children(recursive=True)
         assert up.wait(300) == 0, said(tmp_path)
         assert not [process for process in family if process.is_running()]
@@ -74,7 +85,7 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(tmp_
     settings["local"] = {"generators": 1, "trainer_ranks": 1}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     (tmp_path / "said").unlink()
-    with rollcast(tmp_path, "up", "--config", "run.yaml", "--resume", "--monitor") as up:
+    with rollcast(tmp_path, "up", "--config", "run.yaml", "--resume", "--monitor", programs=programs) as up:
         assert up.wait(600) == 0, said(tmp_path)
     if PROMETHEUS is not None:
         check_what_its_prometheus_kept(folder, PROMETHEUS)
@@ -122,13 +133,14 @@ def check_what_its_prometheus_kept(folder: Path, prometheus: str) -> None:
     monitor, config = folder / "monitor", load_run_config(folder / "run.json")
     server = Service(prometheus_spec(config, prometheus))
     url = f"http://127.0.0.1:{config.local.prometheus_port}"
-    ended = read_lines(folder / "evaluations.jsonl")[-1]["at"]
-    recording = Recording(
-        url, "", (config.run,), began=ended - 30.0, at=ended, namespace="", scrape_seconds=SCRAPE_SECONDS
-    )
+    began = read_lines(folder / "evaluations.jsonl")[-1]["at"] - 30.0
     server.start()
     try:
         wait_for(lambda: rules_of(url) and {rule["health"] for rule in rules_of(url)} == {"ok"}, 60, "all rules hold")
+        (read,) = query(url, "query_range", query="rollcast_trainer_step", start=began, end=time.time(), step=1.0).rows
+        recording = Recording(
+            url, "", (config.run,), began=began, at=read[1][-1][0], namespace="", scrape_seconds=SCRAPE_SECONDS
+        )
         boards = sorted((monitor / "dashboards").glob("*.json"))
         assert len(boards) == 4
         for board in boards:
@@ -153,7 +165,7 @@ def rules_of(url: str) -> list[dict[str, Any]]:
 def check_a_finished_run(root: Path, folder: Path) -> None:
     assert [line["step"] for line in read_lines(folder / "steps.jsonl")] == list(range(1, STEPS + 1))
     evaluated = [line["step"] for line in read_lines(folder / "evaluations.jsonl")]
-    # A stop while the weights of step 3 are judged loses that evaluation; those it goes on with are judged instead.
+    # A stop while the weights of EVERY are judged loses that evaluation; those it goes on with are judged instead.
     assert sorted(set(evaluated)) in ([0, EVERY, STEPS], [0, EVERY + 1, STEPS])
     assert evaluated[-1] == STEPS
     check_every_task_once(read_lines(folder / "tasks.jsonl"))

@@ -26,10 +26,10 @@ from rollcast.telemetry import names
 from rollcast.trainer.service import LAST_READING_SECONDS
 from rollcast.wire.version import PolicyVersion
 from testkit.forecaster.recorded_run import run_file
+from testkit.forked_programs import TRAINER, ForkedPrograms
 from testkit.rollouts.examples import graded, group_of
 from testkit.system.harness import System, wait_for
 from testkit.tiny_model import make_tiny_model
-from testkit.trainer.forked import ForkedTrainers
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -40,13 +40,13 @@ PATIENCE_SECONDS = 6.0
 
 
 @pytest.fixture(scope="module")
-def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedTrainers]:
-    with ForkedTrainers(tmp_path_factory.mktemp("forked")) as started:
+def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPrograms]:
+    with ForkedPrograms(tmp_path_factory.mktemp("forked"), TRAINER) as started:
         yield started
 
 
 @contextmanager
-def ending_trainer(folder: Path, trainers: ForkedTrainers, patience: float = LAST_READING_SECONDS) -> Iterator[System]:
+def ending_trainer(folder: Path, trainers: ForkedPrograms, patience: float = LAST_READING_SECONDS) -> Iterator[System]:
     """A trainer whose budget is used up at once, and which waits for the answers to its only evaluation."""
     make_tiny_model(folder / "model", max_length=128)
     settings = {
@@ -112,7 +112,7 @@ def pass_rate(system: System) -> float | None:
     return None
 
 
-def test_the_last_evaluation_is_there_for_who_reads_every_few_seconds(tmp_path: Path, trainers: ForkedTrainers) -> None:
+def test_the_last_evaluation_is_there_for_who_reads_every_few_seconds(tmp_path: Path, trainers: ForkedPrograms) -> None:
     with ending_trainer(tmp_path, trainers) as system:
         assert pass_rate(system) is None
         answer_evaluation(system)
@@ -123,7 +123,7 @@ def test_the_last_evaluation_is_there_for_who_reads_every_few_seconds(tmp_path: 
         assert system.processes["trainer"].wait(20) == 0
 
 
-def test_sigterm_ends_the_wait_at_once_and_the_run_is_finished(tmp_path: Path, trainers: ForkedTrainers) -> None:
+def test_sigterm_ends_the_wait_at_once_and_the_run_is_finished(tmp_path: Path, trainers: ForkedPrograms) -> None:
     with ending_trainer(tmp_path, trainers) as system:
         answer_evaluation(system)
         wait_for(lambda: (system.run_folder / "model").exists(), 60, "the exported model")
@@ -133,7 +133,7 @@ def test_sigterm_ends_the_wait_at_once_and_the_run_is_finished(tmp_path: Path, t
         assert time.monotonic() - began < 25, "of the thirty that it would wait"
 
 
-def test_nobody_is_waited_for_for_longer_than_half_a_minute(tmp_path: Path, trainers: ForkedTrainers) -> None:
+def test_nobody_is_waited_for_for_longer_than_half_a_minute(tmp_path: Path, trainers: ForkedPrograms) -> None:
     assert LAST_READING_SECONDS == 30.0
     with ending_trainer(tmp_path, trainers, PATIENCE_SECONDS) as system:
         answer_evaluation(system)
@@ -145,7 +145,7 @@ def test_nobody_is_waited_for_for_longer_than_half_a_minute(tmp_path: Path, trai
 
 
 def test_a_forecaster_sees_the_last_evaluation_though_others_read_more_often(
-    tmp_path: Path, trainers: ForkedTrainers
+    tmp_path: Path, trainers: ForkedPrograms
 ) -> None:
     """It reads the page alone, every five seconds; what shows the run reads it ten times a second."""
     with ending_trainer(tmp_path / "trainer", trainers) as system, ExitStack() as stack:

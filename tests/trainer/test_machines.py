@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from rollcast.local.ports import free_port
+from testkit.forked_programs import TRAINER, ForkedPrograms
 from testkit.system.harness import System, wait_for
 from testkit.tiny_model import make_tiny_model
-from testkit.trainer.forked import ForkedTrainers
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -24,7 +24,7 @@ END_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory, trainers: ForkedTrainers) -> Iterator[System]:
+def system(tmp_path_factory: pytest.TempPathFactory, trainers: ForkedPrograms) -> Iterator[System]:
     folder = tmp_path_factory.mktemp("machines")
     make_tiny_model(folder / "model", max_length=128)
     settings = {
@@ -40,12 +40,12 @@ def system(tmp_path_factory: pytest.TempPathFactory, trainers: ForkedTrainers) -
 
 
 @pytest.fixture(scope="module")
-def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedTrainers]:
-    with ForkedTrainers(tmp_path_factory.mktemp("forked")) as started:
+def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPrograms]:
+    with ForkedPrograms(tmp_path_factory.mktemp("forked"), TRAINER) as started:
         yield started
 
 
-def start(system: System, trainers: ForkedTrainers, *, resume: bool = True) -> None:
+def start(system: System, trainers: ForkedPrograms, *, resume: bool = True) -> None:
     """As an Indexed Job starts them: one rank each, the first one's store on a port."""
     placement = ["--nodes=2", "--ranks=1", "--main-host=localhost", f"--main-port={free_port('127.0.0.1')}"]
     arguments = [*placement, "--config", str(system.config), *(["--resume"] if resume else [])]
@@ -65,7 +65,7 @@ def wait_ready(system: System) -> None:
 
 
 @pytest.fixture
-def running(system: System, trainers: ForkedTrainers) -> System:
+def running(system: System, trainers: ForkedPrograms) -> System:
     """Two machines that wait for rollouts; each test leaves none running."""
     start(system, trainers)
     wait_ready(system)
@@ -97,7 +97,7 @@ def test_the_other_machine_fails_when_rank_0_is_killed(running: System) -> None:
     assert "Traceback" not in running.log("trainer-1")
 
 
-def test_a_users_mistake_at_rank_0_is_a_failure_of_the_other(system: System, trainers: ForkedTrainers) -> None:
+def test_a_users_mistake_at_rank_0_is_a_failure_of_the_other(system: System, trainers: ForkedPrograms) -> None:
     (system.run_folder / "checkpoints" / "1.0").mkdir(parents=True, exist_ok=True)
     start(system, trainers, resume=False)
     assert exit_codes(system) == [2, 1]

@@ -1,0 +1,285 @@
+"""Real programs of a run as forks of one process that has imported what they import: six to twelve seconds of processor
+time less for each.
+
+    python -m testkit.forked_programs FOLDER MODULE...    imports the modules, then starts a program for each line of
+                                                          its standard input; the answer is the process id
+
+Programs that start others (`rollcast up` its services, a launcher its ranks) fork these of themselves. What they do
+then is what they do as programs: signals, sessions, exit codes and the death with a parent are of real processes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+TRAINER = ("rollcast.trainer.service",)
+SYSTEM = (
+    *TRAINER,
+    "testkit.generator.preloaded",
+    "rollcast.generator.service",
+    "rollcast.forecaster.service",
+    "rollcast.local.ablation",
+    "rollcast.local.up",
+)
+START_SECONDS = 120.0
+POLL_SECONDS = 0.02
+STARTED = "TESTKIT_STARTED"
+"""Variable that names a file: what is forked shows the arguments of what it was forked from, so they are told there."""
+_PR_SET_PDEATHSIG = 1
+
+
+class Forked(subprocess.Popen[bytes]):
+    """A process that somebody else has started: what a test asks of one. Its exit code comes in a file."""
+
+    def __init__(self, pid: int, code: Path) -> None:
+        self.pid = pid
+        self.returncode = None
+        self._code = code
+        self._child_created = False  # nothing to wait for at the end of this object
+
+    def poll(self) -> int | None:
+        if self.returncode is None and self._code.exists():
+            self.returncode = int(self._code.read_text())
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = time.monotonic() + (60.0 if timeout is None else timeout)
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("a program", deadline)
+            time.sleep(POLL_SECONDS)
+        return code
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+
+class ForkedPrograms:
+    """`with ForkedPrograms(folder, SYSTEM) as programs`: what they are forked of; they end with it."""
+
+    def __init__(self, folder: Path, modules: Sequence[str]) -> None:
+        self._folder = folder
+        self._modules = modules
+
+    def __enter__(self) -> ForkedPrograms:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "testkit.forked_programs", str(self._folder), *self._modules],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ
+            | {"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+            | {"VLLM_LOGGING_LEVEL": "ERROR"},
+        )
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(START_SECONDS)
+        self._process.stdout.close()
+
+    def start(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        settings: Mapping[str, float] | None = None,
+        folder: Path | None = None,
+    ) -> Forked:
+        """`python -m module arguments`, in a session of its own. `settings`: of the trainer service's names, other
+        values; `folder`: where it is started.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        log.touch()  # who started it reads it at once
+        told: dict[str, Any] = {"module": module, "arguments": [*arguments], "log": str(log.absolute())}
+        told |= {"environment": dict(environment or {}), "settings": dict(settings or {})}
+        told |= {"folder": str((folder or Path.cwd()).absolute())}
+        self._process.stdin.write(json.dumps(told).encode() + b"\n")
+        self._process.stdin.flush()
+        pid = int(self._process.stdout.readline())
+        return Forked(pid, self._folder / f"{pid}.code")
+
+
+class ForkedChild:
+    """What a program asks of one that it started, with the arguments of subprocess.Popen."""
+
+    def __init__(self, command: Sequence[str], *, guarded: bool, env: Mapping[str, str], **keywords: Any) -> None:
+        self.returncode: int | None = None
+        parent = os.getpid()
+
+        def begin() -> int | None:
+            if guarded:
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+                assert os.getppid() == parent
+            if keywords.get("start_new_session"):
+                os.setsid()
+            if (log := keywords.get("stdout")) is not None:
+                _redirect(log.fileno())
+            return run(command[2], command[3:], env)
+
+        self.pid = fork(begin)
+        if (started := env.get(STARTED)) is not None:
+            with open(started, "a") as file:
+                file.write(json.dumps({"pid": self.pid, "arguments": [*command], "rank": env.get("RANK")}) + "\n")
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("a program", timeout)
+            time.sleep(POLL_SECONDS)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class _Forking:
+    """The module `subprocess` for who starts programs of this Python: they are forked; others are started as ever."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+    def Popen(self, command: Sequence[str], **keywords: Any) -> Any:  # noqa: N802
+        guarded = [*command[1:4]] == ["-I", "-S", "-c"]  # rollcast.local.process: the guard, its text, who starts it
+        program = [*command[6:]] if guarded else [*command]
+        if program[:2] != [sys.executable, "-m"]:
+            return subprocess.Popen(command, **keywords)
+        return ForkedChild(program, guarded=guarded, **keywords)
+
+
+def fork(action: Callable[[], int | None]) -> int:
+    """The process id of one that ends with the action's exit code, None = 0."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        atexit._clear()  # what the parent does at its own end
+        for number, handler in (
+            (signal.SIGCHLD, signal.SIG_DFL),
+            (signal.SIGTERM, signal.SIG_DFL),
+            (signal.SIGINT, signal.default_int_handler),
+        ):
+            signal.signal(number, handler)
+        code = action() or 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
+    """`python -m module arguments`."""
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [module, *arguments]
+    found = import_module(module)
+    program = import_module(f"{module}.__main__") if _has_main(found) else found
+    if hasattr(program, "main"):
+        code: int | None = program.main()
+        return code
+    runpy.run_module(module, run_name="__main__")
+    return 0
+
+
+def _has_main(found: Any) -> bool:
+    return any((Path(path) / "__main__.py").exists() for path in getattr(found, "__path__", ()))
+
+
+def _redirect(log: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for here, there in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(here, there)
+
+
+def _begin(told: dict[str, Any]) -> int | None:
+    from rollcast.local import process
+    from rollcast.trainer import launch, service
+
+    os.setsid()
+    _redirect(os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+    os.chdir(told["folder"])
+    for starts_programs in (launch, process):
+        starts_programs.subprocess = _Forking()  # type: ignore[attr-defined]
+    for name, value in told["settings"].items():
+        assert hasattr(service, name)
+        setattr(service, name, value)
+    return run(told["module"], told["arguments"], dict(os.environ) | told["environment"])
+
+
+def main(folder: Path, modules: Sequence[str]) -> None:
+    from rollcast.telemetry.heavy_imports import uncollected
+
+    with uncollected():
+        for module in modules:
+            import_module(module)
+    children: set[int] = set()
+
+    def reap(*_: object) -> None:
+        for child in [*children]:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                children.discard(pid)
+                whole = folder / f"{pid}.new"
+                whole.write_text(str(os.waitstatus_to_exitcode(status)))
+                whole.replace(folder / f"{pid}.code")
+
+    signal.signal(signal.SIGCHLD, reap)
+    for line in sys.stdin:
+        told = json.loads(line)
+        pid = fork(lambda told=told: _begin(told))  # type: ignore[misc]
+        children.add(pid)
+        print(pid, flush=True)
+        reap()  # it may have ended already
+    for child in [*children]:
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
