@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from testkit.record import write_result
+from testkit.record import RESULTS, describe_machine, write_result
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ("control", "trainer", "generator")
@@ -79,6 +79,7 @@ class Builder:
         seconds = time.monotonic() - begun
         root = self._mount(image)
         return {
+            "commit": describe_machine()["commit"],
             "seconds": round(seconds, 1),
             "bytes": size(root),
             "system_bytes": size(root) - size(root / "opt"),
@@ -98,6 +99,12 @@ class Builder:
 
     def _do(self, *arguments: str, seconds: float) -> str:
         return _run([*self._command, *arguments], seconds)
+
+
+def kept(result: str) -> dict[str, Any]:
+    """Images of the last result: one machine may have room for one image at a time."""
+    path = RESULTS / f"{result}.json"
+    return dict(json.loads(path.read_text())["figures"]["images"]) if path.exists() else {}
 
 
 def _run(command: list[str], seconds: float = STEP_SECONDS) -> str:
@@ -154,7 +161,8 @@ def main() -> int:
     try:
         builder = Builder(folder)
         builder.make_base()
-        figures: dict[str, Any] = {"device": given.device, "base": builder.base, "images": {}}
+        result = "images" if given.device == "cpu" else "images_cuda"
+        figures: dict[str, Any] = {"device": given.device, "base": builder.base, "images": kept(result)}
         figures["own_base"] = "ROLLCAST_DEBIAN_MIRROR" in os.environ
         for image in given.only:
             figures["images"][image] = found = builder.build(image, given.device)
@@ -172,7 +180,7 @@ def main() -> int:
             figures["services"] = from_images(folder, "control_images")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    path = write_result("images" if given.device == "cpu" else "images_cuda", figures)
+    path = write_result(result, figures)
     print(f"written to {path}")
     return 0 if not whole or all(figures[part]["finished"] for part in ("run", "services")) else 1
 
