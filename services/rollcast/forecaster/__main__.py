@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
+from rollcast.telemetry.process_end import end
 from rollcast.telemetry.service_process import run_service
 
 if TYPE_CHECKING:
@@ -18,4 +18,4 @@ def serve(config: RunConfig) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_service("forecaster", "Live forecast of training runs.", serve))
+    end(run_service("forecaster", "Live forecast of training runs.", serve))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import load_run_config
+from rollcast.telemetry.process_end import end
 
 
 def main() -> int:
@@ -44,4 +45,4 @@ if __name__ == "__mp_main__":
     gc.disable()  # an engine's child, before it imports vLLM; `plugin.register` ends it, see telemetry/heavy_imports.py
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

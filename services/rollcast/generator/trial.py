@@ -27,6 +27,7 @@ from rollcast.tasks.prompts import load
 from rollcast.tasks.tokens import TokenizedPrompt, load_tokenizer, tokenize_prompts
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import configure_logging
+from rollcast.telemetry.process_end import end
 
 NAME = "trial"
 
@@ -122,4 +123,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -13,6 +13,7 @@ from typing import Any
 from rollcast.local.base_model import BaseModel, Progress
 from rollcast.tasks.arithmetic import CHARACTERS, draw_operands, prompt_text, worked_answer
 from rollcast.tasks.grading import grade
+from rollcast.telemetry.process_end import end
 
 PAD, EOS = 0, 1
 MAX_LENGTH = 128
@@ -158,4 +159,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end(main(sys.argv[1:]))

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.telemetry.process_end import end
 
 
 def main() -> int:
@@ -31,4 +32,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

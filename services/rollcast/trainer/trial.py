@@ -24,6 +24,7 @@ from rollcast.runfolder.trial import TrialRecord, TriedCompletion, UpdateTrialRe
 from rollcast.runfolder.writing import replace_json
 from rollcast.telemetry.heavy_imports import uncollected
 from rollcast.telemetry.logging import configure_logging
+from rollcast.telemetry.process_end import end
 
 with uncollected():
     from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches
@@ -97,4 +98,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())
