@@ -101,7 +101,7 @@ def test_a_release_signs_what_it_publishes_and_refuses_a_tag_that_is_not_the_cha
 def publish(folder: Path, **environment: str) -> tuple[str, list[str], dict[str, Any]]:
     """With programs in the place of docker, helm and cosign that write down how they are called.
 
-    The chart's version, what was called, and the Chart.yaml that was packed.
+    The chart's version, what was called, and the Chart.yaml that was packed; the whole chart is in `folder`/chart.
     """
     programs = folder / "bin"
     programs.mkdir(parents=True)
@@ -112,7 +112,7 @@ def publish(folder: Path, **environment: str) -> tuple[str, list[str], dict[str,
     write_program(programs / "cosign", f'echo "cosign $*" >> {log}')
     write_program(
         programs / "helm",
-        f'echo "helm $*" >> {log}; [ -f "$2/LICENSE" ] && echo licence >> {log} && cp "$2/Chart.yaml" {folder}; '
+        f'echo "helm $*" >> {log}; [ -f "$2/LICENSE" ] && echo licence >> {log} && cp -r "$2" {folder}/chart; '
         'echo "Digest: sha256:45ab"',
     )
     version = yaml.safe_load((ROOT / "helm" / "rollcast" / "Chart.yaml").read_text())["version"]
@@ -124,7 +124,7 @@ def publish(folder: Path, **environment: str) -> tuple[str, list[str], dict[str,
         timeout=30,
         stdout=subprocess.DEVNULL,
     )
-    return version, log.read_text().splitlines(), load(folder / "Chart.yaml")
+    return version, log.read_text().splitlines(), load(folder / "chart" / "Chart.yaml")
 
 
 def test_a_release_builds_every_image_signs_each_by_digest_and_packs_the_licence(tmp_path: Path) -> None:
@@ -189,12 +189,26 @@ def test_the_packed_chart_says_where_it_comes_from_as_far_as_that_is_known(tmp_p
     assert packed["home"] == address
     assert packed["sources"] == [f"{address}/tree/v{version}"]
     chart = shutil.copytree(ROOT / "helm" / "rollcast", tmp_path / "rollcast")
-    shutil.copy(tmp_path / "hosted" / "Chart.yaml", chart)
+    shutil.copy(tmp_path / "hosted" / "chart" / "Chart.yaml", chart)
     metadata = helm.Chart.load(chart).metadata
     assert {key: metadata[key] for key in ("home", "sources")} == {key: packed[key] for key in ("home", "sources")}
     assert helm.lint(chart, strict=True)["messages"] == []
     _, _, by_hand = publish(tmp_path / "by-hand")
     assert by_hand == load(ROOT / "helm" / "rollcast" / "Chart.yaml")
+
+
+def test_the_packed_chart_names_the_images_that_were_pushed(tmp_path: Path) -> None:
+    """Who installs a release builds none."""
+    from tests.chart.rendering import CPU, merged, pods, render  # skips where no chart can be rendered
+
+    _, said, _ = publish(tmp_path)
+    pushed = {found[1] for line in said if (found := re.search(r"docker buildx build .*--tag (\S+)", line))}
+    every_role = {"grader": {"enabled": True}, "autoscaler": {"mode": "hpa"}}
+    rendered = [render(merged(profile, every_role), path=tmp_path / "chart") for profile in ({}, CPU)]
+    named = {container["image"] for objects in rendered for pod in pods(objects) for container in pod.containers}
+    theirs = {image for image in named if "/rollcast/" not in image}
+    assert named - theirs == pushed
+    assert [image.partition(":")[0] for image in theirs] == ["docker.io/library/redis"]
 
 
 def test_the_charts_icon_is_a_picture() -> None:

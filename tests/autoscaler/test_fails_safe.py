@@ -111,6 +111,32 @@ def test_spot_nodes_that_go_two_at_a_time_take_no_generator_from_the_number(mode
         assert run.fleet.pods == run.cluster.asked
 
 
+@pytest.mark.parametrize("fault", ["the trainer loads", "no prometheus", "a quota", "spot nodes"])
+def test_a_restart_in_the_middle_of_another_fault_lets_nobody_go(mode: str, fault: str, tmp_path: Path) -> None:
+    """What the new process finds then is not the run as it is."""
+    with ScaledRun(mode, 5, tmp_path, trainer_away=600.0) as run:
+        before = settled(run)
+        if fault == "the trainer loads":
+            run.restart_trainer()
+        elif fault == "no prometheus":
+            run.pages.away = "http://prometheus:9090 does not answer"
+        elif fault == "a quota":
+            run.cluster.granted = 5
+            run.cluster.settle()
+        else:
+            run.cluster.take_away(4)
+        run.until(SETTLED + 30.0)
+        run.stop_autoscaler()
+        run.start_autoscaler()
+        run.until(SETTLED + 1_800.0)
+        if fault == "no prometheus":
+            run.pages.away = None
+        run.cluster.granted = 64
+        run.cluster.settle()
+        run.until(SETTLED + HOUR)
+        assert min(run.asked_between(SETTLED, run.now)) >= before
+
+
 def in_need_of_more_than_the_window(mode: str, folder: Path, start_up: float = 180.0) -> ScaledRun:
     """Some 35 generators would feed the trainer; the gate lets 16 groups be under way, and each takes one of them."""
     run = ScaledRun(mode, 5, folder, tokens=8_000.0, lag=2, slots=4, start_up=start_up)

@@ -98,6 +98,22 @@ def test_every_role_takes_what_its_pods_may_have() -> None:
         assert (NEIGHBOUR in spec["containers"]) is (role == "forecaster")
 
 
+def test_what_runs_for_a_moment_runs_where_the_forecaster_may() -> None:
+    """Where every node has a taint, or a scheduler must be named, neither a hook nor `helm test` would find a node."""
+    placed = {
+        "schedulerName": "volcano",
+        "nodeSelector": {"pool": "a"},
+        "tolerations": [{"key": "pool", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+    }
+    objects = render(merged(CPU, {"forecaster": placed, "imagePullSecrets": [{"name": "mirror"}]}))
+    short = [pod for pod in pods(objects) if pod.role not in ROLES]
+    assert {pod.role for pod in short} == {"check", "uninstall", "test", "test-ranks", "test-peer"}
+    for pod in short:
+        assert placed.items() <= pod.spec.items(), pod.name
+        assert pod.spec["imagePullSecrets"] == [{"name": "mirror"}]
+
+
 def test_gpus_come_by_claims_where_no_resource_is_named() -> None:
     claims = [{"name": "gpus", "resourceClaimTemplateName": "eight-gpus"}]
     values = merged(

@@ -208,8 +208,10 @@ def test_what_fetches_the_model_knows_the_roles_proxy_and_certificates() -> None
     """Behind a proxy nothing else of the pod needs them more."""
     proxy = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
     mount = {"name": "authorities", "mountPath": "/authorities", "readOnly": True}
+    proxies = [{"configMapRef": {"name": "proxies"}}]
     added = {
         "extraEnv": [proxy],
+        "envFrom": proxies,
         "extraVolumes": [{"name": "authorities", "configMap": {"name": "authorities"}}],
         "extraVolumeMounts": [mount],
     }
@@ -217,4 +219,5 @@ def test_what_fetches_the_model_knows_the_roles_proxy_and_certificates() -> None
     for role in ("generator", "trainer"):
         (fetches,) = pod_of(objects, role).spec["initContainers"]
         assert proxy in fetches["env"]
+        assert fetches["envFrom"] == proxies
         assert mount in fetches["volumeMounts"]

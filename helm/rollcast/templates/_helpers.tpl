@@ -285,6 +285,9 @@ capabilities:
     - arithmetic
     - --folder={{ include "rollcast.modelFolder" $root }}
     {{- end }}
+  {{- with $role.envFrom }}
+  envFrom: {{- toYaml . | nindent 4 }}
+  {{- end }}
   env:
     {{- include "rollcast.folders" $root | nindent 4 }}
     - name: HF_HOME

@@ -1,4 +1,4 @@
-{{/* Spec of a pod that runs a few lines of Python; (list . imageValues script restartPolicy rank). */}}
+{{/* Spec of a pod that runs a few lines of Python, where the forecaster's may; (list . imageValues script restartPolicy rank). */}}
 {{- define "rollcast.testSpec" -}}
 {{- $root := index . 0 -}}
 {{- $image := index . 1 -}}
@@ -7,8 +7,10 @@ serviceAccountName: {{ include "rollcast.serviceAccount" $root | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext: {{- include "rollcast.podSecurityContext" $root | nindent 2 }}
-{{- with $root.Values.imagePullSecrets }}
-imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- $placed := $root.Values.forecaster -}}
+{{- include "rollcast.placement" (list $root $placed "test") | nindent 0 }}
+{{- with $placed.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 containers:
   - name: test
