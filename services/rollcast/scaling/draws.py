@@ -128,11 +128,12 @@ class Draws:
 def draw(grid: Grid, observations: Observations, tail_falls: float) -> Draws:
     """Draws with 0 <= R_0 <= A <= 1 exactly. `tail_falls`: prior probability that a tail falls."""
     node = _resample(grid.weight.ravel())
-    mean, spread = grid.asymptote.ravel()[node], np.sqrt(grid.asymptote_variance.ravel()[node])
+    given = grid.conditional(node)
+    mean, spread = given.asymptote, np.sqrt(given.asymptote_variance)
     asymptote, _ = _truncated_normal(0, mean, spread, np.ones(NUM_DRAWS))
-    gain = grid.covariance.ravel()[node] / spread**2
-    initial_mean = grid.initial.ravel()[node] + gain * (asymptote - mean)
-    initial_spread = np.sqrt(np.maximum(grid.initial_variance.ravel()[node] - gain**2 * spread**2, 1e-18))
+    gain = given.covariance / spread**2
+    initial_mean = given.initial + gain * (asymptote - mean)
+    initial_spread = np.sqrt(np.maximum(given.initial_variance - gain**2 * spread**2, 1e-18))
     initial, inside = _truncated_normal(1, initial_mean, initial_spread, asymptote)
     # The grid's weights hold A to its bounds; those of R_0 given A are made good here.
     keep = _resample(inside) if np.any(inside < WHOLE) else np.arange(NUM_DRAWS)

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from rollcast.scaling.curve import Array, SigmoidParameters
 from rollcast.scaling.departure import Departure
-from rollcast.scaling.normal_equations import Normal, solved, with_departures
+from rollcast.scaling.normal_equations import Conditional, Normal, conditional, log_evidence_of, with_departures
 from rollcast.scaling.observations import Observations
 from rollcast.scaling.prior import Prior
 
@@ -98,30 +99,32 @@ class Axes:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Posterior on the grid: arrays of shape (h, j, b, m).
+    """Posterior on the grid.
 
     Attributes:
-        weight: posterior probability of each node, summing to 1.
-        initial, asymptote: conditional mean of R_0 and A.
-        initial_variance, asymptote_variance, covariance: their conditional second moments.
+        weight: (h, j, b, m) posterior probability of each node, summing to 1.
+        normal: the normal equations of each node (h, j, b m), of R_0 and A less `level`.
     """
 
     axes: Axes
     weight: Array
-    initial: Array
-    asymptote: Array
-    initial_variance: Array
-    asymptote_variance: Array
-    covariance: Array
+    normal: Normal
+    level: float
     log_evidence: float
+
+    def conditional(self, nodes: NDArray[np.intp]) -> Conditional:
+        """R_0 and A given each of these nodes, whose places in `weight.ravel()` are told."""
+        return conditional(*(part.ravel()[nodes] for part in self.normal[:5]), level=self.level)
 
     def best(self) -> SigmoidParameters:
         """The node (B, C_mid) of the largest weight, with the mean R_0 and A there, within their bounds."""
         plane = self.weight.sum(axis=(0, 1))
         row, column = np.unravel_index(int(np.argmax(plane)), plane.shape)
         share = self.weight[..., row, column] / plane[row, column]
-        asymptote = float(np.clip(np.sum(share * self.asymptote[..., row, column]), 0.0, 1.0))
-        initial = float(np.clip(np.sum(share * self.initial[..., row, column]), 0.0, asymptote))
+        at = np.arange(self.weight.size).reshape(self.weight.shape)[..., row, column]
+        given = self.conditional(at)
+        asymptote = float(np.clip(np.sum(share * given.asymptote), 0.0, 1.0))
+        initial = float(np.clip(np.sum(share * given.initial), 0.0, asymptote))
         return SigmoidParameters(
             initial=initial,
             asymptote=asymptote,
@@ -245,21 +248,18 @@ def evaluate(observations: Observations, prior: Prior, linear: LinearPrior, axes
         b_1=rise_data + above[1] / linear.variance[1],
         constant=(weight @ (data * data) + np.log(variance).sum(axis=1))[:, None],
     )
-    parts = solved(with_departures(plain, observations, axes.departures, weight, rise), observations.level)
-    log_weight = parts[0].reshape(shape) + _log_prior(prior, axes, _log_reference(prior, observations))
+    normal = with_departures(plain, observations, axes.departures, weight, rise)
+    log_weight = log_evidence_of(normal, observations.level).reshape(shape)
+    log_weight += _log_prior(prior, axes, _log_reference(prior, observations))
     peak = float(log_weight.max())
     unnormalised = np.exp(log_weight - peak)
     total = float(unnormalised.sum())
     cell = (axes.log_exponent[1] - axes.log_exponent[0]) * (axes.log_midpoint[0, 1] - axes.log_midpoint[0, 0])
-    initial, asymptote, initial_variance, asymptote_variance, covariance = (part.reshape(shape) for part in parts[1:])
     return Grid(
         axes=axes,
         weight=unnormalised / total,
-        initial=initial,
-        asymptote=asymptote,
-        initial_variance=initial_variance,
-        asymptote_variance=asymptote_variance,
-        covariance=covariance,
+        normal=normal,
+        level=observations.level,
         log_evidence=peak + float(np.log(total * abs(cell) * axes.noise_cell)),
     )
 
@@ -288,10 +288,12 @@ def _log_student_t(value: Array, of: tuple[float | Array, float | Array], degree
 
 def _log_ending(prior: Prior, axes: Axes) -> Array:
     """(h, b, m) ln of the probability that a first phase ends within the cell of each departure, given C_mid."""
-    edges = np.array([candidate.cell for candidate in axes.departures])[:, :, None, None]
+    cells = list(dict.fromkeys(candidate.cell for candidate in axes.departures))  # one for all tails of a first phase
+    of_cell = [cells.index(candidate.cell) for candidate in axes.departures]
+    edges = np.array(cells)[:, :, None, None]
     centre, scale = prior.first_phase
     below = ndtr((edges - axes.log_midpoint - centre) / scale)
-    return np.asarray(np.log(np.maximum(below[:, 1] - below[:, 0], IMPOSSIBLE)))
+    return np.asarray(np.log(np.maximum(below[:, 1] - below[:, 0], IMPOSSIBLE)))[of_cell]
 
 
 class NoiseAxis(TypedDict):

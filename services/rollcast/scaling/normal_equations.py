@@ -44,18 +44,28 @@ def with_departures(
     weight: (j, n) of the points under each noise; rise: (n, b m) of the law at every node, in the points' rotation.
     """
     phases = {id(departure.shape): departure for departure in departures}  # one for all of its tails
-    of_phase = [list(phases).index(id(departure.shape)) for departure in departures]
+    place = {shape: index for index, shape in enumerate(phases)}
+    of_phase = [place[id(departure.shape)] for departure in departures]
     terms = [(departure.shape, departure.scale) for departure in phases.values()]
     taken, price = _direction(terms, observations, weight, None)
-    normal = Normal(*(part[of_phase] for part in _without(plain, taken, price, observations, rise)))
+    normal = _without(plain, taken, price, observations, rise)
+    if of_phase != list(range(len(phases))):
+        normal = Normal(*(part[of_phase] for part in normal))
     tailed = [index for index, departure in enumerate(departures) if departure.tail is not None]
     if tailed:
         tails = [(d.tail.shape, d.tail.scale) for d in departures if d.tail is not None]
         direction, price = _direction(tails, observations, weight, taken[[of_phase[index] for index in tailed]])
-        changed = _without(Normal(*(part[tailed] for part in normal)), direction, price, observations, rise)
+        at = _slice(tailed)
+        changed = _without(Normal(*(part[at] for part in normal)), direction, price, observations, rise)
         for part, new in zip(normal, changed, strict=True):
-            part[tailed] = new
+            part[at] = new
     return normal
+
+
+def _slice(indices: list[int]) -> slice | list[int]:
+    """The same as a slice where one follows the other: numpy copies nothing then."""
+    first, last = indices[0], indices[-1]
+    return slice(first, last + 1) if indices == list(range(first, last + 1)) else indices
 
 
 def _without(normal: Normal, direction: Array, price: Array, observations: Observations, rise: Array) -> Normal:
@@ -91,14 +101,35 @@ def _direction(
     return weighted / np.sqrt(information)[:, :, None], np.log(information * scales[:, None] ** 2)
 
 
-def solved(normal: Normal, level: float) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Log evidence, means of R_0 and A, their variances and covariance."""
+class Conditional(NamedTuple):
+    """Means of R_0 and A at nodes of the grid, their variances and covariance."""
+
+    initial: Array
+    asymptote: Array
+    initial_variance: Array
+    asymptote_variance: Array
+    covariance: Array
+
+
+def conditional(p_00: Array, p_01: Array, p_11: Array, b_0: Array, b_1: Array, *, level: float) -> Conditional:
+    """Of any nodes' normal equations; next to no node of a grid is asked for more than its evidence."""
+    inverse = 1.0 / (p_00 * p_11 - p_01 * p_01)
+    return Conditional(
+        initial=(p_11 * b_0 - p_01 * b_1) * inverse + level,
+        asymptote=(p_00 * b_1 - p_01 * b_0) * inverse + level,
+        initial_variance=p_11 * inverse,
+        asymptote_variance=p_00 * inverse,
+        covariance=-p_01 * inverse,
+    )
+
+
+def log_evidence_of(normal: Normal, level: float) -> Array:
+    """At every node, A held to [0, 1]."""
     p_00, p_01, p_11, b_0, b_1, constant = normal
     inverse = 1.0 / (p_00 * p_11 - p_01 * p_01)
     initial = (p_11 * b_0 - p_01 * b_1) * inverse
     asymptote = (p_00 * b_1 - p_01 * b_0) * inverse
-    asymptote_variance = p_00 * inverse
-    scale = 1.0 / np.sqrt(asymptote_variance)
+    scale = 1.0 / np.sqrt(p_00 * inverse)
     from_one, from_zero = (1.0 - level - asymptote) * scale, (asymptote + level) * scale
     log_evidence = initial * b_0
     log_evidence += asymptote * b_1
@@ -114,7 +145,8 @@ def solved(normal: Normal, level: float) -> tuple[Array, Array, Array, Array, Ar
         spread = np.sqrt(((p_00 + p_11 + 2.0 * p_01) * inverse)[falling])
         room = ndtr(from_one[falling]) - ndtr((initial - asymptote)[falling] / spread)
         log_evidence[falling] += 2.0 * np.log(np.clip(room / LEAST_ROOM, 1e-100, 1.0))
-    return 0.5 * log_evidence, initial + level, asymptote + level, p_11 * inverse, asymptote_variance, -p_01 * inverse
+    log_evidence *= 0.5
+    return log_evidence
 
 
 def _probability(deviation: Array) -> Array:

@@ -355,13 +355,14 @@ def window_sums(y: Array, width: int) -> Array:
 
 def _amplitude(grid: Grid, observations: Observations) -> tuple[Departure, float]:
     """The likeliest departure and the mean of its amplitude at the likeliest node."""
-    index, noise, row, column = np.unravel_index(int(np.argmax(grid.weight)), grid.weight.shape)
+    likeliest = np.argmax(grid.weight)
+    index, noise, row, column = np.unravel_index(int(likeliest), grid.weight.shape)
     departure = grid.axes.departures[index]
     assert departure.shape is not None
-    node = (index, noise, row, column)
     exponent, midpoint = np.exp(grid.axes.log_exponent[row]), grid.axes.log_midpoint[row, column]
     rise = expit(exponent * (observations.log_compute - midpoint))
-    law = grid.initial[node] + (grid.asymptote[node] - grid.initial[node]) * rise
+    given = grid.conditional(np.asarray(likeliest))
+    law = given.initial + (given.asymptote - given.initial) * rise
     phi: Array = observations.rotation @ departure.shape
     residual = observations.rotation @ (observations.pass_rate - law)
     precision = np.exp(-2.0 * grid.axes.noise[noise]) / (1.0 + grid.axes.drift[noise] ** 2 * observations.eigenvalues)
