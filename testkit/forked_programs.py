@@ -15,6 +15,7 @@ import ctypes
 import json
 import os
 import runpy
+import select
 import signal
 import subprocess
 import sys
@@ -59,16 +60,18 @@ class Forked(subprocess.Popen[bytes]):
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        deadline = time.monotonic() + (60.0 if timeout is None else timeout)
+        seconds = 60.0 if timeout is None else timeout
+        deadline = time.monotonic() + seconds
         while (code := self.poll()) is None:
             if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("a program", deadline)
+                raise subprocess.TimeoutExpired("a program", seconds)
             time.sleep(POLL_SECONDS)
         return code
 
     def send_signal(self, sig: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with suppress(ProcessLookupError):  # its end is known before its exit code is
+                os.kill(self.pid, sig)
 
 
 class ForkedPrograms:
@@ -93,8 +96,11 @@ class ForkedPrograms:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(START_SECONDS)
-        self._process.stdout.close()
+        try:
+            self._process.wait(START_SECONDS)
+        finally:
+            self._process.kill()
+            self._process.stdout.close()
 
     def start(
         self,
@@ -144,9 +150,10 @@ class ForkedChild:
 
     def poll(self) -> int | None:
         if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
+            with suppress(ChildProcessError):  # a signal's handler asks as well, and may be the one that is told
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
 
     def wait(self, timeout: float) -> int:
@@ -160,7 +167,8 @@ class ForkedChild:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -259,26 +267,34 @@ def main(folder: Path, modules: Sequence[str]) -> None:
         for module in modules:
             import_module(module)
     children: set[int] = set()
+    try:
+        while True:
+            if select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
+                line = sys.stdin.readline()  # one at a time: the next is written after the answer to this one
+                if not line:
+                    return
+                told = json.loads(line)
+                pid = fork(lambda told=told: _begin(told))  # type: ignore[misc]
+                children.add(pid)
+                print(pid, flush=True)
+            children -= _reap(children, folder)
+    finally:
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
 
-    def reap(*_: object) -> None:
-        for child in [*children]:
-            pid, status = os.waitpid(child, os.WNOHANG)
-            if pid:
-                children.discard(pid)
-                whole = folder / f"{pid}.new"
-                whole.write_text(str(os.waitstatus_to_exitcode(status)))
-                whole.replace(folder / f"{pid}.code")
 
-    signal.signal(signal.SIGCHLD, reap)
-    for line in sys.stdin:
-        told = json.loads(line)
-        pid = fork(lambda told=told: _begin(told))  # type: ignore[misc]
-        children.add(pid)
-        print(pid, flush=True)
-        reap()  # it may have ended already
-    for child in [*children]:
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
+def _reap(children: set[int], folder: Path) -> set[int]:
+    """Those that have ended; their exit codes are written down."""
+    ended = set()
+    for child in children:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            ended.add(pid)
+            whole = folder / f"{pid}.new"
+            whole.write_text(str(os.waitstatus_to_exitcode(status)))
+            whole.replace(folder / f"{pid}.code")
+    return ended
 
 
 if __name__ == "__main__":

@@ -77,6 +77,7 @@ SLOW = (
     "trainer/test_regularised_update.py",
     "trainer/test_architectures.py",
     "test_contributing.py",
+    "test_forked_programs.py",
     "trainer/test_early_stop.py",
     "simulation/test_pipeline.py",
     "scaling/test_world_prior.py",

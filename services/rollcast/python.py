@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rollcast.cli import report
 from rollcast.cli.curve_source import fit_options, forecast_source, tell
 from rollcast.cli.fit import QUANTILES, fit_report
+from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves.curve_row import real_number
 from rollcast.curves.formats.found import Found
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Answer = TypeVar("Answer")
-LARGEST = 1e12
 LONGEST_UNIT = 40
 ARRAYS = "arrays"
 COUNTED = "tokens"
@@ -72,8 +72,8 @@ class CurveForecast:
 
         Raises InputError where it is no amount of compute.
         """
-        if not 0 < compute <= LARGEST:
-            raise InputError(f"compute {compute:g}: {self.unit} must lie in (0, 1e12]")
+        if not 0 < compute <= MOST_COMPUTE:
+            raise InputError(f"compute {compute:g}: {self.unit} must lie in {COMPUTES}")
         return report.interval(self._run.reading([compute], QUANTILES)[:, 0], QUANTILES)
 
     def to_dict(self, at: Sequence[float] = (), target: Sequence[float] = ()) -> dict[str, Any]:

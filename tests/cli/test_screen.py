@@ -45,7 +45,7 @@ RUNNING = RunStatus(
     generators_ready=1,
     forecast=FORECAST,
     is_started=True,
-    pace=Pace(3.2, NOW + 2, NOW + 12, 84, NOW + 3700),
+    pace=Pace(3.2, NOW + 2, NOW + 12, NOW + 3700),
 )
 PHASES = (
     Phase("trainer reads the model", NOW - 9, NOW - 2),
@@ -194,7 +194,7 @@ def test_items_flow_onto_further_lines_without_loss() -> None:
 
 
 def test_nothing_is_promised_of_a_run_without_an_end() -> None:
-    endless = replace(RUNNING, budget_share=None, pace=Pace(3.2, NOW + 2, NOW + 12, 84, None))
+    endless = replace(RUNNING, budget_share=None, pace=Pace(3.2, NOW + 2, NOW + 12, None))
     text = " ".join(shown(endless, [], 80, 23))
     assert "no end is set" in text
     assert "end in" not in text

@@ -41,8 +41,8 @@ def parsed(**sections: Any) -> RunConfig:
         ("run: !!bool x", "not valid YAML .* without tags"),
         ("run: !!python/name:os.system x", "not valid YAML"),
         ("run: a\n---\nrun: b\n", "not valid YAML"),
-        ("- run\n", "holds list, needs a mapping"),
-        ("", "holds NoneType, needs a mapping"),
+        ("- run\n", "holds a list, needs a mapping"),
+        ("", "holds nothing, needs a mapping"),
     ],
 )
 def test_a_file_that_is_not_settings_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:

@@ -44,7 +44,6 @@ def test_kept_are_the_usable_rollouts_of_prompts_with_two_different_rewards(
         usable = tokens > 0 and not excluded
         peers = {other[1] for other in rows if other[0] == prompt and other[2] > 0 and not other[3]}
         assert batch.kept[i] == (usable and (len(peers) > 1 or not zero_variance_filter))
-        assert batch.zero_variance[i] == (usable and not batch.kept[i])
         if not batch.kept[i]:
             assert batch.advantages[i] == 0
             assert batch.weights[i] == 0
@@ -62,7 +61,6 @@ def test_the_verifiers_reward_decides_who_is_kept_and_the_shaped_one_what_it_is_
     batch = plan(rows, shaped=shaped, normalisation=normalisation)
     plain = plan(rows, normalisation=normalisation)
     assert batch.kept.tolist() == plain.kept.tolist()
-    assert batch.zero_variance.tolist() == plain.zero_variance.tolist()
     assert batch.weights.tolist() == plain.weights.tolist()
     of_kept = plan(
         [(row[0], value, row[2], not kept) for row, value, kept in zip(rows, shaped, batch.kept, strict=True)],
@@ -147,7 +145,6 @@ def test_rewards_that_differ_in_the_last_bit_only_are_still_different() -> None:
 def test_truncated_rollouts_leave_before_the_variance_is_looked_at() -> None:
     batch = plan([(0, 1.0, 5, False), (0, 1.0, 5, False), (0, 0.0, 5, True)])
     assert not batch.kept.any()
-    assert batch.zero_variance.tolist() == [True, True, False]
 
 
 def test_long_batches_keep_exact_prompt_weights() -> None:

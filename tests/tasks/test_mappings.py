@@ -242,7 +242,7 @@ def test_every_name_of_the_settings_has_a_mapping() -> None:
     [
         ("gsm8k", {"question": "q", "answer": "18"}, "does not end in `#### `"),
         ("gsm8k", {"problem": "q", "answer": "#### 1"}, "field 'question' is missing"),
-        ("math-500", {"problem": ["q"], "answer": "1"}, "field 'problem' holds list, needs text"),
+        ("math-500", {"problem": ["q"], "answer": "1"}, "field 'problem' holds a list, needs text"),
         ("aime-24", {"problem": "q", "answer": "x+1"}, "not a whole number"),
         ("knights-and-knaves", {"quiz": "q", "names": ["A"], "solution": []}, "not two lists of one length"),
         ("mbpp-plus", MBPP | {"test_list": "assert"}, "not a list of texts"),

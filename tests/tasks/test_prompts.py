@@ -116,7 +116,7 @@ def test_reordered_and_added_rows_leave_held_out_prompts_out(tmp_path: Path) -> 
             r"message 1 holds a part of type 'image_url', and only text is read",
         ),
         ("{broken", r"line 3: not a JSON object"),
-        ("[1]", r"line 3: holds list"),
+        ("[1]", r"line 3: holds a list"),
         ("[" * 100_000, r"line 3: not a JSON object"),
     ],
 )

@@ -11,6 +11,7 @@ import typer
 from rollcast.cli import advice, report
 from rollcast.cli import curve_options as options
 from rollcast.cli.output import say
+from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ def fit(
     forecast = forecast_source(source, columns, run, initial, exclude_before, law_alone, prior)
     last = forecast.newest.compute
     computes = at or [2 * last, 4 * last]
-    if any(not 0 < value <= 1e12 for value in computes):
-        raise UserError(f"--at: {forecast.unit} must lie in (0, 1e12]")
+    if any(not 0 < value <= MOST_COMPUTE for value in computes):
+        raise UserError(f"--at: {forecast.unit} must lie in {COMPUTES}")
     answer: dict[str, Any] = {"advice": advice.advice_of(forecast, budget, worth, price)}
     try:
         answer |= fit_report(forecast, computes, target or [])

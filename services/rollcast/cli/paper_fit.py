@@ -14,6 +14,7 @@ import typer
 
 from rollcast.cli import report
 from rollcast.cli.curve_source import read_curves
+from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves.left_out import counted
 from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
@@ -44,8 +45,8 @@ def fit_as_paper(
     """Read, fit and print; `computes`: twice and four times the newest where there is none. Raises UserError."""
     (origin, curve), *_ = read_curves(source, columns, run)
     last = float(curve.compute[-1])
-    if any(not 0 < compute <= 1e12 for compute in computes):
-        raise UserError(f"--at: {curve.unit} must lie in (0, 1e12]")
+    if any(not 0 < compute <= MOST_COMPUTE for compute in computes):
+        raise UserError(f"--at: {curve.unit} must lie in {COMPUTES}")
     try:
         answer = _paper_report(origin, curve, initial, exclude_before, computes or [2 * last, 4 * last], targets)
     except ValueError as error:

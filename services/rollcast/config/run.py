@@ -12,7 +12,7 @@ from pydantic import SecretStr, ValidationError
 from rollcast.config.errors import UserError
 from rollcast.config.rules import RULES, START_RULES, Rule, broken_rules
 from rollcast.config.schema import RunConfig
-from rollcast.config.sentences import Wrong, described, without
+from rollcast.config.sentences import Wrong, described, kind_of, without
 from rollcast.config.yaml_loader import load_yaml
 
 MAX_FILE_BYTES = 1 << 20
@@ -49,7 +49,7 @@ def load_run_config(
         raise UserError(f"run file {path}: byte {error.start} is not UTF-8; save it as UTF-8 text") from error
     data = load_yaml(text, f"run file {path}")
     if not isinstance(data, dict):
-        raise UserError(f"run file {path}: holds {type(data).__name__}, needs a mapping such as `run: demo`")
+        raise UserError(f"run file {path}: holds {kind_of(data)}, needs a mapping such as `run: demo`")
     return parse_run_config(data, source=str(path), to_start=to_start, filled_in=filled_in)
 
 

@@ -48,7 +48,14 @@ _WANTED = {
     "too_long": "takes {max_length} entries at most, and has {actual_length}",
 }
 """By pydantic's name of the mistake: every one that a setting can be refused with."""
-_TYPES = {"str": "a text", "int": "a number", "float": "a number", "bool": "true or false", "list": "a list"}
+_KINDS = (
+    (str, "a text"),
+    (bool, "true or false"),
+    (int | float, "a number"),
+    (list | tuple, "a list"),
+    (dict, "a mapping"),
+    (type(None), "nothing"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,11 @@ def shown(field: str, value: object) -> str:
     return "" if isinstance(value, dict) else f" = {_SHORT.repr(value)}"
 
 
+def kind_of(value: object) -> str:
+    """What a value of YAML or JSON is, as a sentence says it; of others, Python's name."""
+    return next((words for kind, words in _KINDS if isinstance(value, kind)), type(value).__name__)
+
+
 def is_written(field: str, data: Mapping[str, Any]) -> bool:
     """Whether the user gave the setting."""
     *path, name = field.split(".")
@@ -132,7 +144,7 @@ def _described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMod
         expected = str(context["expected_tags"]).replace("'", "")
         return wrong_value(f"{field}.{_KIND}", item["input"][_KIND], f"choose one of {expected}", field)
     if kind in _WANTS_A_MAPPING:
-        return Wrong(field, f"holds {_TYPES.get(type(item['input']).__name__, 'nothing')}, needs a mapping of settings")
+        return Wrong(field, f"holds {kind_of(item['input'])}, needs a mapping of settings")
     if kind == "string_pattern_mismatch":
         return wrong_value(field, item["input"], IN_WORDS[context["pattern"]])
     if kind == "too_short" and context["min_length"] == 1:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from rollcast.config.base import CONDITION, CURVE_NAME, NAMESPACE, REDIS_SCOPE, FolderOrName, Settings
+from rollcast.config.bounds import MOST_COMPUTE
 from rollcast.config.engine_arguments import EngineArguments
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
@@ -205,7 +206,7 @@ class DirectScrape(Settings):
 class CurveTerms(Settings):
     """What the advice on a run of another framework goes by."""
 
-    budget: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    budget: Annotated[float, Field(gt=0, le=MOST_COMPUTE)] | None = None
     """Compute at which the run will end, what was spent included, in the unit of its curve. None = nobody knows: the advice
     takes twice what was spent, and says so."""
     worth: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+from rollcast.config.bounds import MOST_COMPUTE, MOST_STEPS
 from rollcast.runfolder.survival import surviving
 
 MAX_EVALUATIONS = 5_000
 """Of one run; further ones are refused and counted."""
-MAX_COMPUTE = 1e12
 MIN_COMPUTE = 1e-12
 """Nanoseconds of one device; less would only underflow."""
-MAX_STEP = 10**12
 ROUNDING = 1e-9
 """Device-hours by which the start-up may seem larger than the compute it is a part of."""
 MIN_STANDARD_ERROR = 1e-6
@@ -62,11 +61,11 @@ def checked(evaluation: CurvePoint) -> CurvePoint:
         raise ValueError(f"dataset {evaluation.dataset[:50]!r}: give at most 200 printable characters")
     if not 0 <= evaluation.pass_rate <= 1:
         raise ValueError(f"pass rate {evaluation.pass_rate:g} lies outside [0, 1]")
-    if not (evaluation.compute == 0 or MIN_COMPUTE <= evaluation.compute <= MAX_COMPUTE):
+    if not (evaluation.compute == 0 or MIN_COMPUTE <= evaluation.compute <= MOST_COMPUTE):
         raise ValueError(
-            f"compute {evaluation.compute:g} is neither 0 nor in [{MIN_COMPUTE:g}, {MAX_COMPUTE:g}] device-hours"
+            f"compute {evaluation.compute:g} is neither 0 nor in [{MIN_COMPUTE:g}, {MOST_COMPUTE:g}] device-hours"
         )
-    if not (0 <= evaluation.step <= MAX_STEP and 0 <= evaluation.incarnation <= MAX_STEP):
+    if not (0 <= evaluation.step <= MOST_STEPS and 0 <= evaluation.incarnation <= MOST_STEPS):
         raise ValueError(f"step {evaluation.incarnation}.{evaluation.step} is out of bounds")
     return known(evaluation)
 

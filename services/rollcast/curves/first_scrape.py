@@ -8,10 +8,8 @@ from dataclasses import replace
 
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.telemetry import names
-from rollcast.telemetry.prometheus_reader import Prometheus
+from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus
 
-MAX_INSTANTS = 10_000
-"""Of one query: over 30 days they lie closer than the 5 minutes that Prometheus looks back, so none is missed."""
 FINEST_SECONDS = 5
 _LABELS = ("run", "dataset", "incarnation", "step")
 

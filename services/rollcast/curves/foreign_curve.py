@@ -15,10 +15,8 @@ from dataclasses import dataclass, replace
 from rollcast.config.services import CurveQueries
 from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.curves.reading import Reading
-from rollcast.telemetry.prometheus_reader import Prometheus, Series, SourceAway
+from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, Series, SourceAway
 
-MAX_INSTANTS = 10_000
-"""Of one query: Prometheus answers at most 11,000 values of a series."""
 MAX_INSTANTS_IN_ALL = 200_000
 """Of the whole look-back: a month at every 15 seconds."""
 FINEST_SECONDS = 15

@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from rollcast.config.bounds import MOST_COMPUTE
 from rollcast.connections.http import METRICS_CONTENT_TYPE, always_alive
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster import answers, schema
@@ -64,7 +65,7 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 RunName = Annotated[str, Path(max_length=500, description="Name of the run")]
-Compute = Annotated[float, Query(gt=0, le=1e12, allow_inf_nan=False)]
+Compute = Annotated[float, Query(gt=0, le=MOST_COMPUTE, allow_inf_nan=False)]
 
 
 def build_application(

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from rollcast.config.bounds import MOST_STEPS
 from rollcast.connections.token_gate import presents
 from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.curves.run_forecast import RunForecast
@@ -26,7 +27,6 @@ from rollcast.scaling.advice import Advice
 PUSH_PATH = "/api/push"
 MAX_POINTS = 1_000
 """Of one request."""
-MAX_STEP = 10**12
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -35,7 +35,7 @@ class PushPoint(BaseModel):
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    step: Annotated[int, Field(ge=0, le=MAX_STEP)]
+    step: Annotated[int, Field(ge=0, le=MOST_STEPS)]
     pass_rate: Share
     compute: Compute | None = None
     """Since the start, in the unit of the run; null = the step."""

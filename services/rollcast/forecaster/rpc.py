@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 from pydantic import ValidationError
 
+from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.own_curve import fit_request
@@ -69,10 +70,10 @@ class ForecastService(forecast_pb2_grpc.ForecastServicer):
             context.abort(grpc.StatusCode.NOT_FOUND, f"run {request.run[:100]!r}: no forecast yet")
             raise AssertionError("abort raises")
         compute = list(request.compute_device_hours)
-        if not 0 < len(compute) <= MAX_PREDICTIONS or not all(0 < value <= 1e12 for value in compute):
+        if not 0 < len(compute) <= MAX_PREDICTIONS or not all(0 < value <= MOST_COMPUTE for value in compute):
             context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT,
-                f"compute_device_hours: give 1 to {MAX_PREDICTIONS} values in (0, 1e12]",
+                f"compute_device_hours: give 1 to {MAX_PREDICTIONS} values in {COMPUTES}",
             )
         readings = forecast.reading(compute)
         return forecast_pb2.PredictReply(

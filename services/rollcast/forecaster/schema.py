@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rollcast.config.bounds import MOST_COMPUTE
+
 
 class Answer(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
@@ -272,8 +274,8 @@ class RunsAnswer(Answer):
     runs: list[ForecastAnswer]
 
 
-Compute = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
-PositiveCompute = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+Compute = Annotated[float, Field(ge=0, le=MOST_COMPUTE, allow_inf_nan=False)]
+PositiveCompute = Annotated[float, Field(gt=0, le=MOST_COMPUTE, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 

@@ -46,10 +46,14 @@ def named_gpus(count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(left)
 
 
+def num_devices(config: RunConfig) -> int:
+    """Of this machine's processes, one for each rank and each worker of a generator."""
+    return config.local.trainer_ranks + config.local.generators * config.generator.tensor_parallel
+
+
 def check_gpus(config: RunConfig, gpus: Sequence[str]) -> None:
     """Raise UserError where there are some, and too few."""
-    local, workers = config.local, config.generator.tensor_parallel
-    needed = local.trainer_ranks + local.generators * workers
+    local, workers, needed = config.local, config.generator.tensor_parallel, num_devices(config)
     if 0 < len(gpus) < needed:
         raise UserError(
             f"local.trainer_ranks = {local.trainer_ranks}: with local.generators {local.generators} of "

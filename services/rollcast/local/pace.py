@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rollcast.config.run import RunConfig
+from rollcast.local.devices import num_devices
 from rollcast.runfolder.records import StepRecord
 
 RECENT_STEPS = 20
@@ -22,7 +23,6 @@ class Pace:
     next_step_at: float
     next_evaluation_at: float | None
     """When its step is due; its answers come later."""
-    next_evaluation_step: int | None
     end_at: float | None
 
 
@@ -42,7 +42,6 @@ def pace_of(steps: Sequence[StepRecord], config: RunConfig, compute_device_hours
         step_seconds=seconds,
         next_step_at=now + seconds,
         next_evaluation_at=evaluation_at if is_before_end else None,
-        next_evaluation_step=evaluated if is_before_end else None,
         end_at=end,
     )
 
@@ -53,6 +52,5 @@ def _end(config: RunConfig, step: int, seconds: float, now: float, compute: floa
     if config.budget.steps is not None:
         ends.append(now + (config.budget.steps - step) * seconds)
     if config.budget.device_hours is not None:
-        devices = config.local.trainer_ranks + config.local.generators * config.generator.tensor_parallel
-        ends.append(now + (config.budget.device_hours - compute) / devices * SECONDS_PER_HOUR)
+        ends.append(now + (config.budget.device_hours - compute) / num_devices(config) * SECONDS_PER_HOUR)
     return max(now, min(ends)) if ends else None

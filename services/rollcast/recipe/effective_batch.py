@@ -25,8 +25,6 @@ class EffectiveBatch:
     """[R]; 0 where not kept."""
     weights: NDArray[np.float64]
     """[R] weight of each loss token of the rollout; 0 where not kept."""
-    zero_variance: NDArray[np.bool_]
-    """[R] rollouts dropped by the zero-variance filter, among those that were not excluded."""
 
 
 def effective_batch(
@@ -55,5 +53,4 @@ def effective_batch(
         kept=kept,
         advantages=values,
         weights=rollout_weights(aggregation, group, np.where(kept, loss_tokens, 0)),
-        zero_variance=usable & ~kept,
     )

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.scaling.curve import Array
 from rollcast.scaling.digits import difference
 from rollcast.scaling.forecast import Forecast
@@ -178,8 +179,8 @@ def advise(
     Raises:
         ValueError: budget, worth or price cannot be.
     """
-    if budget is not None and not 0 < budget <= 1e12:
-        raise ValueError(f"budget: {budget:g} is no compute; give a value in (0, 1e12].")
+    if budget is not None and not 0 < budget <= MOST_COMPUTE:
+        raise ValueError(f"budget: {budget:g} is no compute; give a value in {COMPUTES}.")
     if worth is not None and not 0 <= worth <= 1:
         raise ValueError(f"worth: {worth:g} is no gain in pass rate; give a value in [0, 1].")
     if price is not None and not 0 <= price <= 1e9:

@@ -7,6 +7,8 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
+from rollcast.config.sentences import kind_of
+
 Row = dict[str, Any]
 
 
@@ -33,7 +35,7 @@ def text(row: Row, name: str) -> str:
     """A field that holds text or a number."""
     found = value(row, name)
     if isinstance(found, bool) or not isinstance(found, str | int | float):
-        raise RowError(f"field {name!r} holds {type(found).__name__}, needs text; name another field in tasks.dataset")
+        raise RowError(f"field {name!r} holds {kind_of(found)}, needs text; name another field in tasks.dataset")
     return checked_text(str(found), f"field {name!r}")
 
 

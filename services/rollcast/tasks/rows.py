@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from rollcast.config.datasets import HuggingfaceDataset, JsonlDataset, ParquetDataset, RowsDataset
 from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.config.sentences import kind_of
 from rollcast.tasks.fields import Row
 from rollcast.tasks.mappings import Hub
 
@@ -74,7 +75,7 @@ def _parse(line: bytes, where: str) -> Row:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not a JSON object ({error}); mend or remove it") from error
     if not isinstance(row, dict):
-        raise UserError(f"{where}: holds {type(row).__name__}, needs a JSON object; mend or remove it")
+        raise UserError(f"{where}: holds {kind_of(row)}, needs a JSON object; mend or remove it")
     return row
 
 

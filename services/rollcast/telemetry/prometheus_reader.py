@@ -21,6 +21,9 @@ from rollcast.connections.http import client
 MAX_BYTES = 32 << 20
 MAX_SAMPLES = 200_000
 TIMEOUT_SECONDS = 10.0
+MAX_INSTANTS = 10_000
+"""Of one query over a range: Prometheus answers at most 11,000 values of a series. Over 30 days they lie closer than
+the 5 minutes for which it takes a value to last, so none is missed."""
 
 
 class SourceAway(Exception):  # noqa: N818  (a state that is waited out, not a mistake)

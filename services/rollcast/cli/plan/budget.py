@@ -10,12 +10,11 @@ import typer
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.output import say
+from rollcast.config.bounds import MOST_COMPUTE
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
     from rollcast.curves.run_forecast import RunForecast
-
-LARGEST_BUDGET = 1e12
 
 
 def budget(
@@ -56,7 +55,7 @@ def budget(
     columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
     forecast = forecast_source(source, columns, run, initial, exclude_before)
     now = forecast.newest.compute
-    if budget is not None and not now <= budget <= LARGEST_BUDGET:
+    if budget is not None and not now <= budget <= MOST_COMPUTE:
         raise UserError(
             f"--budget {budget:g}: the curve is at {now:g} {forecast.unit}; give those of the whole run, up to 1e12"
         )
@@ -69,7 +68,7 @@ def budget(
         from rollcast.cli.plots.forecast import draw_forecast
 
         reached = answer["target"]["compute"]["q50"] if target is not None else None
-        until = max(budget or 2 * now, min(reached or now, LARGEST_BUDGET))
+        until = max(budget or 2 * now, min(reached or now, MOST_COMPUTE))
         draw_forecast(forecast, until, plot, budget=budget, target=target)
 
 

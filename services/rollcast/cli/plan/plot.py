@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save, write_cautions
+from rollcast.cli.plots.figure import COLOURS, GREY, INK, MOST_LABELLED, new_figure, save, write_cautions
 from rollcast.cli.report import amount
 from rollcast.scaling.advice import chance_in_words
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 TITLE_WIDTH = 140
 """Characters in a line above a picture of 11 inches."""
-MOST_LABELLED = 24
 NAME_WIDTH = 34
 """Characters that fit beside a bar."""
 SHOWN = 0.0005

@@ -14,6 +14,7 @@ from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_twice, refuse_two_units, with_distinct_names
 from rollcast.cli.output import say
+from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.curve import Curve
     from rollcast.scaling.forecast import Forecast
 
-LARGEST_BUDGET = 1e12
 FAR = 3.0
 """Times the compute of a run so far beyond which its end is called an extrapolation far out."""
 OTHER_UNITS = 100.0
@@ -67,8 +67,8 @@ def runs(
     from rollcast.scaling.posterior import fit
 
     report.check_plot(plot)
-    if not 0 < budget <= LARGEST_BUDGET:
-        raise UserError(f"--budget {budget:g}: further compute to share must lie in (0, 1e12]")
+    if not 0 < budget <= MOST_COMPUTE:
+        raise UserError(f"--budget {budget:g}: further compute to share must lie in {COMPUTES}")
     if not 0 <= least_gain <= 1:
         raise UserError(f"--least-gain {least_gain:g}: is no pass rate; give a value in [0, 1]")
     columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)

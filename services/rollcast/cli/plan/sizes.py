@@ -12,6 +12,7 @@ from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_two_units
 from rollcast.cli.output import say
+from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def sizes(
     from rollcast.scaling.posterior import fit
 
     report.check_plot(plot)
-    if not 0 < budget <= 1e12:
-        raise UserError(f"--budget {budget:g}: compute must lie in (0, 1e12]")
+    if not 0 < budget <= MOST_COMPUTE:
+        raise UserError(f"--budget {budget:g}: compute must lie in {COMPUTES}")
     parts = [_pair(source) for source in sources]
     wanted = {parse_size(text, f"--candidate {text}") for text in candidate or []}
     if len({size for size, _ in parts}) < 2:

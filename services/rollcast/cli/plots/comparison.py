@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.cli.plots.figure import COLOURS, new_figure, save
+from rollcast.cli.plots.figure import COLOURS, MOST_LABELLED, new_figure, save
 from rollcast.cli.report import law_describes
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 MARKERS = "os^D"
 """One for each round of the colours."""
-MOST_LABELLED = 24
 
 
 def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path) -> None:

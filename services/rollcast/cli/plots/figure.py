@@ -12,6 +12,8 @@ from rollcast.config.errors import UserError
 COLOURS = ("#1d5fd1", "#c2571a", "#22804a", "#8a3fa0", "#a8324a", "#59626d")
 """Of runs or sizes, in order."""
 INK, GREY = "#1a1e23", "#7a818a"
+MOST_LABELLED = 24
+"""Curves of one picture that have their names beside them; of more, none."""
 CAUTION_WIDTH = 130
 """Characters in a line of a caution: what fits below a picture of 8 inches."""
 
