@@ -28,6 +28,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from testkit.generator.forked_engines import UNCOMPILED, compile_as_told
+
 TRAINER = ("rollcast.trainer.service",)
 SYSTEM = (
     *TRAINER,
@@ -83,7 +85,7 @@ class ForkedPrograms:
             [sys.executable, "-m", "testkit.forked_programs", str(self._folder), *self._modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ
+            env={name: value for name, value in os.environ.items() if name != UNCOMPILED}  # torch is imported for all
             | {"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
             | {"VLLM_LOGGING_LEVEL": "ERROR"},
         )
@@ -217,6 +219,7 @@ def run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -
     """`python -m module arguments`."""
     os.environ.clear()
     os.environ.update(environment)
+    compile_as_told(environment)
     sys.argv = [module, *arguments]
     found = import_module(module)
     program = import_module(f"{module}.__main__") if _has_main(found) else found

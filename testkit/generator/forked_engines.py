@@ -23,6 +23,14 @@ UNCOMPILED = "TORCHDYNAMO_DISABLE"
 """Torch's variable, of which "1" keeps it from compiling. It is read when a function is decorated: at vLLM's import."""
 
 
+def compile_as_told(environment: Mapping[str, str]) -> None:
+    """Of a fork that was given another value of UNCOMPILED than torch has read."""
+    if environment.get(UNCOMPILED) == "1":
+        import torch
+
+        torch.compiler.set_stance("force_eager")
+
+
 @contextmanager
 def forked_engines() -> Iterator[None]:
     """Within it vLLM's engine is forked. To be entered when vLLM's environment is set."""
@@ -56,9 +64,6 @@ class _Context:
 
 def _be_engine(environment: dict[str, str], target: Callable[..., None], keywords: dict[str, Any]) -> None:
     os.environ.update(environment)
-    if environment.get(UNCOMPILED) == "1":
-        import torch
-
-        torch.compiler.set_stance("force_eager")
+    compile_as_told(environment)
     with engine_warden.hold(environment[engine_warden.FOLDER_VARIABLE]):
         target(**keywords)
