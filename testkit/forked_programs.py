@@ -39,6 +39,9 @@ SYSTEM = (
     "rollcast.local.ablation",
     "rollcast.local.up",
 )
+SERVICES = ("rollcast.forecaster.service", "rollcast.autoscaler.service")
+STARTING = ("rollcast.local.process", "rollcast.trainer.launch")
+"""Modules that start programs."""
 START_SECONDS = 120.0
 POLL_SECONDS = 0.02
 STARTED = "TESTKIT_STARTED"
@@ -241,15 +244,13 @@ def _redirect(log: int) -> None:
 
 
 def _begin(told: dict[str, Any]) -> int | None:
-    from rollcast.local import process
-    from rollcast.trainer import launch, service
-
     os.setsid()
     _redirect(os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     os.chdir(told["folder"])
-    for starts_programs in (launch, process):
-        starts_programs.subprocess = _Forking()  # type: ignore[attr-defined]
+    for name in STARTING:
+        vars(sys.modules[name])["subprocess"] = _Forking()
     for name, value in told["settings"].items():
+        (service,) = map(import_module, TRAINER)
         assert hasattr(service, name)
         setattr(service, name, value)
     return run(told["module"], told["arguments"], dict(os.environ) | told["environment"])
@@ -259,7 +260,7 @@ def main(folder: Path, modules: Sequence[str]) -> None:
     from rollcast.telemetry.heavy_imports import uncollected
 
     with uncollected():
-        for module in modules:
+        for module in (*STARTING, *modules):
             import_module(module)
     children: set[int] = set()
 
