@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from testkit.generator.forked_engines import UNCOMPILED, compile_as_told
+from testkit.uncompiled import UNCOMPILED, compile_as_told
 
 TRAINER = ("rollcast.trainer.service",)
 SYSTEM = (

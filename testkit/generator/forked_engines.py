@@ -14,21 +14,11 @@ from multiprocessing.forkserver import ensure_running
 from typing import Any
 
 from rollcast.generator import engine_warden
+from testkit.uncompiled import UNCOMPILED, compile_as_told
 
 FORKSERVER = multiprocessing.get_context("forkserver")
 PRELOADED = ("testkit.generator.preloaded", "testkit.weights.generator_process", "tests.weights.trainer_process")
 """There is one server for all of a test process. One that others started without vLLM serves as well, slowly."""
-
-UNCOMPILED = "TORCHDYNAMO_DISABLE"
-"""Torch's variable, of which "1" keeps it from compiling. It is read when a function is decorated: at vLLM's import."""
-
-
-def compile_as_told(environment: Mapping[str, str]) -> None:
-    """Of a fork that was given another value of UNCOMPILED than torch has read."""
-    if environment.get(UNCOMPILED) == "1":
-        import torch
-
-        torch.compiler.set_stance("force_eager")
 
 
 @contextmanager

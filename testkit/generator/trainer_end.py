@@ -23,8 +23,8 @@ from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
-from testkit.generator.forked_engines import UNCOMPILED
 from testkit.tiny_model import perturbed
+from testkit.uncompiled import UNCOMPILED
 
 PATIENCE_SECONDS = 5.0
 NICE = 5

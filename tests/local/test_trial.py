@@ -18,9 +18,9 @@ from rollcast.local.process import Command
 from rollcast.local.trial import outlook
 from rollcast.runfolder.trial import TrialRecord, TriedCompletion, UpdateTrialRecord
 from testkit.forked_programs import ForkedPrograms
-from testkit.generator.forked_engines import UNCOMPILED
 from testkit.system import command
 from testkit.tiny_model import make_tiny_model
+from testkit.uncompiled import UNCOMPILED
 from tests.cli.mistakes import lines
 
 
