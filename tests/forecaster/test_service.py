@@ -48,11 +48,11 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path)
     # The trainer's page shows 16 evaluations at most: the first ten are known from the history only.
     with running(config, tmp_path) as service, TrainerPage() as page:
         assert service.wait_points(10)["asymptote"] == forecast["asymptote"]
-        publish_port(tmp_path / "demo", "trainer", page.port)
         for reading in points[10:]:
             page.show(reading)
         records = [vars(r) | {"dataset": "arithmetic", "compute_device_hours": r.compute} for r in points]
         (tmp_path / "demo" / "evaluations.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        publish_port(tmp_path / "demo", "trainer", page.port)
         answer = service.wait_points(30)
         expected = fit(
             Curve.from_points(
