@@ -29,6 +29,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from testkit.uncompiled import UNCOMPILED, compile_as_told
+
 TRAINER = ("rollcast.trainer.service",)
 SYSTEM = (
     *TRAINER,
@@ -38,6 +40,9 @@ SYSTEM = (
     "rollcast.local.ablation",
     "rollcast.local.up",
 )
+SERVICES = ("rollcast.forecaster.service", "rollcast.autoscaler.service")
+STARTING = ("rollcast.local.process", "rollcast.trainer.launch")
+"""Modules that start programs."""
 START_SECONDS = 120.0
 POLL_SECONDS = 0.02
 STARTED = "TESTKIT_STARTED"
@@ -86,7 +91,7 @@ class ForkedPrograms:
             [sys.executable, "-m", "testkit.forked_programs", str(self._folder), *self._modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ
+            env={name: value for name, value in os.environ.items() if name != UNCOMPILED}  # torch is imported for all
             | {"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
             | {"VLLM_LOGGING_LEVEL": "ERROR"},
         )
@@ -225,6 +230,7 @@ def run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -
     """`python -m module arguments`."""
     os.environ.clear()
     os.environ.update(environment)
+    compile_as_told(environment)
     sys.argv = [module, *arguments]
     found = import_module(module)
     program = import_module(f"{module}.__main__") if _has_main(found) else found
@@ -246,15 +252,13 @@ def _redirect(log: int) -> None:
 
 
 def _begin(told: dict[str, Any]) -> int | None:
-    from rollcast.local import process
-    from rollcast.trainer import launch, service
-
     os.setsid()
     _redirect(os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     os.chdir(told["folder"])
-    for starts_programs in (launch, process):
-        starts_programs.subprocess = _Forking()  # type: ignore[attr-defined]
+    for name in STARTING:
+        vars(sys.modules[name])["subprocess"] = _Forking()
     for name, value in told["settings"].items():
+        (service,) = map(import_module, TRAINER)
         assert hasattr(service, name)
         setattr(service, name, value)
     return run(told["module"], told["arguments"], dict(os.environ) | told["environment"])
@@ -264,7 +268,7 @@ def main(folder: Path, modules: Sequence[str]) -> None:
     from rollcast.telemetry.heavy_imports import uncollected
 
     with uncollected():
-        for module in modules:
+        for module in (*STARTING, *modules):
             import_module(module)
     children: set[int] = set()
     try:

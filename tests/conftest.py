@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from testkit.forked_programs import SYSTEM, ForkedPrograms
+from testkit.forked_programs import SERVICES, SYSTEM, ForkedPrograms
 
 # As many processes as cores, or more: one thread each. Before any test imports torch, which reads it once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -151,3 +151,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedProgram
     """What the programs of whole systems are forked of, once a test process has need of one."""
     with ForkedPrograms(tmp_path_factory.mktemp("forked"), SYSTEM) as programs:
         yield programs
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPrograms]:
+    """The same for services without torch."""
+    with ForkedPrograms(tmp_path_factory.mktemp("services"), SERVICES) as services:
+        yield services

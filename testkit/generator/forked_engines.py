@@ -14,13 +14,11 @@ from multiprocessing.forkserver import ensure_running
 from typing import Any
 
 from rollcast.generator import engine_warden
+from testkit.uncompiled import UNCOMPILED, compile_as_told
 
 FORKSERVER = multiprocessing.get_context("forkserver")
 PRELOADED = ("testkit.generator.preloaded", "testkit.weights.generator_process", "tests.weights.trainer_process")
 """There is one server for all of a test process. One that others started without vLLM serves as well, slowly."""
-
-UNCOMPILED = "TORCHDYNAMO_DISABLE"
-"""Torch's variable, of which "1" keeps it from compiling. It is read when a function is decorated: at vLLM's import."""
 
 
 @contextmanager
@@ -56,9 +54,6 @@ class _Context:
 
 def _be_engine(environment: dict[str, str], target: Callable[..., None], keywords: dict[str, Any]) -> None:
     os.environ.update(environment)
-    if environment.get(UNCOMPILED) == "1":
-        import torch
-
-        torch.compiler.set_stance("force_eager")
+    compile_as_told(environment)
     with engine_warden.hold(environment[engine_warden.FOLDER_VARIABLE]):
         target(**keywords)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 
 from rollcast.config.run import RunConfig
 from rollcast.connections.port_files import port_file
@@ -22,9 +22,12 @@ from rollcast.weights.publisher import Publisher
 from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
+from testkit.forked_programs import ForkedPrograms
 from testkit.tiny_model import perturbed
+from testkit.uncompiled import UNCOMPILED
 
 PATIENCE_SECONDS = 5.0
+NICE = 5
 
 
 def copy_weights(weights: dict[str, Any], snapshot: Snapshot) -> None:
@@ -91,27 +94,14 @@ class TrainerEnd:
 class GeneratorProcess:
     """`python -m rollcast.generator`; its output goes to a file."""
 
-    def __init__(self, config: RunConfig, config_path: Path, name: str) -> None:
+    def __init__(self, config: RunConfig, config_path: Path, name: str, programs: ForkedPrograms) -> None:
         self._ports = port_file(config.run_folder, name)
         self._ports.unlink(missing_ok=True)
         self.log = config_path.with_name(f"{name}.log")
-        with self.log.open("w") as output:
-            self.process = subprocess.Popen(
-                [
-                    "nice",
-                    "-n",
-                    "5",
-                    sys.executable,
-                    "-m",
-                    "rollcast.generator",
-                    "--config",
-                    config_path,
-                    "--name",
-                    name,
-                ],
-                stdout=output,
-                stderr=output,
-            )
+        arguments = ["--config", str(config_path), "--name", name]
+        uncompiled = {UNCOMPILED: os.environ[UNCOMPILED]} if UNCOMPILED in os.environ else {}
+        self.process = programs.start("rollcast.generator", arguments, self.log, uncompiled)
+        psutil.Process(self.process.pid).nice(NICE)  # with its engine, which it forks seconds later
 
     def get(self, path: str) -> httpx.Response:
         return httpx.get(f"http://127.0.0.1:{self._ports.read_text().strip()}{path}", timeout=5.0)

@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -18,14 +19,17 @@ from testkit.system.audit import read_lines
 
 @contextmanager
 def rollcast(
-    folder: Path, *arguments: str, programs: ForkedPrograms | None = None
+    folder: Path,
+    *arguments: str,
+    programs: ForkedPrograms | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Started in `folder`; what it says is appended to `said`. Killed at exit, its services die with it.
 
     programs: what it and its services are forked of; None = they are started as programs.
     """
     if programs is not None:
-        started = {STARTED: str(folder / "started")}
+        started = {STARTED: str(folder / "started"), **environment}
         process: subprocess.Popen[bytes] = programs.start(
             "rollcast.cli.main", arguments, folder / "said", started, folder=folder
         )
@@ -38,7 +42,7 @@ def rollcast(
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+                env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment},
             )
     try:
         yield process

@@ -20,6 +20,7 @@ from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
+from testkit.forked_programs import ForkedPrograms
 from tests.autoscaler.api_server import HPAS, JOBS, NAME, NAMESPACE, PODS, SCALE, ApiServer, hpa, job
 from tests.autoscaler.keda import Keda, eventually
 from tests.autoscaler.pages import RUN, Fleet, Page
@@ -45,7 +46,9 @@ QUICK = {
 class Service:
     """The process, and what it serves."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any], environment: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, services: ForkedPrograms | None, settings: dict[str, Any], environment: dict[str, str]
+    ) -> None:
         self.folder = folder / RUN
         config = folder / "run.yaml"
         config.write_text(
@@ -68,9 +71,15 @@ class Service:
             )
         )
         self.log = folder / "autoscaler.log"
+        arguments = ["--config", str(config)]
+        if services is not None:
+            self.process: subprocess.Popen[bytes] = services.start(
+                "rollcast.autoscaler", arguments, self.log, environment
+            )
+            return
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rollcast.autoscaler", "--config", str(config)],
+                [sys.executable, "-m", "rollcast.autoscaler", *arguments],
                 env={**os.environ, "PYTHONPATH": str(SERVICES), **environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -95,8 +104,11 @@ class Service:
 
 
 @contextmanager
-def running(folder: Path, settings: dict[str, Any], **environment: str) -> Iterator[Service]:
-    service = Service(folder, settings, environment)
+def running(
+    folder: Path, services: ForkedPrograms | None, settings: dict[str, Any], **environment: str
+) -> Iterator[Service]:
+    """services: what it is forked of; None = it is started as a program."""
+    service = Service(folder, services, settings, environment)
     try:
         yield service
     finally:
@@ -122,7 +134,7 @@ def about(number: int) -> Callable[[float | None], bool]:
 
 
 def test_keda_is_told_what_a_starved_trainer_needs(tmp_path: Path, fleet: Fleet) -> None:
-    with running(tmp_path, {"mode": "keda"}) as service:
+    with running(tmp_path, None, {"mode": "keda"}) as service:
         keda = Keda(service.port("autoscaler-grpc"))
         try:
             keda.follow()
@@ -137,8 +149,10 @@ def test_keda_is_told_what_a_starved_trainer_needs(tmp_path: Path, fleet: Fleet)
         assert service.stop() == 0, service.log.read_text()
 
 
-def test_what_can_no_longer_be_measured_holds_the_number_and_says_so(tmp_path: Path, fleet: Fleet) -> None:
-    with running(tmp_path, {"mode": "hpa"}) as service:
+def test_what_can_no_longer_be_measured_holds_the_number_and_says_so(
+    tmp_path: Path, services: ForkedPrograms, fleet: Fleet
+) -> None:
+    with running(tmp_path, services, {"mode": "hpa"}) as service:
         eventually(lambda: about(4)(service.metric(names.GENERATORS_DESIRED)), 40)
         number = service.metric(names.GENERATORS_DESIRED)
         port_file(tmp_path / RUN, "trainer").unlink()
@@ -151,17 +165,17 @@ def test_what_can_no_longer_be_measured_holds_the_number_and_says_so(tmp_path: P
 
 
 @NEEDS_PROMETHEUS
-def test_a_real_prometheus_tells_the_same(tmp_path: Path, fleet: Fleet) -> None:
+def test_a_real_prometheus_tells_the_same(tmp_path: Path, services: ForkedPrograms, fleet: Fleet) -> None:
     ports = [read_port(port_file(tmp_path / RUN, name)) for name in ("trainer", "g0", "g1")]
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{(port := free_port('127.0.0.1'))}"}
     settings = {"mode": "hpa", "source": source, "window_seconds": 4.0, "every_seconds": 0.5}
-    with prometheus(tmp_path, port, ports), running(tmp_path, settings) as service:
+    with prometheus(tmp_path, port, ports), running(tmp_path, services, settings) as service:
         eventually(lambda: about(4)(service.metric(names.GENERATORS_DESIRED)), 60)
         assert service.stop() == 0, service.log.read_text()
 
 
 def test_the_controller_scales_and_marks_pods_before_it_lowers(
-    tmp_path: Path, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, services: ForkedPrograms, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet.need = 1_600.0
     with ApiServer() as server:
@@ -170,7 +184,7 @@ def test_the_controller_scales_and_marks_pods_before_it_lowers(
         server.replicas = 2
         # Half of a window is measured before anything is decided: of a second that is a few steps, which overshoots.
         settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE, "window_seconds": 4.0}
-        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
             eventually(lambda: about(4)(server.replicas), 40)
             assert server.costs() == {}, "nothing is marked for a rise"
             eventually(lambda: "GeneratorsRaised" in [event["reason"] for event in server.events])
@@ -191,11 +205,11 @@ def test_the_controller_scales_and_marks_pods_before_it_lowers(
             assert service.stop() == 0, service.log.read_text()
 
 
-def test_the_controller_refuses_to_start_beside_an_hpa(tmp_path: Path) -> None:
+def test_the_controller_refuses_to_start_beside_an_hpa(tmp_path: Path, services: ForkedPrograms) -> None:
     with ApiServer() as server:
         server.hpas = [hpa("keda-hpa-generators", NAME)]
         settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE}
-        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        with running(tmp_path, None, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
             assert service.process.wait(60) == 2
         said = service.log.read_text().strip()
         assert said.count("\n") == 0, said
@@ -203,19 +217,19 @@ def test_the_controller_refuses_to_start_beside_an_hpa(tmp_path: Path) -> None:
         assert server.patches() == []
 
         server.hpas, server.refuse = [], {HPAS: 403}
-        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
             assert service.process.wait(60) == 2
         assert "cannot list HPAs: the service account may not; grant it" in service.log.read_text()
 
 
 def test_the_controller_lets_every_generator_go_when_the_run_has_ended_and_asks_anew_for_another(
-    tmp_path: Path, fleet: Fleet
+    tmp_path: Path, services: ForkedPrograms, fleet: Fleet
 ) -> None:
     with ApiServer() as server:
         server.replicas = 2
         server.jobs = [job("trainer-1"), job("ranks", ("Complete", "True"), component="test-ranks")]
         settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE, "trainer_jobs": TRAINER}
-        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
             eventually(lambda: about(4)(server.replicas), 40)
             server.jobs[0] = job("trainer-1", ("Complete", "True"))
             eventually(lambda: server.replicas == 0)
@@ -229,12 +243,12 @@ def test_the_controller_lets_every_generator_go_when_the_run_has_ended_and_asks_
             assert service.stop() == 0, service.log.read_text()
 
 
-def test_keda_hears_from_the_first_answer_that_the_run_has_ended(tmp_path: Path) -> None:
+def test_keda_hears_from_the_first_answer_that_the_run_has_ended(tmp_path: Path, services: ForkedPrograms) -> None:
     """A restarted autoscaler must not wake generators: KEDA asks as soon as it is served."""
     with ApiServer() as server:
         server.jobs, server.replicas = [job("t", ("Complete", "True"))], 0
         settings = {"mode": "keda", "deployment": NAME, "namespace": NAMESPACE, "trainer_jobs": TRAINER}
-        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
             keda = Keda(service.port("autoscaler-grpc"))
             try:
                 keda.follow()
@@ -251,12 +265,14 @@ def test_keda_hears_from_the_first_answer_that_the_run_has_ended(tmp_path: Path)
 
 
 @pytest.mark.parametrize("mode", ["keda", "hpa"])
-def test_the_number_that_the_deployment_has_is_told_from_the_first_answer(tmp_path: Path, mode: str) -> None:
+def test_the_number_that_the_deployment_has_is_told_from_the_first_answer(
+    tmp_path: Path, services: ForkedPrograms, mode: str
+) -> None:
     """There is neither a trainer nor a generator to read: a restarted autoscaler knows no more."""
     with ApiServer() as server:
         server.replicas = 5
         settings = {"mode": mode, "deployment": NAME, "namespace": NAMESPACE}
-        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
             if mode == "keda":
                 keda = Keda(service.port("autoscaler-grpc"))
                 try:
@@ -272,9 +288,9 @@ def test_the_number_that_the_deployment_has_is_told_from_the_first_answer(tmp_pa
 
 
 def test_without_a_deployment_the_generators_there_are_the_number_before_anything_was_measured(
-    tmp_path: Path, fleet: Fleet
+    tmp_path: Path, services: ForkedPrograms, fleet: Fleet
 ) -> None:
-    with running(tmp_path, {"mode": "keda", "window_seconds": 600.0}) as service:
+    with running(tmp_path, services, {"mode": "keda", "window_seconds": 600.0}) as service:
         keda = Keda(service.port("autoscaler-grpc"))
         try:
             eventually(lambda: service.metric(names.GENERATORS_DESIRED) is not None)
@@ -286,13 +302,13 @@ def test_without_a_deployment_the_generators_there_are_the_number_before_anythin
 
 
 def test_a_deployment_that_cannot_be_asked_is_waited_for_and_generators_seen_do_not_stand_for_it(
-    tmp_path: Path, fleet: Fleet
+    tmp_path: Path, services: ForkedPrograms, fleet: Fleet
 ) -> None:
     """Five are asked for, two have started."""
     with ApiServer() as server:
         server.replicas, server.refuse = 5, {SCALE: 500}
         settings = {"mode": "hpa", "deployment": NAME, "namespace": NAMESPACE, "window_seconds": 600.0}
-        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
             eventually(lambda: (service.metric(names.AUTOSCALER_FAILURES) or 0) >= 5)
             assert service.metric(names.GENERATORS_DESIRED) is None
             assert "no number yet" in service.get("/readyz").text
@@ -302,27 +318,29 @@ def test_a_deployment_that_cannot_be_asked_is_waited_for_and_generators_seen_do_
             assert service.stop() == 0, service.log.read_text()
 
 
-def test_an_autoscaler_that_starts_in_the_middle_of_a_run_measures_at_once(tmp_path: Path) -> None:
+def test_an_autoscaler_that_starts_in_the_middle_of_a_run_measures_at_once(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     """k + 1 steps of this trainer last three minutes; its pipeline has long been full."""
     with ExitStack() as stack:
         trainer, generator = (stack.enter_context(Page()) for _ in range(2))
         publish_port(tmp_path / RUN, "trainer", trainer.port)
         publish_port(tmp_path / RUN, "g0", generator.port)
         stack.enter_context(Fleet(trainer, [generator], need=200.0, each=400.0, slots=32, steps_per_second=0.05))
-        service = stack.enter_context(running(tmp_path, {"mode": "hpa"}))
+        service = stack.enter_context(running(tmp_path, services, {"mode": "hpa"}))
         eventually(lambda: service.metric(names.AUTOSCALER_MEASURED) == 1.0)
         assert service.stop() == 0, service.log.read_text()
 
 
 def test_an_autoscaler_that_starts_beside_a_run_at_work_lets_nobody_go_to_find_out_what_one_before_knew(
-    tmp_path: Path, fleet: Fleet
+    tmp_path: Path, services: ForkedPrograms, fleet: Fleet
 ) -> None:
     """Slots are free; how many generators would do is not known to it before the trainer waits."""
     fleet.need = 300.0
     with ApiServer() as server:
         server.replicas = 2
         settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE}
-        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
             eventually(lambda: service.metric(names.AUTOSCALER_MEASURED) == 1.0)
             time.sleep(4.0)  # a fall waits 1.5 s
             assert "not known since the autoscaler's start" in service.get("/readyz").text
@@ -331,11 +349,11 @@ def test_an_autoscaler_that_starts_beside_a_run_at_work_lets_nobody_go_to_find_o
         assert SCALE not in server.patches()
 
 
-def test_jobs_that_cannot_be_asked_for_let_nobody_go(tmp_path: Path, fleet: Fleet) -> None:
+def test_jobs_that_cannot_be_asked_for_let_nobody_go(tmp_path: Path, services: ForkedPrograms, fleet: Fleet) -> None:
     with ApiServer() as server:
         server.jobs, server.refuse = [job("t", ("Complete", "True"))], {JOBS: 403}
         settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE, "trainer_jobs": TRAINER}
-        with running(tmp_path, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
             eventually(lambda: (service.metric(names.AUTOSCALER_FAILURES) or 0) >= 2)
             assert server.replicas > 0
             assert "cannot list Jobs: the service account may not; grant it" in service.log.read_text()

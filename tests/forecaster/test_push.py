@@ -21,6 +21,7 @@ from rollcast.scaling.curve import Curve
 from rollcast.scaling.posterior import fit
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import Service, running
+from testkit.forked_programs import ForkedPrograms
 
 TOKEN = "a secret of trainers"
 POINTS: list[dict[str, Any]] = [
@@ -40,10 +41,10 @@ def push(service: Service, points: list[dict[str, Any]], token: str = TOKEN, **m
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(tmp_path_factory: pytest.TempPathFactory, services: ForkedPrograms) -> Iterator[Service]:
     """One for the tests that push a run of their own and change nothing else of it."""
     folder = tmp_path_factory.mktemp("shared")
-    with running(served(folder), folder) as started:
+    with running(served(folder), folder, services) as started:
         yield started
 
 
@@ -85,18 +86,18 @@ def test_a_pushed_run_is_forecast_like_any_other_and_outlives_the_service(tmp_pa
         assert all(name in answer["metrics"] for name in ("rollcast/end_low", "rollcast/end", "rollcast/end_high"))
 
 
-def test_only_who_has_the_token_pushes(service: Service, tmp_path: Path) -> None:
+def test_only_who_has_the_token_pushes(service: Service, tmp_path: Path, services: ForkedPrograms) -> None:
     assert push(service, POINTS, token="another", run="guarded").status_code == 401
     assert service.client.post("/api/push", json={"run": "guarded", "points": POINTS}).status_code == 401
     assert service.forecast("guarded") is None
     assert push(service, POINTS[:5], run="guarded").status_code == 200
-    with running(served(tmp_path, token=None), tmp_path) as closed:
+    with running(served(tmp_path, token=None), tmp_path, services) as closed:
         refused = push(closed, POINTS)
         assert (refused.status_code, "push_token" in refused.json()["detail"]) == (403, True)
 
 
-def test_the_pages_token_and_that_of_trainers_are_two(tmp_path: Path) -> None:
-    with running(served(tmp_path, http={"token": "of readers"}), tmp_path) as service:
+def test_the_pages_token_and_that_of_trainers_are_two(tmp_path: Path, services: ForkedPrograms) -> None:
+    with running(served(tmp_path, http={"token": "of readers"}), tmp_path, services) as service:
         assert push(service, POINTS, token="of readers").status_code == 401
         assert push(service, POINTS[:5]).status_code == 200
         for token, status in ((TOKEN, 401), ("of readers", 200)):
@@ -104,14 +105,16 @@ def test_the_pages_token_and_that_of_trainers_are_two(tmp_path: Path) -> None:
             assert asked.status_code == status
 
 
-def test_what_cannot_be_is_refused_in_one_sentence_and_what_is_too_much_is_bounded(tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused_in_one_sentence_and_what_is_too_much_is_bounded(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     with TrainerPage("watched") as page:
         source = {"kind": "scrape", "every_seconds": 0.2, "urls": [f"http://127.0.0.1:{page.port}/metrics"]}
         for reading in record()[:5]:
             page.show(reading)
         forecaster = {"source": source, "http_port": 0, "push_token": TOKEN}
         known_before(tmp_path, [PushedRun(f"run-{number}", "steps", None) for number in range(MAX_PUSHED_RUNS - 2)], [])
-        with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path) as service:
+        with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path, services) as service:
             service.wait_points(5, "watched")
             for points, more, part in (
                 ([{"step": 1, "pass_rate": 45}], {}, "pass_rate = 45"),
@@ -154,12 +157,14 @@ def test_a_restart_of_the_trainer_takes_the_lost_steps_off(service: Service) -> 
     assert (told["step"], told["num_lost"]) == (85, 4)
 
 
-def test_what_a_source_tells_of_a_pushed_run_is_left_out_and_counted_once(tmp_path: Path) -> None:
+def test_what_a_source_tells_of_a_pushed_run_is_left_out_and_counted_once(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     """A trainer's page counts device-hours under a name that is pushed in steps."""
     with TrainerPage("theirs") as page:
         source = {"kind": "scrape", "every_seconds": 0.2, "urls": [f"http://127.0.0.1:{page.port}/metrics"]}
         forecaster = {"source": source, "http_port": 0, "push_token": TOKEN}
-        with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path) as service:
+        with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path, services) as service:
             assert push(service, POINTS[:12]).json()["new"] == 12
             before = service.forecast("theirs")
             for reading in record(6, incarnation=2):
@@ -203,7 +208,7 @@ def test_a_pushed_run_is_forecast_as_the_same_file_is(unit: str, service: Servic
     assert told["asymptote"]["q05"] == pytest.approx(asymptote["q05"], abs=1e-9)
 
 
-def test_a_full_run_takes_no_more_and_says_so(tmp_path: Path) -> None:
+def test_a_full_run_takes_no_more_and_says_so(tmp_path: Path, services: ForkedPrograms) -> None:
     """All but the last thousand were pushed before it started: each push of many is forecast forty times."""
     first = MAX_EVALUATIONS - 999
     known = [
@@ -211,7 +216,7 @@ def test_a_full_run_takes_no_more_and_says_so(tmp_path: Path) -> None:
     ]
     known_before(tmp_path, [PushedRun("full", "steps", None)], known)
     last = [{"step": step, "pass_rate": 0.5} for step in range(first, MAX_EVALUATIONS + 2)]
-    with running(served(tmp_path), tmp_path) as service:
+    with running(served(tmp_path), tmp_path, services) as service:
         assert service.wait_points(len(known), "full")["num_points"] == len(known)
         assert [push(service, part, run="full").json()["new"] for part in (last[:1000], last[1000:])] == [1000, 0]
         skipped = [line for line in service.client.get("/metrics").text.splitlines() if "too_many_evaluations" in line]

@@ -24,6 +24,7 @@ from rollcast.wire import forecast_pb2, forecast_pb2_grpc
 from testkit.forecaster.malformed import malformed_requests, send
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import Service, running, wait_for
+from testkit.forked_programs import ForkedPrograms
 
 SCRAPE = {"kind": "scrape", "every_seconds": 0.2}
 
@@ -47,11 +48,11 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path)
     # The trainer's page shows 16 evaluations at most: the first ten are known from the history only.
     with running(config, tmp_path) as service, TrainerPage() as page:
         assert service.wait_points(10)["asymptote"] == forecast["asymptote"]
-        publish_port(tmp_path / "demo", "trainer", page.port)
         for reading in points[10:]:
             page.show(reading)
         records = [vars(r) | {"dataset": "arithmetic", "compute_device_hours": r.compute} for r in points]
         (tmp_path / "demo" / "evaluations.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        publish_port(tmp_path / "demo", "trainer", page.port)
         answer = service.wait_points(30)
         expected = fit(
             Curve.from_points(
@@ -87,11 +88,11 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path)
         assert 'rollcast_forecast_asymptote{quantile="0.5",run="demo"}' in service.client.get("/metrics").text
 
 
-def test_a_new_incarnation_takes_the_lost_steps_off_the_curve(tmp_path: Path) -> None:
+def test_a_new_incarnation_takes_the_lost_steps_off_the_curve(tmp_path: Path, services: ForkedPrograms) -> None:
     points = record()
     with TrainerPage() as page:
         publish_port(tmp_path / "demo", "trainer", page.port)
-        with running(run_file(tmp_path, SCRAPE), tmp_path) as service:
+        with running(run_file(tmp_path, SCRAPE), tmp_path, services) as service:
             for reading in points[:12]:
                 page.show(reading)
             service.wait_points(12)
@@ -102,9 +103,9 @@ def test_a_new_incarnation_takes_the_lost_steps_off_the_curve(tmp_path: Path) ->
             assert service.wait_points(10)["step"] == 90
 
 
-def test_malformed_requests_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_malformed_requests_are_refused_and_nothing_is_lost(tmp_path: Path, services: ForkedPrograms) -> None:
     points = record()
-    with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path) as service:
+    with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path, services) as service:
         publish_port(tmp_path / "demo", "trainer", page.port)
         for reading in points[:12]:
             page.show(reading)
@@ -123,9 +124,9 @@ def test_malformed_requests_are_refused_and_nothing_is_lost(tmp_path: Path) -> N
                     assert "$ref" in operation["responses"]["200"]["content"]["application/json"]["schema"], path
 
 
-def test_a_curve_of_ones_own_over_http_and_grpc_gets_the_same_answer(tmp_path: Path) -> None:
+def test_a_curve_of_ones_own_over_http_and_grpc_gets_the_same_answer(tmp_path: Path, services: ForkedPrograms) -> None:
     points = record()[1:]
-    with running(run_file(tmp_path, SCRAPE), tmp_path) as service:
+    with running(run_file(tmp_path, SCRAPE), tmp_path, services) as service:
         body = {
             "points": [{"compute": r.compute, "pass_rate": r.pass_rate, "standard_error": 0.01} for r in points],
             "initial": 0.2,
@@ -168,9 +169,9 @@ def test_a_curve_of_ones_own_over_http_and_grpc_gets_the_same_answer(tmp_path: P
         channel.close()
 
 
-def test_a_watcher_sees_every_forecast_once(tmp_path: Path) -> None:
+def test_a_watcher_sees_every_forecast_once(tmp_path: Path, services: ForkedPrograms) -> None:
     points = record()
-    with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path) as service:
+    with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path, services) as service:
         publish_port(tmp_path / "demo", "trainer", page.port)
         channel = grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}")
         stub = forecast_pb2_grpc.ForecastStub(channel)
@@ -188,9 +189,13 @@ def test_a_watcher_sees_every_forecast_once(tmp_path: Path) -> None:
         channel.close()
 
 
-def test_a_request_that_waits_is_answered_by_the_next_change(tmp_path: Path) -> None:
+def test_a_request_that_waits_is_answered_by_the_next_change(tmp_path: Path, services: ForkedPrograms) -> None:
     points = record()
-    with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path) as service, ThreadPoolExecutor(1) as pool:
+    with (
+        TrainerPage() as page,
+        running(run_file(tmp_path, SCRAPE), tmp_path, services) as service,
+        ThreadPoolExecutor(1) as pool,
+    ):
         publish_port(tmp_path / "demo", "trainer", page.port)
         for reading in points[:5]:
             page.show(reading)
@@ -222,8 +227,10 @@ def test_a_request_that_waits_is_answered_by_the_next_change(tmp_path: Path) -> 
         service.client.close()
 
 
-def test_waiting_requests_that_are_given_up_or_too_many_keep_nobody_out(tmp_path: Path) -> None:
-    with running(run_file(tmp_path, SCRAPE), tmp_path) as service:
+def test_waiting_requests_that_are_given_up_or_too_many_keep_nobody_out(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
+    with running(run_file(tmp_path, SCRAPE), tmp_path, services) as service:
         newest = service.client.get("/api/runs").json()["version"]
         wait = f"GET /api/runs?after={newest}&wait_seconds=10 HTTP/1.1\r\nHost: here\r\n\r\n".encode()
 

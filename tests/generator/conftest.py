@@ -14,9 +14,10 @@ import pytest_asyncio
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Rollout, Sampling
 from rollcast.wire.version import PolicyVersion
-from testkit.generator.forked_engines import UNCOMPILED, forked_engines
+from testkit.generator.forked_engines import forked_engines
 from testkit.replay import replay_logprobs
 from testkit.tiny_model import make_tiny_model, perturbed
+from testkit.uncompiled import UNCOMPILED
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from rollcast.local.ports import free_port
+from testkit.forked_programs import ForkedPrograms
 from testkit.tiny_model import make_tiny_model
 
 SETTINGS: dict[str, Any] = {
@@ -31,13 +33,24 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def run_generator(
-    folder: Path, generator: dict[str, Any], *arguments: str, **sections: Any
-) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    said: str
+
+
+def run_file(folder: Path, generator: dict[str, Any], **sections: Any) -> str:
     config = folder / "run.json"
     config.write_text(json.dumps(SETTINGS | {"folder": str(folder / "runs"), "generator": generator} | sections))
-    command = [sys.executable, "-m", "rollcast.generator", "--config", str(config), "--name", "x", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return str(config)
+
+
+def run_generator(
+    programs: ForkedPrograms, folder: Path, generator: dict[str, Any], *arguments: str, **sections: Any
+) -> Ended:
+    config, log = run_file(folder, generator, **sections), folder / "ended.log"
+    process = programs.start("rollcast.generator", ["--config", config, "--name", "x", *arguments], log)
+    return Ended(process.wait(120), log.read_text())
 
 
 @pytest.mark.parametrize(
@@ -48,38 +61,44 @@ def run_generator(
         ({"slots": 0}, "generator.slots"),
     ],
 )
-def test_settings_that_cannot_work(tmp_path: Path, generator: dict[str, Any], sentence: str) -> None:
-    done = run_generator(tmp_path, generator)
-    assert done.returncode == 2, done.stderr
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
+def test_settings_that_cannot_work(
+    tmp_path: Path, programs: ForkedPrograms, generator: dict[str, Any], sentence: str
+) -> None:
+    done = run_generator(programs, tmp_path, generator)
+    assert done.code == 2, done.said
+    assert sentence in done.said
+    assert "Traceback" not in done.said
     assert not (tmp_path / "runs").exists()
 
 
-def test_each_generator_of_a_machine_takes_the_next_core(tmp_path: Path) -> None:
-    done = run_generator(tmp_path, {"slots": 8, "cpu": 0}, "--index", "100000")
-    assert done.returncode == 2, done.stderr
-    assert "generator.cpu = 100000: this process may run on" in done.stderr
+def test_each_generator_of_a_machine_takes_the_next_core(tmp_path: Path, programs: ForkedPrograms) -> None:
+    done = run_generator(programs, tmp_path, {"slots": 8, "cpu": 0}, "--index", "100000")
+    assert done.code == 2, done.said
+    assert "generator.cpu = 100000: this process may run on" in done.said
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:
+    """Of a Python that has imported nothing before, as a user's has not."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = run_generator(tmp_path, {"slots": 8, "http_port": port})
+        config = run_file(tmp_path, {"slots": 8, "http_port": port})
+        command = [sys.executable, "-m", "rollcast.generator", "--config", config, "--name", "x"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2, done.stderr
     assert f"generator.http_port = {port}: 127.0.0.1 cannot listen on it" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.engine
-def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path) -> None:
+def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path, programs: ForkedPrograms) -> None:
     make_tiny_model(tmp_path / "model")
     (tmp_path / "model" / "tokenizer.json").write_text("[]")
     model = {"path": str(tmp_path / "model"), "max_length": 512, "dtype": "float32"}
-    done = run_generator(tmp_path, {"slots": 8}, model=model)
-    assert done.returncode == 2, done.stderr
-    last = done.stderr.splitlines()[-1]
+    done = run_generator(programs, tmp_path, {"slots": 8}, model=model)
+    assert done.code == 2, done.said
+    last = done.said.splitlines()[-1]
     assert last.startswith(f"error: model.path = {tmp_path}/model: vLLM cannot serve it (")
     assert "give the folder of a Hugging Face causal LM" in last
 
@@ -91,40 +110,42 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.engine
-def test_an_engine_that_does_not_fit_is_one_sentence_and_parks_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_an_engine_that_does_not_fit_is_one_sentence_and_parks_where_that_is_asked_for(
+    tmp_path: Path, programs: ForkedPrograms
+) -> None:
     """A petabyte of KV cache. Without `--park` whoever supervises is told by the exit code."""
     make_tiny_model(tmp_path / "model")
     model = {"path": str(tmp_path / "model"), "max_length": 512, "dtype": "float32"}
-    port = free_port("127.0.0.1")
+    port, log = free_port("127.0.0.1"), tmp_path / "parked.log"
     generator = {"slots": 8, "cpu_kv_cache_gib": 1 << 20, "http_port": port}
-    config = tmp_path / "parked.json"
-    config.write_text(json.dumps(SETTINGS | {"folder": str(tmp_path / "runs"), "generator": generator, "model": model}))
-    command = [sys.executable, "-m", "rollcast.generator", "--config", str(config), "--name", "x", "--park"]
+    config = run_file(tmp_path, generator, model=model)
     sentence = (
         f"out of host memory: vLLM's engine for model.path = {tmp_path}/model does not fit; give the machine more, or "
         "lower generator.cpu_kv_cache_gib (now 1048576)"
     )
-    with (tmp_path / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as parked:
-        try:
-            done = run_generator(tmp_path, generator | {"http_port": 0}, model=model)
-            assert done.returncode == 2, done.stderr
-            assert done.stderr.splitlines()[-1] == f"error: {sentence}", done.stderr
-            deadline = time.monotonic() + 120
-            while (said := asked(port, "/readyz")) is None or "out of host memory" not in said.text:
-                assert parked.poll() is None, (tmp_path / "log").read_text()
-                assert time.monotonic() < deadline, (tmp_path / "log").read_text()
-                time.sleep(0.1)
-            assert said.status_code == 503
-            assert sentence in said.text
-            assert httpx.get(f"http://127.0.0.1:{port}/startz").status_code == 200, "kubelet would start it again"
-            page = httpx.get(f"http://127.0.0.1:{port}/metrics").text
-            assert re.search(r"^rollcast_generator_parked\{.*\} 1\.0$", page, re.MULTILINE)
-            left = psutil.Process(parked.pid).children(recursive=True)
-            assert not any("EngineCore" in " ".join(process.cmdline()) for process in left), "it holds no device"
-            assert "Traceback" not in (tmp_path / "log").read_text().rpartition("parked")[2]
-        finally:
-            parked.terminate()
-        assert parked.wait(30) == 2
+    parked = programs.start("rollcast.generator", ["--config", config, "--name", "x", "--park"], log)
+    try:
+        deadline = time.monotonic() + 120
+        while (said := asked(port, "/readyz")) is None or "out of host memory" not in said.text:
+            assert parked.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        assert said.status_code == 503
+        assert sentence in said.text
+        assert httpx.get(f"http://127.0.0.1:{port}/startz").status_code == 200, "kubelet would start it again"
+        page = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        assert re.search(r"^rollcast_generator_parked\{.*\} 1\.0$", page, re.MULTILINE)
+        holder = psutil.Process(parked.pid)
+        left = [process.cmdline() for process in holder.children(recursive=True)]
+        assert not any("EngineCore" in " ".join(words) for words in left), "it holds no device"
+        assert holder.cmdline() not in left, "nor does a fork of it"
+        assert "Traceback" not in log.read_text().rpartition("parked")[2]
+    finally:
+        parked.terminate()
+    assert parked.wait(30) == 2
+    done = run_generator(programs, tmp_path, generator | {"http_port": 0}, model=model)
+    assert done.code == 2, done.said
+    assert done.said.splitlines()[-1] == f"error: {sentence}", done.said
 
 
 def asked(port: int, path: str) -> httpx.Response | None:

@@ -19,6 +19,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local.ports import free_port
 from rollcast.rollouts.records import LengthBudget, PromptTask, Rollout, RolloutGroup
 from rollcast.wire.version import PolicyVersion
+from testkit.forked_programs import ForkedPrograms
 from testkit.generator.trainer_end import GeneratorProcess, TrainerEnd
 from testkit.replay import replay_logprobs
 from testkit.rollouts.servers import Server, find_server
@@ -69,7 +70,7 @@ def gap(rollout: Rollout, task: PromptTask, trainer: TrainerEnd) -> float:
 
 
 def test_from_waiting_for_weights_to_a_drain_that_another_generator_continues_to_its_violent_death(
-    config: RunConfig, tmp_path: Path
+    config: RunConfig, tmp_path: Path, programs: ForkedPrograms
 ) -> None:
     from transformers import AutoModelForCausalLM
 
@@ -77,11 +78,11 @@ def test_from_waiting_for_weights_to_a_drain_that_another_generator_continues_to
     write_resolved(config, path)
     model = AutoModelForCausalLM.from_pretrained(config.model.path).eval()
     trainers = [TrainerEnd(config, model)]
-    generators = [GeneratorProcess(config, path, "a")]
+    generators = [GeneratorProcess(config, path, "a", programs)]
     try:
         check_it_waits_for_weights_and_is_exact(generators[0], trainers[0])
         tasks = check_it_drains(generators[0], trainers[0])
-        generators.append(GeneratorProcess(config, path, "b"))
+        generators.append(GeneratorProcess(config, path, "b", programs))
         check_it_continues(trainers[0], tasks)
         generators[1].wait_until(generators[1].is_ready)
         check_its_trainer_goes(generators[1], trainers[0])

@@ -17,9 +17,10 @@ from rollcast.local import trial as trials
 from rollcast.local.process import Command
 from rollcast.local.trial import outlook
 from rollcast.runfolder.trial import TrialRecord, TriedCompletion, UpdateTrialRecord
-from testkit.generator.forked_engines import UNCOMPILED
+from testkit.forked_programs import ForkedPrograms
+from testkit.system import command
 from testkit.tiny_model import make_tiny_model
-from tests.cli import command
+from testkit.uncompiled import UNCOMPILED
 from tests.cli.mistakes import lines
 
 
@@ -45,6 +46,8 @@ def trial(*rewards: float, truncated: int = 0, failed: int = 0) -> TrialRecord:
 
 
 QUICK = UpdateTrialRecord(passes_seconds=0.25, rest_seconds=0.5, num_devices=3)
+STEP = 400
+"""Prompts of a step that is never made: so many that what its update would take is no zero when it is rounded."""
 
 
 def test_a_step_and_the_budget_take_what_the_measured_rates_make_of_them() -> None:
@@ -114,11 +117,11 @@ def test_a_trial_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkey
 
 @pytest.mark.engine
 @pytest.mark.timeout(600)
-def test_a_trial_samples_from_the_models_folder_and_grades_with_ones_own_function(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_trial_samples_from_the_models_folder_grades_with_ones_own_function_and_times_an_update_on_all_ranks(
+    tmp_path: Path, programs: ForkedPrograms
 ) -> None:
     make_tiny_model(tmp_path / "model")
-    (tmp_path / "rows.jsonl").write_text(lines(*({"prompt": f"{n} + 1 =", "answer": str(n)} for n in range(8))))
+    (tmp_path / "rows.jsonl").write_text(lines(*({"prompt": f"{n} + 1 =", "answer": str(n)} for n in range(2 * STEP))))
     (tmp_path / "reward.py").write_text("def grade(completion, row):\n    return float(len(completion) % 2)\n")
     settings = {
         "run": "tried",
@@ -127,36 +130,41 @@ def test_a_trial_samples_from_the_models_folder_and_grades_with_ones_own_functio
             "dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl", "verifier": "./reward.py:grade"},
             "evaluation": {"num_prompts": 2},
         },
-        "recipe": {"prompts_per_step": 2, "rollouts_per_prompt": 4, "max_prompt_tokens": 32, "max_completion_tokens": 8,
-                   "length_control": {"kind": "none"}},
+        "recipe": {"prompts_per_step": STEP, "rollouts_per_prompt": 4, "max_prompt_tokens": 32,
+                   "max_completion_tokens": 8, "length_control": {"kind": "none"}},
         "generator": {"slots": 16, "block_size": 32, "cpu_kv_cache_gib": 1},
-        "budget": {"steps": 10},
+        "trainer": {"threads": 1},
+        "local": {"trainer_ranks": 2},
+        "budget": {"steps": 10, "device_hours": 1000.0},
     }  # fmt: skip
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(UNCOMPILED, "1")
-    done = command.rollcast("try", "--config", "run.yaml", "--prompts", "2")
-    assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
+    arguments = ("try", "--config", "run.yaml", "--prompts", "2")
+    with command.rollcast(tmp_path, *arguments, programs=programs, environment={UNCOMPILED: "1"}) as trial:
+        assert trial.wait(300) == 0, command.said(tmp_path)
+    said = command.said(tmp_path).splitlines()
     assert sum(line.startswith("prompt: ") for line in said) == 2
     assert sum(line.startswith("    rewards of all 4: ") for line in said) == 2
     assert any(line.startswith("speed: ") and line.endswith("with 8 completions at once") for line in said)
-    (step,) = [line for line in said if line.startswith("a step (2 x 4 completions): about ")]
-    assert re.search(r"; generation takes [\d.]+ s, the trainer [\d.]+ s, side by side$", step)
-    assert any(line.startswith("the budget of 10 steps: about ") for line in said)
+    (step,) = [line for line in said if line.startswith(f"a step ({STEP} x 4 completions): about ")]
+    found = re.search(r"; generation takes [\d.]+ (?:s|min), the trainer ([\d.]+) (?:s|min), side by side$", step)
+    assert found is not None, step
+    assert float(found[1]) > 0.0
+    budget = "the budget of 1000 device-hours, enough for 10 steps on 3 devices: about "
+    assert any(line.startswith(budget) for line in said), "two ranks and a generator"
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
 
 
-def test_the_trainers_own_ranks_time_an_update_and_a_mistake_of_the_users_stays_one(tmp_path: Path) -> None:
-    """Two ranks on the CPU, joined as those of a run are."""
+def test_a_mistake_of_the_users_in_either_program_stays_one(tmp_path: Path) -> None:
+    """Each rank of two makes it, joined with the other as those of a run are."""
     make_tiny_model(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text("{}")
     settings = {"run": "r", "model": {"path": str(tmp_path / "model"), "dtype": "float32", "max_length": 64},
                 "recipe": {"max_prompt_tokens": 16, "max_completion_tokens": 32, "length_control": {"kind": "none"}},
-                "trainer": {"threads": 1}, "local": {"trainer_ranks": 2}, "budget": {"steps": 1}}  # fmt: skip
+                "generator": {"cpu": 100_000}, "trainer": {"threads": 1}, "local": {"trainer_ranks": 2},
+                "budget": {"steps": 1}}  # fmt: skip
+    mistaken = parse_run_config(settings, source="test")
+    with pytest.raises(UserError, match=r"generator\.cpu = 100000: this process may run on"):
+        trials.try_out(mistaken, 1)
     tried = TrialRecord(1.0, 1.0, 0.0, (TriedCompletion("p", "t", 9, 20, False, 1.0, "ok"),) * 4)
-    found = trials.time_update(parse_run_config(settings, source="test"), tried)
-    assert found.num_devices == 2
-    assert found.passes_seconds > 0.0
-    (tmp_path / "model" / "config.json").write_text("{}")
     with pytest.raises(UserError, match=r"model\.path"):
-        trials.time_update(parse_run_config(settings, source="test"), tried)
+        trials.time_update(mistaken, tried)

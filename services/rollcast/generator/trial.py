@@ -17,6 +17,7 @@ import numpy as np
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.generator.engine import Engine
+from rollcast.generator.engine_process import EngineFork
 from rollcast.generator.engine_start import set_environment
 from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.sampling import RolloutSampler
@@ -32,11 +33,11 @@ from rollcast.telemetry.process_end import end
 NAME = "trial"
 
 
-async def try_out(config: RunConfig, num_prompts: int) -> TrialRecord:
+async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> TrialRecord:
     """Sample and grade `recipe.rollouts_per_prompt` completions of the first training prompts. Raises UserError."""
     prompts = _prompts(config, num_prompts)
     began = time.monotonic()
-    engine = await Engine.start(config, NAME, own_weights=True)
+    engine = await Engine.start(config, NAME, fork, own_weights=True)
     started = time.monotonic()
     grader = GradingThreads(engine.decode, config.tasks, Exporter(config.run))
     try:
@@ -115,7 +116,9 @@ def main() -> int:
         config = load_run_config(arguments.config)
         configure_logging(NAME)
         set_environment(config)
-        replace_json(arguments.out, asdict(asyncio.run(try_out(config, arguments.prompts))))
+        with EngineFork() as fork:
+            found = asyncio.run(try_out(config, arguments.prompts, fork))
+        replace_json(arguments.out, asdict(found))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
