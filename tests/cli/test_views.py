@@ -93,14 +93,22 @@ def test_the_first_failure_of_a_verifier_stands_on_the_screen_with_its_line(conf
     (tmp_path / "reward.py").write_text("def grade(completion, row):\n    return row['answer'] / 0\n")
     name = f"{tmp_path}/reward.py:grade"
     failed = run_verifier(find_verifier(name), "7", json.dumps({"answer": 7}))
-    VerifierFailures(Exporter("mine"), failures_file(config.run_folder, "generator-0")).note(name, failed.failure)
+    failures = VerifierFailures(Exporter("mine"), failures_file(config.run_folder, "generator-0"))
+    failures.note(name, failed.failure)
     command = [sys.executable, "-c", PROGRAM, str(config.run_folder / "run.json"), str(tmp_path / "drawn")]
     with Terminal(command, tmp_path, {}) as terminal:
         assert terminal.wait(lambda: "left out" in terminal.screen() and "event 39" in terminal.screen(), 60)
         shown = terminal.screen()
+        for number in (2, 4, 8, 16):
+            for _ in range(number // 2):
+                failures.note(name, "a later failure")
+            assert terminal.wait(lambda number=number: f" {number} completions" in terminal.screen(), 60)  # type: ignore[misc]
+        later = " ".join(terminal.screen().split())
     trouble = " ".join(shown[shown.index("\n! ") :].split())
     assert "gives no verdict: ZeroDivisionError: division by zero" in trouble
     assert "line 2); what it does not grade is left out" in trouble
+    assert "16 completions so far, first ZeroDivisionError: division by zero" in later, "its line does not scroll away"
+    assert later.count("completions so far") == 1, "a count takes the place of the one before"
 
 
 @pytest.mark.parametrize("terminal", ["dumb", ""])
