@@ -139,6 +139,27 @@ def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
     assert "step 4 of 200, 2.0 s a step, next step in 2 s" in capsys.readouterr().out
 
 
+def test_a_resumed_run_tells_what_was_measured_before_in_one_line(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "REFRESH_SECONDS", 0.0)
+    curve = config.run_folder / "evaluations.jsonl"
+    earlier = [
+        {"incarnation": 1, "step": step, "pass_rate": 0.25, "compute_device_hours": 0.01 * step, "standard_error": 0.03}
+        for step in (0, 4, 8)
+    ]
+    curve.write_text("".join(json.dumps(point) + "\n" for point in earlier))
+    follower = views.Follower()
+    follower.begin(config)
+    assert [line for line in follower.news() if "step" in line] == [
+        "resumed with 3 evaluations of before, the last at step 8: pass rate 0.250 ± 0.030 at 0.0800 device-hours"
+    ]
+    new = {"incarnation": 2, "step": 12, "pass_rate": 0.5, "compute_device_hours": 0.12, "started_from": 8}
+    with curve.open("a") as file:
+        file.write(json.dumps(new) + "\n")
+    assert follower.news() == ["step 12: pass rate 0.500 at 0.1200 device-hours"]
+
+
 def test_sentences_break_between_words_on_a_terminal_and_not_at_all_into_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "curve.csv").write_text("step,pass_rate\n" + "".join(f"{n},0.{n + 2}\n" for n in range(4)))
     command = [sys.executable, "-m", "rollcast.cli.main", "fit", "curve.csv"]
