@@ -121,6 +121,24 @@ def test_a_published_set_is_named_by_its_mapping(verifier: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("steps", "every", "said"),
+    [
+        (200, 17, "12 points of the curve"),
+        (20, 2, "10 points of the curve"),
+        (5, 1, "5 points of the curve, from held-out prompts\n"),
+        (1, 1, "1 point of the curve, from held-out prompts; a forecast takes 5\n"),
+    ],
+)
+def test_the_file_says_how_many_points_its_curve_will_have(folder: Path, steps: int, every: int, said: str) -> None:
+    look = look_at("rows.jsonl", None, None)
+    text = written(Answers("r", "model", look, "exact", trusted=False, steps=steps, device_hours=None))
+    assert f"every_steps: {every}" in text
+    assert said in text
+    evaluated = {step for step in range(1, steps + 1) if step % every == 0} | {steps}
+    assert said.split()[0] == str(len(evaluated)), "and one at the end"
+
+
+@pytest.mark.parametrize(
     ("settings", "said"),
     [
         (QWEN3_8B, "8.19 B parameters, context of 40,960 tokens"),
@@ -143,7 +161,9 @@ def test_a_file_that_would_be_wrong_is_not_left_behind(folder: Path) -> None:
 
 
 def test_on_a_terminal_it_asks_and_offers_what_suits(folder: Path) -> None:
-    """A real terminal: the answers are typed."""
+    """A real terminal: the answers are typed, and what is wrong is asked again."""
+    (folder / "bert").mkdir()
+    (folder / "bert" / "config.json").write_text(json.dumps({"architectures": ["BertForMaskedLM"]}))
     own, its = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "rollcast.cli.main", "init", "asked.yaml"], stdin=its, stdout=its, stderr=its, cwd=folder
@@ -151,16 +171,22 @@ def test_on_a_terminal_it_asks_and_offers_what_suits(folder: Path) -> None:
         os.close(its)
         seen = b""
         for question, answer in (
-            (b"model", b"model"),
-            (b"data", b"rows.jsonl"),
-            (b"verifier", b"exact"),
-            (b"budget", b""),
+            (b"model (", b"bert"),
+            (b"model (", b"model"),
+            (b"data (", b"row.jsonl"),
+            (b"data (", b"rows.jsonl"),
+            (b"verifier (", b"mathh"),
+            (b"verifier (", b"exact"),
+            (b"budget (", b"soon"),
+            (b"budget (", b""),
         ):
             seen += until(own, question)
             os.write(own, answer + b"\n")
         seen += until(own, b"next: rollcast try --config asked.yaml")
         assert process.wait(timeout=60) == 0
     os.close(own)
+    for said in (b"is no causal language", b"row.jsonl: cannot be read", b"neither built in nor", b"is no budget"):
+        assert said in seen
     assert load_run_config(folder / "asked.yaml", to_start=True).budget.steps == 200
 
 

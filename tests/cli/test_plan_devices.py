@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 
@@ -57,6 +58,19 @@ def test_of_splits_as_good_as_another_the_star_stands_at_the_fewest_trainers() -
     shown = rollcast("plan", "devices", "--devices", 16, *quick).stdout.splitlines()
     (starred,) = [line.split() for line in shown if " * " in line]
     assert starred[:3] == [str(16 - fewest), "*", str(fewest)]
+
+
+def test_a_rate_that_the_noise_hides_is_no_reason_for_more_trainers() -> None:
+    """Stragglers of a wide spread: the most steps an hour are made by chance, at trainers that wait all the time."""
+    noisy = ("--step-seconds", "0.5", "--tokens-per-second", 500, "--mean-tokens", 20)
+    answer = json.loads(rollcast("plan", "devices", "--devices", 8, *noisy, "--json").stdout)
+    best = max(answer["splits"], key=lambda split: split["steps_per_hour"])
+    chosen = answer["recommended"]
+    difference = best["steps_per_hour"] - chosen["steps_per_hour"]
+    assert difference > 0.03 * best["steps_per_hour"], "else the margin alone decides"
+    assert difference <= math.hypot(best["standard_error"], chosen["standard_error"])
+    assert (chosen["trainer_devices"], best["trainer_devices"] > 1) == (1, True)
+    assert {1, best["trainer_devices"]} <= set(answer["as_good_trainer_devices"])
 
 
 def test_a_run_folder_gives_its_rates_and_the_model_returns_its_speed(tmp_path: Path) -> None:

@@ -93,14 +93,22 @@ def test_the_first_failure_of_a_verifier_stands_on_the_screen_with_its_line(conf
     (tmp_path / "reward.py").write_text("def grade(completion, row):\n    return row['answer'] / 0\n")
     name = f"{tmp_path}/reward.py:grade"
     failed = run_verifier(find_verifier(name), "7", json.dumps({"answer": 7}))
-    VerifierFailures(Exporter("mine"), failures_file(config.run_folder, "generator-0")).note(name, failed.failure)
+    failures = VerifierFailures(Exporter("mine"), failures_file(config.run_folder, "generator-0"))
+    failures.note(name, failed.failure)
     command = [sys.executable, "-c", PROGRAM, str(config.run_folder / "run.json"), str(tmp_path / "drawn")]
     with Terminal(command, tmp_path, {}) as terminal:
         assert terminal.wait(lambda: "left out" in terminal.screen() and "event 39" in terminal.screen(), 60)
         shown = terminal.screen()
+        for number in (2, 4, 8, 16):
+            for _ in range(number // 2):
+                failures.note(name, "a later failure")
+            assert terminal.wait(lambda number=number: f" {number} completions" in terminal.screen(), 60)  # type: ignore[misc]
+        later = " ".join(terminal.screen().split())
     trouble = " ".join(shown[shown.index("\n! ") :].split())
     assert "gives no verdict: ZeroDivisionError: division by zero" in trouble
     assert "line 2); what it does not grade is left out" in trouble
+    assert "16 completions so far, first ZeroDivisionError: division by zero" in later, "its line does not scroll away"
+    assert later.count("completions so far") == 1, "a count takes the place of the one before"
 
 
 @pytest.mark.parametrize("terminal", ["dumb", ""])
@@ -129,6 +137,27 @@ def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
     monkeypatch.setattr(time, "time", lambda: now + 8.0)
     view.tick()
     assert "step 4 of 200, 2.0 s a step, next step in 2 s" in capsys.readouterr().out
+
+
+def test_a_resumed_run_tells_what_was_measured_before_in_one_line(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "REFRESH_SECONDS", 0.0)
+    curve = config.run_folder / "evaluations.jsonl"
+    earlier = [
+        {"incarnation": 1, "step": step, "pass_rate": 0.25, "compute_device_hours": 0.01 * step, "standard_error": 0.03}
+        for step in (0, 4, 8)
+    ]
+    curve.write_text("".join(json.dumps(point) + "\n" for point in earlier))
+    follower = views.Follower()
+    follower.begin(config)
+    assert [line for line in follower.news() if "step" in line] == [
+        "resumed with 3 evaluations of before, the last at step 8: pass rate 0.250 ± 0.030 at 0.0800 device-hours"
+    ]
+    new = {"incarnation": 2, "step": 12, "pass_rate": 0.5, "compute_device_hours": 0.12, "started_from": 8}
+    with curve.open("a") as file:
+        file.write(json.dumps(new) + "\n")
+    assert follower.news() == ["step 12: pass rate 0.500 at 0.1200 device-hours"]
 
 
 def test_sentences_break_between_words_on_a_terminal_and_not_at_all_into_a_pipe(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ NEEDS_PROMTOOL = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool (De
 
 
 def settings(tmp_path: Path, **more: Any) -> RunConfig:
-    data = {"run": "watched", "folder": str(tmp_path), "model": {"path": "m"}, "forecaster": {"http_port": 0}}
+    free = {"forecaster": {"http_port": 0}, "local": {"prometheus_port": 0}}
+    data = {"run": "watched", "folder": str(tmp_path), "model": {"path": "m"}, **free}
     return resolve_ports(parse_run_config({**data, **more}, source="test"), monitor=True)
 
 
@@ -120,10 +122,11 @@ def test_grafana_finds_both_data_sources_and_every_dashboard(tmp_path: Path) -> 
 
 
 def test_the_compose_file_starts_both_with_the_files_of_a_run(tmp_path: Path) -> None:
-    text = (ROOT / "monitoring/compose.yaml").read_text()
+    folder = monitor.write_monitor(settings(tmp_path))
+    text = (folder / "compose.yaml").read_text()
+    assert text == (ROOT / "monitoring/compose.yaml").read_text()
     services = yaml.safe_load(text)["services"]
     assert set(services) == {"prometheus", "grafana"}
-    folder = monitor.write_monitor(settings(tmp_path))
     asked = {part.partition("${MONITOR}")[2] for part in services["prometheus"]["command"] if "${MONITOR}" in part}
     asked.add(services["grafana"]["environment"]["GF_PATHS_PROVISIONING"].partition("${MONITOR}")[2])
     assert asked == {"/prometheus.yml", "/data", "/grafana"}
@@ -190,3 +193,8 @@ def test_the_user_is_told_where_everything_is(tmp_path: Path) -> None:
     assert with_server[2].endswith("compose.yaml up grafana"), "a second Prometheus would want the port of the first"
     assert "no prometheus on the path" in without[0]
     assert without[2].endswith("compose.yaml up")
+    folder = monitor.write_monitor(config)
+    for line in (with_server[2], without[2]):
+        words = shlex.split(line.partition(": ")[2])
+        assert Path(words[words.index("-f") + 1]) == folder / "compose.yaml", "wherever the command is typed"
+    assert f"PROMETHEUS_PORT={config.local.prometheus_port}" in without[2], "which the data source names"

@@ -22,6 +22,7 @@ import yaml
 
 from rollcast.config.run import load_run_config
 from rollcast.local.monitor import SCRAPE_SECONDS, prometheus_spec
+from rollcast.local.ports import free_port
 from rollcast.local.process import Service
 from rollcast.tasks.arithmetic import prompt_text
 from testkit.forecaster.prometheus_server import PROMETHEUS
@@ -131,6 +132,9 @@ def check_what_was_filled_in(first: str, folder: Path, model_folder: Path) -> No
 def check_what_its_prometheus_kept(folder: Path, prometheus: str) -> None:
     """Every query of its dashboards and every rule, asked after the run: nothing of the run waits for the answers."""
     monitor, config = folder / "monitor", load_run_config(folder / "run.json")
+    # The port of then may be another run's by now, whose Prometheus would answer instead.
+    local = config.local.model_copy(update={"prometheus_port": free_port("127.0.0.1")})
+    config = config.model_copy(update={"local": local})
     server = Service(prometheus_spec(config, prometheus))
     url = f"http://127.0.0.1:{config.local.prometheus_port}"
     began = read_lines(folder / "evaluations.jsonl")[-1]["at"] - 30.0

@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -47,13 +48,14 @@ def init(
 
     if file.exists():
         raise UserError(f"{file}: is there already; name another file, or remove it")
-    path = _asked("--model", model, "model (folder, or name on the hub)")
-    look = look_at(
-        _asked("--data", data, "data (JSONL or Parquet file, or a set of the hub)"), prompt_field, answer_field
-    )
+    path = _asked("--model", model, "model (folder, or name on the hub)", _model)
+    question = "data (JSONL or Parquet file, or a set of the hub)"
+    rows = _asked("--data", data, question, lambda said: look_at(said, prompt_field, answer_field))
+    look = look_at(rows, prompt_field, answer_field)
     say(f"data: {look.in_words}")
-    chosen = _asked("--verifier", verifier, "verifier (or a function: ./reward.py:grade)", look.suits)
-    steps, hours = read_budget(_asked("--budget", budget, "budget (200 = steps, 4h = device-hours, none)", "200"))
+    chosen = _asked("--verifier", verifier, "verifier (or a function: ./reward.py:grade)", _verifier, look.suits)
+    given = _asked("--budget", budget, "budget (200 = steps, 4h = device-hours, none)", read_budget, "200")
+    steps, hours = read_budget(given)
     answers = Answers(_name(file), path, look, chosen, trusted, steps, hours)
     _write(file, written(answers))
     try:
@@ -88,13 +90,44 @@ def read_budget(said: str) -> tuple[int | None, float | None]:
     )
 
 
-def _asked(option: str, given: str | None, question: str, usual: str | None = None) -> str:
-    """What the option says, or the terminal. Raises UserError where there is neither."""
+def _asked(
+    option: str, given: str | None, question: str, check: Callable[[str], object], usual: str | None = None
+) -> str:
+    """What the option says, or the terminal, which is asked again while `check` raises a UserError on what it says.
+
+    An option is looked at with the whole file, so that all that is wrong is told at once. Raises UserError where there
+    is neither.
+    """
     if given is not None:
         return given
     if not sys.stdin.isatty():
         raise UserError(f"{option}: is missing; give it, or run `rollcast init` on a terminal, where it asks")
-    return str(typer.prompt(question, default=usual))
+    while True:
+        said = str(typer.prompt(question, default=usual))
+        try:
+            check(said)
+        except UserError as error:
+            typer.echo(f"error: {error}", err=True)
+        else:
+            return said
+
+
+def _model(path: str) -> None:
+    """Raises UserError for a model of this machine that is none to train."""
+    from rollcast.config.model import Model
+    from rollcast.memory.causal import check_causal
+
+    check_causal(Model(path=path))
+
+
+def _verifier(name: str) -> None:
+    """Raises UserError for one that is nowhere."""
+    from rollcast.tasks.own_functions import check_file, is_function
+    from rollcast.tasks.verifiers import find_verifier
+
+    find_verifier(name)
+    if is_function(name):
+        check_file(name)
 
 
 def _name(file: Path) -> str:

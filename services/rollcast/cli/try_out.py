@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollcast.cli.output import say
+from rollcast.curves.left_out import counted
 from rollcast.local.one_line import one_line, short_line
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def try_out(
 
     settings, _ = preflight.load_to_start(config)
     preflight.check_files(settings)
-    say(f"starting the engine; {prompts} prompts, {settings.recipe.rollouts_per_prompt} completions of each ...")
+    each = settings.recipe.rollouts_per_prompt
+    say(f"starting the engine; {counted(prompts, 'prompt')}, {counted(each, 'completion')} of each ...")
     trial = tried_out(settings, prompts)
     for line in [*completions(trial), *figures(settings, trial)]:
         typer.echo(line)

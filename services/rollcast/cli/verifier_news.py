@@ -1,10 +1,15 @@
-"""What a run's verifiers fail at, as lines for whoever watches it: the first failure in words, then a count."""
+"""What a run's verifiers fail at, as lines for whoever watches it: the first in words, then with a count."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
+from rollcast.local.event_log import RunEvent
 from rollcast.runfolder.verifier_failures import read_failures
+
+_LINE = re.compile(r"verifier (?P<name>.+?) (gives no verdict: |gave no verdict on \d+ completions so far, )")
 
 
 class VerifierNews:
@@ -23,8 +28,22 @@ class VerifierNews:
                 said = f"verifier {failure.verifier} gives no verdict: {failure.sentence}"
                 lines.append(f"{said}; what it does not grade is left out")
             elif failure.count >= 2 * told:
-                lines.append(f"verifier {failure.verifier} gave no verdict on {failure.count} completions so far")
+                counted = f"{failure.count} completions so far"
+                lines.append(f"verifier {failure.verifier} gave no verdict on {counted}, first {failure.sentence}")
             else:
                 continue
             self._told[failure.verifier] = failure.count
         return lines
+
+
+def newest_of_each(events: Sequence[RunEvent]) -> list[RunEvent]:
+    """Without lines on a verifier that a later one has taken the place of: it says all that they do."""
+    told: set[str] = set()
+    kept = []
+    for event in reversed(events):
+        if found := _LINE.match(event.line):
+            if found["name"] in told:
+                continue
+            told.add(found["name"])
+        kept.append(event)
+    return kept[::-1]

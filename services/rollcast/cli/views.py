@@ -23,6 +23,7 @@ from rollcast.local.one_line import one_line
 from rollcast.local.status import RunStatus, StatusReader
 from rollcast.local.supervisor import Doing, EventReport
 from rollcast.local.up import View
+from rollcast.runfolder.records import EvaluationRecord
 
 REFRESH_SECONDS = 1.0
 PROGRESS_SECONDS = 30.0
@@ -37,6 +38,7 @@ class Follower:
     def __init__(self) -> None:
         self._reader: StatusReader | None = None
         self._config: RunConfig | None = None
+        self._earlier: tuple[EvaluationRecord, ...] = ()
         self._known: set[tuple[int, int]] = set()
         self._page_told = False
         self._phases_told: set[str] = set()
@@ -51,6 +53,8 @@ class Follower:
         self._config = config
         self._reader = StatusReader(config)
         self._verifiers = VerifierNews(config.run_folder)
+        self._earlier = self._reader.read().evaluations  # of starts before this one: no news
+        self._known = {(point.incarnation, point.step) for point in self._earlier}
 
     def tell(self, report: EventReport) -> None:
         """Report what happened since the last call, what went wrong first."""
@@ -72,7 +76,7 @@ class Follower:
         status = self._reader.read()
         # The forecaster ends before the last picture is drawn: what it said last stands.
         self.status = status if status.forecast else replace(status, forecast=self.status.forecast)
-        lines = self._start()
+        lines = [*self._resumed(), *self._start()]
         self.page = self._reader.url("forecaster") or self.page
         if self.page and not self._page_told:
             self._page_told = True
@@ -80,15 +84,18 @@ class Follower:
         for point in self.status.evaluations:
             if (point.incarnation, point.step) not in self._known:
                 self._known.add((point.incarnation, point.step))
-                error = "" if point.standard_error is None else f" ± {point.standard_error:.3f}"
-                lines.append(
-                    f"step {point.step}: pass rate {point.pass_rate:.3f}{error} "
-                    f"at {point.compute_device_hours:.4f} device-hours"
-                )
+                lines.append(_in_words(point))
         if (skipped := self._reader.num_skipped) > self._num_skipped_told:
             self._num_skipped_told = skipped
             lines.append(f"{counted(skipped, 'line')} of the run's files left out, no JSON object")
         return lines + self._freeze(self._config.run_folder)
+
+    def _resumed(self) -> list[str]:
+        """What starts before this one have measured, once."""
+        earlier, self._earlier = self._earlier, ()
+        if not earlier:
+            return []
+        return [f"resumed with {counted(len(earlier), 'evaluation')} of before, the last at {_in_words(earlier[-1])}"]
 
     def _start(self) -> list[str]:
         """Each phase of the start, once, when it is through."""
@@ -106,6 +113,11 @@ class Follower:
             told, self._is_failure_told = self._is_failure_told, True
             return [] if told else [str(error)]
         return [] if frozen is None else [frozen.sentence()]
+
+
+def _in_words(point: EvaluationRecord) -> str:
+    error = "" if point.standard_error is None else f" ± {point.standard_error:.3f}"
+    return f"step {point.step}: pass rate {point.pass_rate:.3f}{error} at {point.compute_device_hours:.4f} device-hours"
 
 
 class PlainView:

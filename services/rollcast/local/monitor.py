@@ -4,6 +4,7 @@
             targets.json                   who is scraped; written anew whenever a service tells another port
             dashboards/*.json
             grafana/{datasources,dashboards}/rollcast.yaml     provisioning: what GF_PATHS_PROVISIONING names
+            compose.yaml                   starts both in containers
             data/                          what Prometheus stored
 
 Paths in prometheus.yml are relative to it, so that a container may have the folder elsewhere.
@@ -27,6 +28,7 @@ from rollcast.local.process import Command, ServiceSpec
 from rollcast.runfolder.files import LOGS, MONITOR, TARGETS
 from rollcast.runfolder.writing import replace_json
 
+COMPOSE = "compose.yaml"
 TOKEN = "token"  # noqa: S105  # the name of a file
 SCRAPE_SECONDS = 5
 """A demo's steps take some seconds; the forecaster's page, the largest, has 20 kB."""
@@ -47,6 +49,12 @@ def shipped_files() -> Path:
     package = Path(__file__).resolve().parents[1]
     installed = package / "monitoring"
     return installed if installed.exists() else package.parents[1] / "helm" / "rollcast" / "files"
+
+
+def compose_file() -> Path:
+    """The one that starts Prometheus and Grafana: of the installed package, or of the repository."""
+    installed = shipped_files() / COMPOSE
+    return installed if installed.exists() else Path(__file__).resolve().parents[3] / "monitoring" / COMPOSE
 
 
 def write_monitor(config: RunConfig) -> Path:
@@ -79,6 +87,7 @@ def _write(config: RunConfig) -> Path:
     (provisioning / "dashboards" / "rollcast.yaml").write_text(yaml.safe_dump(_provider(folder), sort_keys=False))
     for dashboard in sorted((shipped_files() / "dashboards").glob("*.json")):
         (folder / "dashboards" / f"rollcast-{dashboard.name}").write_text(_filled_in(dashboard, config.run))
+    shutil.copyfile(compose_file(), folder / COMPOSE)
     Targets(config).refresh()
     return folder
 
@@ -134,12 +143,16 @@ def how_to_watch(config: RunConfig, server: str | None) -> list[str]:
         prometheus = "no prometheus on the path; install one, or start both in containers (below)"
     else:
         prometheus = f"Prometheus: http://{HOST}:{port}, its alerts at /alerts"
-    services = "" if server is None else " grafana"
+    services = " grafana"
+    variables = f"MONITOR={shlex.quote(str(folder))}"
+    if server is None:
+        services, variables = "", f"{variables} PROMETHEUS_PORT={port}"
     provisioning = shlex.quote(str(folder / "grafana"))
+    compose = shlex.quote(str(folder / COMPOSE))
     return [
         prometheus,
         f"Grafana: GF_PATHS_PROVISIONING={provisioning} grafana server --homepath /usr/share/grafana",
-        f"or in containers: MONITOR={shlex.quote(str(folder))} docker compose -f monitoring/compose.yaml up{services}",
+        f"or in containers: {variables} docker compose -f {compose} up{services}",
     ]
 
 

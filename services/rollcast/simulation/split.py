@@ -29,7 +29,7 @@ from rollcast.simulation.workload import Lengths, Workload
 
 SECONDS_PER_HOUR = 3600.0
 MARGIN = 0.03
-"""Splits whose rates differ by less are called as good as one another."""
+"""Splits whose rates differ by less, or by less than their standard errors, are called as good as one another."""
 FEW = 24
 """Up to this many simulations every split that could be the best is simulated; beyond, the search closes in on it."""
 SPREAD = 9
@@ -118,7 +118,7 @@ class SplitSearch:
     best: SplitOutcome
     """The most steps an hour; of equals the one with the fresher tokens."""
     as_good: tuple[SplitOutcome, ...]
-    """Within the margin of the best, itself included."""
+    """Within the margin of the best, or within the standard error of the difference, itself included."""
     frugal: SplitOutcome
     """Of those that are as good the one with the fewest trainer devices: more of them would only wait."""
     beaten: int
@@ -226,7 +226,7 @@ class SplitSimulator:
                 progress(len(outcomes))
         ordered = tuple(outcomes[place] for place in sorted(outcomes))
         best = max(ordered, key=lambda outcome: (outcome.steps_per_hour, -outcome.staleness_mean))
-        as_good = tuple(one for one in ordered if one.steps_per_hour >= (1 - MARGIN) * best.steps_per_hour)
+        as_good = tuple(one for one in ordered if _is_as_good(one, best))
         beaten = sum(bound <= best.steps_per_hour for place, bound in enumerate(bounds) if place not in outcomes)
         return SplitSearch(
             outcomes=ordered,
@@ -236,6 +236,12 @@ class SplitSimulator:
             beaten=beaten,
             passed_over=len(splits) - len(ordered) - beaten,
         )
+
+
+def _is_as_good(one: SplitOutcome, best: SplitOutcome) -> bool:
+    """Whether it comes within the margin, or within what the two rates are known to."""
+    error = math.hypot(one.standard_error, best.standard_error)
+    return best.steps_per_hour - one.steps_per_hour <= max(MARGIN * best.steps_per_hour, error)
 
 
 def _next_place(bounds: list[float], outcomes: dict[int, SplitOutcome]) -> int | None:

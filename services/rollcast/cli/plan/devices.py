@@ -217,7 +217,8 @@ def _show(answer: dict[str, Any]) -> None:
     )
     good = answer["as_good_trainer_devices"]
     if len(good) > 1:
-        say(f"As good, within 3 %: {', '.join(map(str, good))} trainer devices; the fewest are recommended.")
+        several = ", ".join(map(str, good))
+        say(f"As good, within 3 % or their errors: {several} trainer devices; the fewest are recommended.")
     if (check := answer["measured"]) is not None:
         say(
             f"Measured on {check['generators']} generators and {check['trainer_devices']} trainer devices: "

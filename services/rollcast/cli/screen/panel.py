@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rollcast.cli.screen import figures
 from rollcast.cli.screen.curve import draw_curve
+from rollcast.cli.verifier_news import newest_of_each
 from rollcast.config.run import RunConfig
 from rollcast.local.event_log import RunEvent
 from rollcast.local.status import RunStatus
@@ -104,6 +105,7 @@ def _progress(config: RunConfig, status: RunStatus, width: int) -> list[str]:
 
 def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
     """The newest first of each kind, troubles before the rest: what has no room is what one would miss least."""
+    events = newest_of_each(events)
     troubles = [event for event in events if event.trouble][-MOST_TROUBLES:]
     others = [event for event in events if event not in troubles]
     lines = []

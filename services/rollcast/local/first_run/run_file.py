@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from rollcast.curves.left_out import counted
 from rollcast.local.first_run.data import DataLook
+from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.tasks.mappings import MATH_TEMPLATE
 from rollcast.tasks.verifiers import is_built_in
 
@@ -46,10 +49,8 @@ def written(answers: Answers) -> str:
         settings = f"{{kind: function, name: mine, code: {_scalar(answers.verifier)}, trusted: true}}"
         lines += ["  verifiers:", f"    - {settings} # with files and network"]
     if answers.steps is not None:
-        every = max(1, answers.steps // EVALUATIONS)
-        lines.append(
-            f"  evaluation: {{every_steps: {every}}} # {EVALUATIONS} points of the curve, from held-out prompts"
-        )
+        every = max(1, round(answers.steps / EVALUATIONS))
+        lines.append(f"  evaluation: {{every_steps: {every}}} # {_points(answers.steps, every)}")
     else:
         said = f"a point of the curve; `rollcast try` says how long a step takes, and {EVALUATIONS} points are enough"
         lines.append(f"  evaluation: {{every_steps: {EVERY_STEPS}}} # {said}")
@@ -73,6 +74,13 @@ def _dataset(answers: Answers) -> list[str]:
     if data.mapping == "plain" and verifier == "math":
         lines.append(f"template: {_scalar(MATH_TEMPLATE)} # the text around each prompt")
     return lines
+
+
+def _points(steps: int, every: int) -> str:
+    """How many evaluations a run of so many steps has behind its start; the end has one in any case."""
+    points = math.ceil(steps / every)
+    few = "" if points >= LEAST_EVALUATIONS else f"; a forecast takes {LEAST_EVALUATIONS}"
+    return f"{counted(points, 'point')} of the curve, from held-out prompts{few}"
 
 
 def _budget(answers: Answers) -> str:
