@@ -143,8 +143,8 @@ async def sample_all(
         await asyncio.sleep(pause)
         await versions.apply(step)
     await asyncio.wait_for(asyncio.gather(*running), 60)
-    rebuilds = await versions.engine.observe()
-    return [sampler.rollout(rebuilds) for sampler in samplers]
+    await versions.engine.observe()
+    return [sampler.rollout() for sampler in samplers]
 
 
 def make_task(

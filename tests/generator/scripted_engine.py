@@ -85,8 +85,8 @@ class ScriptedEngine:
             return set()
         return set(self.applied[self.applied.index(request.first_version) :])
 
-    async def observe(self) -> dict[str, list[tuple[int, int]]]:
-        return {}
+    async def observe(self) -> None:
+        pass
 
     def decode(self, token_ids: list[int]) -> str:
         return "|1"

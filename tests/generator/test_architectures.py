@@ -306,8 +306,8 @@ async def sample_in_two_legs(pair: LivePair) -> tuple[list[TrainingSequence], ND
         patch.setattr(Completion, "record_experts", recorded)
         async with asyncio.timeout(120):
             await asyncio.gather(*(sampler.run() for sampler in samplers))
-    rebuilds = await pair.engine.observe()
-    rollouts = [sampler.rollout(rebuilds) for sampler in samplers]
+    await pair.engine.observe()
+    rollouts = [sampler.rollout() for sampler in samplers]
     cut = [rollout for rollout in rollouts if rollout.interrupted]
     assert cut
     assert all(rollout.kv_marks[0].kept >= 32 for rollout in cut), "the second leg did not hit its own blocks"

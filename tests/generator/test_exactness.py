@@ -98,7 +98,8 @@ async def test_partial_rollouts_are_continued_exactly(versions: Versions) -> Non
     for sampler in samplers:
         sampler.stop()
     await asyncio.wait_for(asyncio.gather(*running), 10)
-    partial = [sampler.rollout(await versions.engine.observe()) for sampler in samplers]
+    await versions.engine.observe()
+    partial = [sampler.rollout() for sampler in samplers]
     assert any(rollout.partial and rollout.num_tokens for rollout in partial)
     await versions.apply(22)
     unfinished = [rollout for rollout in partial if rollout.partial]

@@ -15,8 +15,9 @@ import itertools
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 import psutil
@@ -60,6 +61,8 @@ class EngineRequest:
     routed_from: int = 0
     """Tokens whose experts need not be told; where the engine tells any."""
     aborted: bool = False
+    rebuilds: list[tuple[int, int]] = field(default_factory=list)
+    """(output tokens, kept) of preemptions that `Engine.observe` has heard of."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,8 @@ class Engine:
         self._admission = asyncio.Condition()
         self._ids = itertools.count()
         self._aborts: set[asyncio.Task[None]] = set()
-        self._rebuilds: dict[str, list[tuple[int, int]]] = {}
+        self._asked: WeakValueDictionary[str, EngineRequest] = WeakValueDictionary()
+        """Every request that somebody holds: one that was given up takes its preemptions with it."""
         self.counts = EngineCounts()
         self.load_seconds = 0.0
         """Of the last update's pause: what copying the parameters into the model took."""
@@ -253,13 +257,13 @@ class Engine:
             answers: list[Any] = await self._llm.collective_rpc(method, args=arguments)
             return answers
 
-    async def observe(self) -> dict[str, list[tuple[int, int]]]:
-        """Refresh `counts` and return, by request, the KV rebuilds after preemptions that nobody took yet."""
+    async def observe(self) -> None:
+        """Refresh `counts`, and tell the requests of their preemptions so far."""
         counts, rebuilds = (await self.call("take_observations"))[0]
         self.counts = EngineCounts(*counts)
         for request_id, num_output_tokens, kept in rebuilds:
-            self._rebuilds.setdefault(request_id, []).append((num_output_tokens, kept))
-        return self._rebuilds
+            if (request := self._asked.get(request_id)) is not None:
+                request.rebuilds.append((num_output_tokens, kept))
 
     def decode(self, token_ids: list[int]) -> str:
         """Text of a completion. Special tokens stay: in some vocabularies the end of thinking is one."""
@@ -318,7 +322,7 @@ class Engine:
             ) from error
         request.first_version = version
         request.request_id = outputs.request_id
-        self._live[outputs.request_id] = request
+        self._live[outputs.request_id] = self._asked[outputs.request_id] = request
         return outputs
 
     async def _abort(self, request: EngineRequest) -> None:

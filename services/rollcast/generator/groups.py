@@ -115,8 +115,8 @@ class ActiveGroup:
             self._graded[index] = graded
 
     async def _records(self) -> list[Rollout]:
-        rebuilds = await self._engine.observe()
-        rollouts = [sampler.rollout(rebuilds) for sampler in self._samplers]
+        await self._engine.observe()
+        rollouts = [sampler.rollout() for sampler in self._samplers]
         for index, graded in self._graded.items():
             rollouts[index].reward = graded.reward
             rollouts[index].grading_status = graded.status

@@ -36,7 +36,8 @@ class RolloutSampler:
         self._stopped = False
         self._restart = False
         self._salt: str | None = None
-        self._requests: list[tuple[str, int]] = []
+        self._requests: list[tuple[EngineRequest, int]] = []
+        """That have ended, with the completion's tokens before each."""
         self._routed_from = 0
         self.completion = Completion(task, index, engine.decode, start)
 
@@ -80,12 +81,13 @@ class RolloutSampler:
         self._abort()
         return True
 
-    def rollout(self, rebuilds: dict[str, list[tuple[int, int]]]) -> Rollout:
-        """The record. `rebuilds`: by request, (output tokens, kept) of the engine's preemptions."""
-        for request_id, base in self._requests:
-            for num_output_tokens, kept in rebuilds.pop(request_id, ()):
+    def rollout(self) -> Rollout:
+        """The record, once the engine was observed. To be asked for once: preemptions are counted by it."""
+        for request, base in self._requests:
+            for num_output_tokens, kept in request.rebuilds:
                 self.completion.preemptions += 1
                 self.completion.mark_rebuild(base + num_output_tokens, kept)
+        self._requests = []
         return self.completion.rollout()
 
     async def _sample(self, max_tokens: int) -> str:
@@ -108,7 +110,7 @@ class RolloutSampler:
         finally:
             self._request = None
         if sampled.request_id:
-            self._requests.append((sampled.request_id, position))
+            self._requests.append((request, position))
         if sampled.finish == "abort":
             self._salt = None
         self.completion.append(sampled.token_ids, sampled.logprobs, sampled.spans)
