@@ -13,13 +13,14 @@ from __future__ import annotations
 import atexit
 import ctypes
 import json
+import logging
+import multiprocessing.util
 import os
 import runpy
 import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from rollcast.telemetry.process_end import end
 from testkit.uncompiled import UNCOMPILED, compile_as_told
 
 TRAINER = ("rollcast.trainer.service",)
@@ -127,7 +129,9 @@ class ForkedPrograms:
         told |= {"folder": str((folder or Path.cwd()).absolute())}
         self._process.stdin.write(json.dumps(told).encode() + b"\n")
         self._process.stdin.flush()
-        pid = int(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        assert answer, f"what programs are forked of ended with {self._process.wait(START_SECONDS)}"
+        pid = int(answer)
         return Forked(pid, self._folder / f"{pid}.code")
 
 
@@ -205,7 +209,9 @@ def fork(action: Callable[[], int | None]) -> int:
         return pid
     code = 1
     try:
-        atexit._clear()  # what the parent does at its own end
+        atexit._clear()  # what the parent does at its own end; but for these two every program has them
+        atexit.register(logging.shutdown)
+        atexit.register(multiprocessing.util._exit_function)  # type: ignore[attr-defined]
         for number, handler in (
             (signal.SIGCHLD, signal.SIG_DFL),
             (signal.SIGTERM, signal.SIG_DFL),
@@ -213,17 +219,12 @@ def fork(action: Callable[[], int | None]) -> int:
         ):
             signal.signal(number, handler)
         code = action() or 0
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except SystemExit as exit_:
+        code = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
     except BaseException:
         traceback.print_exc()
     finally:
-        with suppress(Exception):
-            threading._shutdown()  # type: ignore[attr-defined]
-            atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        end(code)
 
 
 def run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
@@ -280,12 +281,14 @@ def main(folder: Path, modules: Sequence[str]) -> None:
                 told = json.loads(line)
                 pid = fork(lambda told=told: _begin(told))  # type: ignore[misc]
                 children.add(pid)
+                (folder / f"{pid}.code").unlink(missing_ok=True)  # of one that had the same id long ago
                 print(pid, flush=True)
             children -= _reap(children, folder)
     finally:
         for child in children:
-            with suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
+            for kill in (os.killpg, os.kill):  # one that has only just started has no group of its own yet
+                with suppress(ProcessLookupError):
+                    kill(child, signal.SIGKILL)
 
 
 def _reap(children: set[int], folder: Path) -> set[int]:

@@ -21,9 +21,9 @@ def test_the_wheel_of_each_image_has_it(image: str, tmp_path: Path) -> None:
     stage = (ROOT / f"Dockerfile.{image}").read_text().partition("AS wheel\n")[2].partition("FROM ")[0]
     for copied, target in re.findall(r"^COPY (.*) (\S+)$", stage, re.MULTILINE):
         for source in copied.split():
-            place = tmp_path / target / (source if target == "./" else "")
+            place = tmp_path / target / (Path(source).name if target.endswith("/") else "")
             if (ROOT / source).is_dir():
-                shutil.copytree(ROOT / source, tmp_path / target, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(ROOT / source, place, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / source, place)

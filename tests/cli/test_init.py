@@ -172,6 +172,7 @@ def test_on_a_terminal_it_asks_and_offers_what_suits(folder: Path) -> None:
         seen = b""
         for question, answer in (
             (b"model (", b"bert"),
+            (b"model (", b"./modle"),
             (b"model (", b"model"),
             (b"data (", b"row.jsonl"),
             (b"data (", b"rows.jsonl"),
@@ -185,7 +186,13 @@ def test_on_a_terminal_it_asks_and_offers_what_suits(folder: Path) -> None:
         seen += until(own, b"next: rollcast try --config asked.yaml")
         assert process.wait(timeout=60) == 0
     os.close(own)
-    for said in (b"is no causal language", b"row.jsonl: cannot be read", b"neither built in nor", b"is no budget"):
+    for said in (
+        b"is no causal language",
+        b"config.json cannot be read",
+        b"row.jsonl: cannot be read",
+        b"neither built in nor",
+        b"is no budget",
+    ):
         assert said in seen
     assert load_run_config(folder / "asked.yaml", to_start=True).budget.steps == 200
 

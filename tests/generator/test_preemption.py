@@ -53,6 +53,20 @@ async def test_rebuilt_kv_is_marked_and_replayed(versions: Versions, kind: str) 
     assert not [*versions.engine._asked], "nobody holds a request any more, and something is kept of one"
 
 
+async def test_a_request_that_was_given_up_leaves_nothing(versions: Versions) -> None:
+    await versions.apply(6_000)
+    task = make_task(6_000, random_prompt(6_000, 90), LengthBudget(max_tokens=250), rollouts=12)
+    running = [asyncio.create_task(RolloutSampler(versions.engine, task, index).run()) for index in range(12)]
+    await asyncio.sleep(0.5)
+    for run in running:
+        run.cancel()
+    assert await asyncio.gather(*running, return_exceptions=True)
+    del running, run
+    await versions.engine.observe()
+    gc.collect()
+    assert not [*versions.engine._asked]
+
+
 async def test_a_shared_prompt_that_another_rollout_computed_again_is_marked(versions: Versions) -> None:
     """Two long rollouts displace two of one prompt, one after the other, and then the prompt. Of those two the one that
     runs again first computes it with newer weights, and the other one finds it in the prefix cache.

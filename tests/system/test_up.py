@@ -37,6 +37,8 @@ pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(900)]
 
 MINIMAL = Path(__file__).parents[2] / "configs" / "minimal.yaml"
 STEPS, STOP_AT, EVERY = 12, 2, 6
+MORE = 16
+"""With other settings: enough for a Prometheus to read the trainer's page some times."""
 BATCH = {"prompts_per_step": 8, "rollouts_per_prompt": 8}
 """Ten times fewer than the paper's, which would fit as well: 768 rollouts a step take these cores half a minute."""
 SUMS = [(a, b) for a in range(20) for b in range(8)]
@@ -81,7 +83,7 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(
     assert "generator-1 killed by SIGKILL; starting it again" in said(tmp_path)
     check_a_finished_run(tmp_path, folder)
 
-    settings["budget"]["steps"] = STEPS + 1
+    settings["budget"]["steps"] = STEPS + MORE
     settings["recipe"] = BATCH | {"optimizer": {"learning_rate": 1e-6}}
     settings["local"] = {"generators": 1, "trainer_ranks": 1}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
@@ -94,13 +96,14 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(
     assert lines == [
         "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule goes on at its step "
         "with the new one",
-        f"resumed with another setting: budget.steps {STEPS} -> {STEPS + 1}",
+        f"resumed with another setting: budget.steps {STEPS} -> {STEPS + MORE}",
         "resumed with another setting: local.generators 2 -> 1",
         "resumed with another setting: local.trainer_ranks 2 -> 1",
     ]
     rates = [line["learning_rate"] for line in read_lines(folder / "steps.jsonl")]
     of_old = [step / 100 * 5e-7 for step in range(1, STEPS + 1)]
-    assert rates == pytest.approx([*of_old, (STEPS + 1) / 100 * 1e-6]), "that of the last step is of the new one"
+    of_new = [step / 100 * 1e-6 for step in range(STEPS + 1, STEPS + MORE + 1)]
+    assert rates == pytest.approx([*of_old, *of_new]), "those of the last steps are of the new one"
 
 
 def minimal_settings(folder: Path, model_folder: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 PROGRAM = """
 import atexit, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from rollcast.telemetry.process_end import end
 
@@ -19,6 +20,8 @@ class Taken:
         Path("taken apart").touch()
 
 kept = Taken()
+pool = ThreadPoolExecutor(1)  # whose worker waits for more, and nobody shuts it down
+assert pool.submit(lambda: 1).result() == 1
 atexit.register(Path("said goodbye").touch)
 threading.Thread(target=lambda: (time.sleep(0.5), Path("thread").touch())).start()
 threading.Thread(target=lambda: time.sleep(60), daemon=True).start()

@@ -102,10 +102,14 @@ def _asked(
         return given
     if not sys.stdin.isatty():
         raise UserError(f"{option}: is missing; give it, or run `rollcast init` on a terminal, where it asks")
+    from rollcast.local.first_run.data import NoPromptFieldError
+
     while True:
         said = str(typer.prompt(question, default=usual))
         try:
             check(said)
+        except NoPromptFieldError:
+            raise  # what an option must say
         except UserError as error:
             typer.echo(f"error: {error}", err=True)
         else:
@@ -115,9 +119,11 @@ def _asked(
 def _model(path: str) -> None:
     """Raises UserError for a model of this machine that is none to train."""
     from rollcast.config.model import Model
+    from rollcast.local.preflight import weight_bytes
     from rollcast.memory.causal import check_causal
 
     check_causal(Model(path=path))
+    weight_bytes(path)
 
 
 def _verifier(name: str) -> None:

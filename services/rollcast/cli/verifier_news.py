@@ -29,7 +29,8 @@ class VerifierNews:
                 lines.append(f"{said}; what it does not grade is left out")
             elif failure.count >= 2 * told:
                 counted = f"{failure.count} completions so far"
-                lines.append(f"verifier {failure.verifier} gave no verdict on {counted}, first {failure.sentence}")
+                said = f"verifier {failure.verifier} gave no verdict on {counted}, first {failure.sentence}"
+                lines.append(f"{said}; what it does not grade is left out")
             else:
                 continue
             self._told[failure.verifier] = failure.count

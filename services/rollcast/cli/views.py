@@ -91,8 +91,11 @@ class Follower:
         return lines + self._freeze(self._config.run_folder)
 
     def _resumed(self) -> list[str]:
-        """What starts before this one have measured, once."""
-        earlier, self._earlier = self._earlier, ()
+        """What is left of what earlier starts have measured, once: the trainer tells at which step it goes on."""
+        if not self._earlier or not self.status.is_started:
+            return []
+        earlier = [point for point in self._earlier if point in self.status.evaluations]
+        self._earlier = ()
         if not earlier:
             return []
         return [f"resumed with {counted(len(earlier), 'evaluation')} of before, the last at {_in_words(earlier[-1])}"]

@@ -109,7 +109,7 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Callable[[
         (("redis.tls", "rpc.tls", "http.tls", "grader"), lambda: check_certificates(config)),
         (
             ("model.path", "model.dtype", "folder", "run", "trainer.keep_checkpoints", "trainer.checkpoints"),
-            lambda: _check_disk(config, _weight_bytes(config)),
+            lambda: _check_disk(config, weight_bytes(config.model.path)),
         ),
         (("model.path",), lambda: check_causal(config.model)),
         (("model.from_run",), lambda: _check_earlier_run(config)),
@@ -187,11 +187,14 @@ def resolve_ports(config: RunConfig, *, monitor: bool = False) -> RunConfig:
     )
 
 
-def _weight_bytes(config: RunConfig) -> int:
-    """Size of the model's weights on disk; 0 for a name on the hub, which the trainer looks up itself."""
-    folder = Path(config.model.path)
+def weight_bytes(model: str) -> int:
+    """Size of the model's weights on disk; 0 for a name on the hub, which the trainer looks up itself.
+
+    Raises UserError for a folder that holds no model.
+    """
+    folder = Path(model)
     try:
-        if _is_on_the_hub(config.model.path):
+        if _is_on_the_hub(model):
             return 0
         json.loads((folder / "config.json").read_bytes())
         files = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
@@ -201,17 +204,13 @@ def _weight_bytes(config: RunConfig) -> int:
         sizes = [file.stat().st_size for file in files]
     except OSError as error:
         raise UserError(
-            f"model.path = {config.model.path}: {Path(error.filename or folder).name} cannot be read "
+            f"model.path = {model}: {Path(error.filename or folder).name} cannot be read "
             f"({error.strerror}); give the folder of a Hugging Face model"
         ) from error
     except ValueError as error:
-        raise UserError(
-            f"model.path = {config.model.path}: its config.json is not JSON; download the model again"
-        ) from error
+        raise UserError(f"model.path = {model}: its config.json is not JSON; download the model again") from error
     if not sum(sizes):
-        raise UserError(
-            f"model.path = {config.model.path}: holds no weights (*.safetensors); give the folder of a whole model"
-        )
+        raise UserError(f"model.path = {model}: holds no weights (*.safetensors); give the folder of a whole model")
     return sum(sizes)
 
 

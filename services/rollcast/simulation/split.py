@@ -29,7 +29,10 @@ from rollcast.simulation.workload import Lengths, Workload
 
 SECONDS_PER_HOUR = 3600.0
 MARGIN = 0.03
-"""Splits whose rates differ by less, or by less than their standard errors, are called as good as one another."""
+"""Splits whose rates differ by less are called as good as one another."""
+UNSURE = 0.10
+"""So are those that differ by less than their standard errors, up to this share. All are simulated with the same tasks:
+the error of a difference is smaller than those of the rates tell."""
 FEW = 24
 """Up to this many simulations every split that could be the best is simulated; beyond, the search closes in on it."""
 SPREAD = 9
@@ -241,7 +244,8 @@ class SplitSimulator:
 def _is_as_good(one: SplitOutcome, best: SplitOutcome) -> bool:
     """Whether it comes within the margin, or within what the two rates are known to."""
     error = math.hypot(one.standard_error, best.standard_error)
-    return best.steps_per_hour - one.steps_per_hour <= max(MARGIN * best.steps_per_hour, error)
+    least = MARGIN * best.steps_per_hour
+    return best.steps_per_hour - one.steps_per_hour <= max(least, min(error, UNSURE * best.steps_per_hour))
 
 
 def _next_place(bounds: list[float], outcomes: dict[int, SplitOutcome]) -> int | None:

@@ -27,7 +27,7 @@ def uncollected() -> Iterator[None]:
 
 
 def collect_from_now() -> None:
-    """Collect garbage, of what is made from here on; at the end of the process all of it."""
+    """Collect garbage, of what is made from here on; all of it only where the interpreter ends as usual."""
     gc.freeze()
     atexit.register(gc.unfreeze)  # libraries that count their objects at the end would call the frozen ones leaks
     gc.enable()

@@ -24,6 +24,10 @@ ANSWER_FIELDS = ("answer", "solution", "ground_truth", "reward_model.ground_trut
 """Names that TRL, verl and published sets use, the likeliest first."""
 
 
+class NoPromptFieldError(UserError):
+    """No field of the rows has a usual name of a prompt."""
+
+
 @dataclass(frozen=True, slots=True)
 class DataLook:
     kind: str
@@ -59,7 +63,7 @@ def look_at(data: str, prompt_field: str | None, answer_field: str | None) -> Da
         raise UserError(f"--data {data}: holds no rows; give a file with one JSON object a line")
     prompts = prompt_field or _first_field(rows, PROMPT_FIELDS)
     if prompts is None:
-        raise UserError(
+        raise NoPromptFieldError(
             f"--data {data}: none of its fields ({', '.join(map(repr, list(rows[0])[:10]))}) has a usual name of a "
             "prompt; say which it is with --prompt-field"
         )
