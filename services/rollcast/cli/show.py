@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 PIPE_SIZE = (100, 40)
 """Columns and lines where no terminal says its own."""
+CONTINUE = "continue with: "
 
 
 def show(
@@ -38,11 +40,13 @@ def show(
     screen = look_at(run)
     size = shutil.get_terminal_size(PIPE_SIZE)
     width, height = (size.columns, size.lines) if sys.stdout.isatty() else PIPE_SIZE
-    closing = [] if screen.is_running else _closing(screen.config, screen.status)
+    closing = [] if screen.is_running else _closing(screen.config)
+    if sys.stdout.isatty() and not closing[0].startswith(CONTINUE):  # a command stays whole, to be copied
+        closing = textwrap.wrap(closing[0], width, break_long_words=False, break_on_hyphens=False)
     picture = panel(screen, width, height - 1 - len(closing))
     Console(width=width, highlight=False, markup=False, emoji=False).print(picture)
     for line in closing:
-        typer.echo(line)  # one of them is a command, to be copied
+        typer.echo(line)
 
 
 def look_at(run: Path) -> Screen:
@@ -107,7 +111,7 @@ def _state(config: RunConfig, status: RunStatus, *, is_running: bool) -> str:
     return "finished" if (config.run_folder / RESULT).exists() else "stopped"
 
 
-def _closing(config: RunConfig, status: RunStatus) -> list[str]:
+def _closing(config: RunConfig) -> list[str]:
     """How it ended, or what continues it."""
     from rollcast.cli.up import continuing
     from rollcast.runfolder.files import RESULT
@@ -117,6 +121,6 @@ def _closing(config: RunConfig, status: RunStatus) -> list[str]:
     try:
         return [read_record(config.run_folder / RESULT, RunResult).sentence()]
     except FileNotFoundError:
-        return [f"continue with: {continuing(config)}"]
+        return [f"{CONTINUE}{continuing(config)}"]
     except (OSError, ValueError) as error:
         return [f"{config.run_folder / RESULT}: cannot be read ({error})"]
