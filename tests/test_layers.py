@@ -80,7 +80,10 @@ def test_no_test_module_is_imported() -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("rollcast.cli.main", ("torch", "transformers", "vllm", "scipy", "numpy", "fastapi", "matplotlib", "httpx")),
+        (
+            "rollcast.cli.main",
+            ("torch", "transformers", "vllm", "scipy", "numpy", "fastapi", "matplotlib", "httpx", "pydantic"),
+        ),
         ("rollcast.config.run", ("torch", "numpy", "scipy", "redis", "grpc")),
         ("rollcast.telemetry.names", ("torch", "numpy", "prometheus_client")),
         ("rollcast.local.up", ("torch", "transformers", "vllm", "scipy", "fastapi")),

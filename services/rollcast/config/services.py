@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from rollcast.config.base import CONDITION, CURVE_NAME, NAMESPACE, REDIS_SCOPE, FolderOrName, Settings
-from rollcast.config.bounds import MOST_COMPUTE
+from rollcast.config.bounds import MOST_COMPUTE, MOST_DERIVED_SLOTS
 from rollcast.config.engine_arguments import EngineArguments
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
@@ -127,10 +127,6 @@ class Weights(Settings):
     """Broadcast while the next update runs, also where both use the same GPUs' collectives. Off until it was shown on two
     GPUs or more: several trainer GPUs then wait first until the version was acknowledged and joiners have it, and nothing is
     sent during the update. One GPU, or gloo, always overlaps."""
-
-
-MOST_DERIVED_SLOTS = 256
-"""Of a generator whose KV cache holds more: vLLM's default, and about where more slots cease to make more tokens."""
 
 
 class Generator(Settings):

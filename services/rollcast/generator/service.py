@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from socket import socket
 from typing import Any, TypeVar
 
+from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.run import RunConfig
-from rollcast.config.services import MOST_DERIVED_SLOTS
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator import no_room

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.run import RunConfig
-from rollcast.config.services import MOST_DERIVED_SLOTS
 from rollcast.memory.activations import WIDE
 from rollcast.memory.architecture import FeedForwardShape, LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.errors import UserError
-from rollcast.config.services import MOST_DERIVED_SLOTS
 
 if TYPE_CHECKING:
     from rollcast.cli.plan.measured_run import MeasuredRun
