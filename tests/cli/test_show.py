@@ -8,6 +8,7 @@ import math
 import os
 import re
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.port_files import publish_port
 from rollcast.local.event_log import note
+from testkit.terminal import Terminal
 from tests.cli.command import refusal, rollcast
 
 
@@ -136,3 +138,23 @@ def test_what_is_no_run_of_this_machine_is_one_sentence(tmp_path: Path) -> None:
     assert refusal("show", str(tmp_path)) == (
         f"RUN = {tmp_path}: holds no run.json; give the folder of a run of `rollcast up`, as runs/NAME"
     )
+
+
+def test_on_a_terminal_the_last_sentence_breaks_between_words_and_a_run_under_way_has_none(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    trained(config, 200)
+    command = [sys.executable, "-m", "rollcast.cli.main", "show", str(config.run_folder)]
+    with (config.run_folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with Terminal(command, tmp_path, {}, columns=80) as terminal:
+            assert terminal.end(60) == 0, terminal.said()
+            assert "rollcast mine · running" in terminal.said()
+    result = {"initial": 0.1, "measured": 0.7, "frozen": None, "error": None, "last_value_error": None, "inside": None}
+    result |= {"gain_share_at_freeze": None, "num_evaluations": 41}
+    (config.run_folder / "result.json").write_text(json.dumps(result))
+    with Terminal(command, tmp_path, {}, columns=50) as terminal:
+        assert terminal.end(60) == 0, terminal.said()
+        shown = terminal.said()
+    last = shown[shown.index("the end: ") :].split("\n")
+    assert len([line for line in last if line.strip()]) > 1
+    assert " ".join(" ".join(last).split()) in words(config.run_folder), "no word is broken"

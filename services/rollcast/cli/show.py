@@ -41,8 +41,8 @@ def show(
     size = shutil.get_terminal_size(PIPE_SIZE)
     width, height = (size.columns, size.lines) if sys.stdout.isatty() else PIPE_SIZE
     closing = [] if screen.is_running else _closing(screen.config)
-    if sys.stdout.isatty() and not closing[0].startswith(CONTINUE):  # a command stays whole, to be copied
-        closing = textwrap.wrap(closing[0], width, break_long_words=False, break_on_hyphens=False)
+    if sys.stdout.isatty():
+        closing = [part for line in closing for part in _broken(line, width)]
     picture = panel(screen, width, height - 1 - len(closing))
     Console(width=width, highlight=False, markup=False, emoji=False).print(picture)
     for line in closing:
@@ -109,6 +109,13 @@ def _state(config: RunConfig, status: RunStatus, *, is_running: bool) -> str:
         lasts = "" if began is None else f" for {duration(time.time() - began)}"
         return ("running" if status.is_started else "starting") + lasts
     return "finished" if (config.run_folder / RESULT).exists() else "stopped"
+
+
+def _broken(line: str, width: int) -> list[str]:
+    """Between words; a command stays whole, to be copied."""
+    if line.startswith(CONTINUE):
+        return [line]
+    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _closing(config: RunConfig) -> list[str]:
