@@ -15,7 +15,7 @@ from rollcast.config.out_of_memory import OutOfMemory, told_what_did_not_fit
 from tests.trainer.tiny_models import write_model
 
 PROGRAM = """
-import gc, resource, sys, time
+import gc, resource, sys
 from pathlib import Path
 import psutil
 from rollcast.config.errors import UserError
@@ -31,17 +31,16 @@ config = make_config(Path(sys.argv[1]), folder)
 hard = resource.getrlimit(resource.RLIMIT_AS)[1]
 
 def without_room(what, action) -> None:
-    gc.collect()  # what it frees meanwhile would be room, and what threads of a save give back when they end
-    held = None
-    while held != (held := psutil.Process().memory_info().vms):
-        time.sleep(0.5)
-    resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, hard))
-    try:
-        action()
-    except UserError as error:
-        print(error.exit_code, what, error)
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    for attempt in range(10):  # a thread that ends meanwhile leaves room, now and then enough
+        gc.collect()  # what it frees meanwhile would be room
+        resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + ROOM, hard))
+        try:
+            action()
+        except UserError as error:
+            print(error.exit_code, what, error)
+            return
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 without_room("start:", lambda: LearnerGroup.build(config, ranks))
 learner = build_learner(config, ranks)
