@@ -2,8 +2,7 @@
 
 The learner alone, on CPU over gloo, float32, random weights: each rank is a process, and what it held most, above what
 it held after the imports, is read from /proc while it reads the model, makes a step, publishes and writes a checkpoint.
-One run of each: memory hardly varies. `ratio` is planned over measured bytes; the target is within TARGET, but at the
-start, which small shards miss: a process holds some MB that no count of tensors tells.
+One run of each: memory hardly varies. `ratio` is planned over measured bytes; the target is within TARGET.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rollcast.memory.staging import staged_by_generator, staged_by_trainer, staging_place
-from rollcast.memory.trainer import RankMemory
+from rollcast.memory.trainer import RankMemory, sharded
 from rollcast.weights.manifest import PIECE_BYTES
 from testkit.published_models import LLAMA4_SCOUT, QWEN3_8B, QWEN3_30B_A3B
 from tests.memory.plans import plan_of
@@ -37,6 +37,26 @@ def test_moments_of_all_ranks_are_those_of_the_model() -> None:
 def test_no_rank_holds_more_than_rank_0() -> None:
     ranks = plan_of(QWEN3_30B_A3B, ranks=24).trainer
     assert max(rank.fullest.total for rank in ranks) == ranks[0].fullest.total
+
+
+def test_a_rank_with_padding_writes_a_checkpoint_from_one_more_copy_of_what_is_padded() -> None:
+    """torch clones what lies in larger memory, and keeps the clones until the file is whole."""
+    ranks = plan_of(QWEN3_30B_A3B, gpu=None, ranks=24).trainer
+    first, last = ranks[0], ranks[21]
+    assert (first.unpadded, first.fullest.parts["checkpoint"]) == (0, first.checkpoint)
+    of_experts = 4 * 2 * 48 * 3 * 768 * 2048  # 2 of the 6 that others have
+    assert of_experts < last.unpadded < 4 * sharded(last.model.weights(), last.rank, last.ranks)
+    assert parts(last)["checkpoint"] == last.checkpoint + last.unpadded
+    assert last.fullest.name != "checkpoint", "a step is fuller"
+    assert last.fullest.parts["checkpoint"] == last.checkpoint + last.unpadded, "and it is written beside steps"
+
+
+def test_rows_move_to_padded_memory_one_weight_after_the_other_while_a_rank_starts() -> None:
+    last = plan_of(QWEN3_8B, gpu=None, ranks=3).trainer[2]
+    rows = 4 * sharded(last.model.weights(), 2, 3)
+    padded = 4 * sharded(last.model.weights(), 0, 3)
+    one = max(4 * sharded([weight], 0, 3) for weight in last.model.weights())
+    assert max(rows + one, padded) < last.start_on_host < padded + one
 
 
 def test_experts_are_never_cut() -> None:

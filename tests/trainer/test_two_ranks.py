@@ -101,6 +101,13 @@ def test_one_rank_continues_the_checkpoint_of_two(
     assert distance(whole_weights(group), two_ranks["further"]) < 1e-5
 
 
+def test_padded_weights_stay_in_the_memory_that_a_checkpoint_was_copied_from(model: Path) -> None:
+    """The copies are kept by it: other memory would take other copies, the first time in the middle of the run."""
+    before, after = torch.load(model.with_name("places.pt"))
+    assert before == after
+    assert any(held > rows for _, held, rows in before.values()), "no rows of this rank are fewer than the other's"
+
+
 def test_two_ranks_export_what_they_hold(two_ranks: dict[str, Any]) -> None:
     exported = AutoModelForCausalLM.from_pretrained(Path(two_ranks["checkpoint"]).parents[2] / "export")
     found = {name: parameter.detach() for name, parameter in exported.named_parameters()}

@@ -39,6 +39,15 @@ def whole_weights(group: LearnerGroup) -> dict[str, torch.Tensor]:
         }
 
 
+def places(group: LearnerGroup) -> dict[str, tuple[int, int, int]]:
+    """Of each weight's rows: address and bytes of the memory that holds them, bytes without padding."""
+    local = {name: weight.to_local() for name, weight in group.learner.policy.named_weights()}
+    return {
+        name: (rows.untyped_storage().data_ptr(), rows.untyped_storage().nbytes(), rows.nbytes)
+        for name, rows in local.items()
+    }
+
+
 def main(*models_and_folders: str) -> None:
     ranks = join_ranks(timeout_seconds=30, threads=1)
     for model, run_folder in zip(models_and_folders[::2], models_and_folders[1::2], strict=True):
@@ -55,7 +64,9 @@ def train(ranks: Ranks, model: str, run_folder: str) -> None:
     dist.barrier()
     load_checkpoint(f"{objects}/1.0", group.learner)
     if ranks.rank > 0:
+        before = places(group)
         assert group.follow() is TrainerEnding.FINISHED
+        torch.save((before, places(group)), results.with_name("places.pt"))
     else:
         initial = whole_weights(group)
         stats = [group.update(make_sequences(0))]

@@ -58,7 +58,7 @@ def rank_on_host(plan: MemoryPlan, rank: int) -> Parts:
     parts = {
         "programs": PROGRAM,
         "staging": STAGED_VERSIONS * memory.version_rows,
-        "checkpoint": memory.checkpoint,
+        "checkpoint": memory.checkpoint + memory.unpadded,
         "gathered": largest,
     }
     if rank == 0:

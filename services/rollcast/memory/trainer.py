@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rollcast.config.run import RunConfig
@@ -78,18 +78,24 @@ class RankMemory:
         """Of a step with several micro-batches: gradients of the first are there when the others are computed."""
         yield from (self._with_standing(name, parts) for name, parts in self._passes())
         yield self._with_standing("publish", {"converted": self._converted()}, gradients=False)
-        yield self._with_standing("checkpoint", {}, gradients=False)
+        yield self._with_standing("checkpoint", self._while_written, gradients=False)
 
     @cached_property
     def fullest(self) -> StepMoment:
-        return max(self.moments(), key=lambda moment: moment.total)
+        """With what a checkpoint that is still being written holds beside it."""
+        moment = max(self.moments(), key=lambda moment: moment.total)
+        return replace(moment, parts=_together(moment.parts, self._while_written))
+
+    @property
+    def _while_written(self) -> Parts:
+        return {"checkpoint": self.unpadded} if self.kind == "cpu" and self.unpadded else {}
 
     @property
     def start_on_host(self) -> int:
         """Bytes of host memory while the model is read: one weight at a time, as it is stored.
 
         Without a GPU all rows of this rank end in host memory, where float32 ones stay as they were read, and experts
-        are stacked, beside what they are stacked of. Nobody has written to the padding yet: it has no memory.
+        are stacked, beside what they are stacked of. Rows that need padding then move, one weight after the other.
         """
         in_hand = self.model.stored_item * max(self._read_at_once(*weight) for weight in self.model.weights())
         if self.kind == "gpu":
@@ -97,7 +103,14 @@ class RankMemory:
         weights = list(self.model.weights())
         stacks = [sharded([weight], self.rank, self.ranks) for weight in weights if self._is_stacked(weight[0])]
         beyond = max(0 if self.model.stored_item == WIDE else in_hand, WIDE * max(stacks, default=0))
-        return WIDE * sharded(weights, self.rank, self.ranks) + beyond
+        held = WIDE * sharded(weights, self.rank, self.ranks)
+        most = held + beyond
+        for weight in weights:
+            rows, padded = (WIDE * sharded([weight], rank, self.ranks) for rank in (self.rank, 0))
+            if rows < padded:
+                most = max(most, held + padded)
+                held += padded - rows
+        return most
 
     def _is_stacked(self, name: str) -> bool:
         return self.model.family.stacked and ".experts." in name
@@ -140,15 +153,20 @@ class RankMemory:
         return WIDE * sharded(weights, 0, self.ranks) + 2 * WIDE * sharded(weights, self.rank, self.ranks)
 
     @property
+    def unpadded(self) -> int:
+        """Bytes of one more copy of the weights that have padding here: torch writes them to a checkpoint without."""
+        rows = {shape[0] for _, shape in self.model.weights()}
+        padded = {n for n in rows if rows_of_rank(n, self.rank, self.ranks) < rows_of_rank(n, 0, self.ranks)}
+        return WIDE * sharded((w for w in self.model.weights() if w[1][0] in padded), self.rank, self.ranks)
+
+    @property
     def largest_weight(self) -> int:
         """Bytes of the largest weight, whole and in the published dtype: an export gathers one after the other."""
         return self.load.item * max(math.prod(shape) for _, shape in self.model.weights())
 
     def _with_standing(self, name: str, parts: Mapping[str, int], *, gradients: bool = True) -> StepMoment:
-        whole = {part: size for part, size in self._standing.items() if gradients or part != "gradients"}
-        for part, size in parts.items():
-            whole[part] = whole.get(part, 0) + size
-        return StepMoment(name, whole)
+        standing = {part: size for part, size in self._standing.items() if gradients or part != "gradients"}
+        return StepMoment(name, _together(standing, parts))
 
     def _passes(self) -> Iterator[tuple[str, Parts]]:
         kept = list(self._kept())
@@ -272,6 +290,10 @@ class RankMemory:
     def _converted(self) -> int:
         """A piece of one weight's rows in the published dtype, before it is copied to the host."""
         return 0 if self.load.item == WIDE else min(PIECE_BYTES, self.load.item * self._largest_rows)
+
+
+def _together(parts: Mapping[str, int], more: Mapping[str, int]) -> Parts:
+    return {**parts, **{part: parts.get(part, 0) + size for part, size in more.items()}}
 
 
 def _gathered(weights: Mapping[str, Shape], ranks: int) -> int:

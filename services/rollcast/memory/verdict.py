@@ -67,7 +67,7 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
 
 
 def _trainer_fits(plan: MemoryPlan) -> bool:
-    """No rank holds more than rank 0: it has the largest part of every weight."""
+    """No rank's GPU holds more than that of rank 0, which has the largest part of every weight."""
     return plan.trainer[0].fullest.total <= plan.device.num_bytes
 
 

@@ -89,14 +89,16 @@ def _show(plan: MemoryPlan) -> None:
     if plan.device.kind == "gpu":
         rows.append(("free", *(_gb(plan.device.num_bytes - total) for _, _, total in columns)))
     report.show_table(("GB", *(title for title, _, _ in columns)), rows)
-    first, worker, length = plan.trainer[0], plan.worker, plan.config.model.max_length
+    worker, length = plan.worker, plan.config.model.max_length
+    first = max(plan.trainer, key=lambda rank: rank.fullest.total)
+    start = max(rank.start_on_host for rank in plan.trainer)
     typer.echo(
         f"{first.model.num_parameters / GIGA:.2f} B parameters; a version is {_gb(first.version)} GB; "
         f"{plan.device.in_words}."
     )
     typer.echo(
         f"A trainer rank is fullest at {first.fullest.name}, with {first.load.tokens:,} tokens; "
-        f"while it starts, each reads {_gb(first.start_on_host)} GB into host memory."
+        f"while it starts, each reads at most {_gb(start)} GB into host memory."
     )
     typer.echo(
         f"A rollout of {length:,} tokens holds {_gb(worker.kv_of_slot(length))} GB of KV cache; "

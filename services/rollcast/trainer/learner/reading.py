@@ -178,3 +178,6 @@ def _read_weights(policy: Policy, stored: Mapping[str, StoredTensor], device: to
             "set tie_word_embeddings to false in config.json",
         )
     assert all(isinstance(weight, DTensor) for _, weight in policy.named_weights())
+    # FSDP keeps rows that are fewer than its other ranks' in padded memory of their own. Told of new weights it takes
+    # that now. Else it did at the first step, and what checkpoints are copied into, by the old memory, would be lost.
+    policy.load_state_dict({}, strict=False)
