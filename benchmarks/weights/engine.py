@@ -1,7 +1,7 @@
 """The pause of a real vLLM generator with two tensor-parallel workers and host staging, beside plain copies.
 
 A random Qwen3 of 300 M parameters in bfloat16 on CPU; versions come over wire 2 while rollouts are sampled. The copy
-beside it: two processes at once, each as many bytes as a worker holds.
+beside it, after each version: two processes at once, each as many bytes as a worker holds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import asyncio
 import multiprocessing
 import statistics
 import tempfile
+import time
 from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from benchmarks.weights.lanes import CPU, copy_seconds
+from benchmarks.weights.lanes import CPU
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.generator import engine_start
 from rollcast.generator.engine import Engine, EngineRequest
@@ -38,6 +41,8 @@ WORKERS = 2
 ROLLOUTS, MAX_TOKENS = 4, 400
 LONGEST_PAUSE = 1.5
 """Over the copy."""
+IDLE_SECONDS = 1.5
+"""Until vLLM's workers, which look for work for a second without a rest, leave the cores to others."""
 PATIENCE_SECONDS = 120.0
 SHAPE = Qwen3Config(
     vocab_size=64_000,
@@ -95,8 +100,10 @@ def fill(weights: Path, snapshot: Snapshot) -> None:
             rows.copy_(file.get_tensor(name))
 
 
-async def publish_some(config: RunConfig, engine: Engine, weights: Path, repeats: int) -> list[dict[str, float]]:
-    """Of each version: seconds of the pause and, in it, of loading."""
+async def publish_some(
+    config: RunConfig, engine: Engine, weights: Path, repeats: int, copies: PlainCopies
+) -> list[dict[str, float]]:
+    """Of each version: seconds of the pause, in it of loading, and right after it of plain copies."""
     specs, exporter = specs_of(weights), Exporter("benchmark")
     slots = StagingSlots(plan_buckets(specs, config.weights.bucket_bytes))
     publisher = Publisher(
@@ -150,17 +157,52 @@ async def publish_some(config: RunConfig, engine: Engine, weights: Path, repeats
         for request in requests:
             engine.abort(request)
         await asyncio.gather(*sampling)
+        await asyncio.sleep(IDLE_SECONDS)
+        pauses[-1]["copy"] = copies.seconds()
     await member.leave("end", 5.0)
     await asyncio.wait_for(running, 10.0)
     publisher.stop(5.0)
     return pauses[1:]  # the first one, which a skeleton waits for, maps the memory
 
 
-def copies_at_once(num_bytes: int, repeats: int) -> float:
-    """Median of a plain copy, the slowest of WORKERS processes that make one at the same time."""
-    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
-        pool.starmap(copy_seconds, [(1 << 20, 1)] * WORKERS)
-        return max(pool.starmap(copy_seconds, [(num_bytes, repeats)] * WORKERS, chunksize=1))
+class PlainCopies:
+    """WORKERS processes that copy as many bytes as a worker holds, each when all do."""
+
+    def __init__(self, num_bytes: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        together = context.Barrier(WORKERS)
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for _ in range(WORKERS):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_copy, args=(theirs, together, num_bytes), daemon=True)
+            process.start()
+            self._pipes.append(ours)
+            self._processes.append(process)
+        self.seconds()
+
+    def seconds(self) -> float:
+        """Of the slowest."""
+        for pipe in self._pipes:
+            pipe.send("now")
+        assert all(pipe.poll(PATIENCE_SECONDS) for pipe in self._pipes)
+        return max(float(pipe.recv()) for pipe in self._pipes)
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join(PATIENCE_SECONDS)
+
+
+def _copy(pipe: Connection, together: Barrier, num_bytes: int) -> None:
+    torch.set_num_threads(1)
+    source, target = torch.ones(num_bytes, dtype=torch.uint8), torch.ones(num_bytes, dtype=torch.uint8)
+    while True:
+        pipe.recv()
+        together.wait(PATIENCE_SECONDS)
+        started = time.perf_counter()
+        target.copy_(source)
+        pipe.send(time.perf_counter() - started)
 
 
 async def measure(repeats: int) -> dict[str, Any]:
@@ -172,21 +214,24 @@ async def measure(repeats: int) -> dict[str, Any]:
         engine = await Engine.start(config, "a")
         try:
             weights = folder / "model" / "model.safetensors"
-            pauses = await publish_some(config, engine, weights, repeats)
-            held = [size for _, size in await engine.call("room_for_staging")]
+            held = max(size for _, size in await engine.call("room_for_staging"))
+            copies = PlainCopies(held)
+            pauses = await publish_some(config, engine, weights, repeats, copies)
         finally:
             engine.shutdown()
         size = total_bytes(plan_buckets(specs_of(weights), config.weights.bucket_bytes))
-    copied = copies_at_once(max(held), repeats)
+    copies.end()
+    copied = statistics.median(each["copy"] for each in pauses)
     pause = statistics.median(each["pause"] for each in pauses)
     return {
         "megabytes": round(size / 1e6, 1),
         "workers": WORKERS,
-        "megabytes_of_a_worker": round(max(held) / 1e6, 1),
+        "megabytes_of_a_worker": round(held / 1e6, 1),
         "versions": len(pauses),
         "pause_seconds": [round(each["pause"], 4) for each in pauses],
         "pause_seconds_median": round(pause, 4),
         "load_seconds_median": round(statistics.median(each["load"] for each in pauses), 4),
+        "copy_seconds": [round(each["copy"], 4) for each in pauses],
         "copy_seconds_median": round(copied, 4),
         "pause_over_copy": round(pause / copied, 2),
         "pause_over_load": round(pause / statistics.median(each["load"] for each in pauses), 2),

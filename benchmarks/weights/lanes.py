@@ -1,7 +1,8 @@
 """Several trainer ranks that send their own rows: rate beside raw gloo, pause beside a plain copy, copies staged.
 
 Each rank is a process with the real lane sender, rank 0 has the real publisher, the generator is that of the tests. Raw
-gloo: one group of two, the same bytes in pieces of the same size into memory that is reused, nothing checked.
+gloo: one group of two, the same bytes in pieces of the same size between memory of the same kind that is reused,
+nothing checked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 
 from rollcast.config.services import Weights
 from rollcast.weights.lanes import Lanes, LaneSender
-from rollcast.weights.manifest import PIECE_BYTES, BucketSpec
+from rollcast.weights.manifest import PIECE_BYTES, BucketSpec, TensorSpec, plan_buckets
 from rollcast.weights.process_group import GroupAddress, RendezvousStore, WeightGroup
 from rollcast.weights.shards import shard_buckets
 from rollcast.weights.snapshot import Snapshot
@@ -105,7 +106,7 @@ class RawGloo:
         self._process.start()
         _heard(self._pipe)
         self._group = WeightGroup(address(rank=0, world_size=2), CPU)
-        self._buffer = torch.zeros(num_bytes, dtype=torch.uint8)
+        self._buffer = _memory(num_bytes)
 
     def seconds(self) -> float:
         """Of one broadcast of everything, until the last byte is there."""
@@ -128,9 +129,14 @@ def _heard(pipe: Connection) -> None:
     pipe.recv()
 
 
+def _memory(num_bytes: int) -> torch.Tensor:
+    """Of the kind that versions are staged in: large pages are quicker."""
+    return Snapshot.on(CPU, plan_buckets([TensorSpec("raw", "uint8", (num_bytes,))], num_bytes)).memory[:num_bytes]
+
+
 def _raw_receiver(pipe: Connection, address: GroupAddress, num_bytes: int) -> None:
     torch.set_num_threads(1)
-    buffer = torch.zeros(num_bytes, dtype=torch.uint8)
+    buffer = _memory(num_bytes)
     pipe.send("ready")
     group = WeightGroup(address, CPU)
     while True:

@@ -16,7 +16,6 @@ from rollcast.config.services import Weights
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.staging import stage_shard, weight_specs
-from rollcast.weights.checksum import checksum
 from rollcast.weights.host_memory import HostMemory
 from rollcast.weights.manifest import plan_buckets, total_bytes
 from rollcast.weights.snapshot import Snapshot
@@ -74,10 +73,9 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     for where, source in (("device", loaded), ("host", shared)):
         seconds = card.median_seconds(partial(apply, source, model), device, repeats=REPEATS)
         rows.append(timed(f"apply from the {where}", size, seconds))
-    expected = checksum(on_device.buffers)
     targets = {
-        "the host's bytes are the device's": checksum(staged.buffers) == expected,
-        "what was loaded is what was staged": checksum(loaded.buffers) == expected,
+        "the host's bytes are the device's": staged.memory.equal(on_device.memory.cpu()),
+        "what was loaded is what was staged": loaded.memory.equal(on_device.memory),
         "what was applied is what was staged": all(model[name].equal(view) for name, view in loaded.views()),
     }
     rows += plain_copies(size, device)

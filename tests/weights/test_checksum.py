@@ -1,17 +1,19 @@
-"""The checksum against its definition, computed one word at a time in plain integers."""
+"""The checksum against its definition: the published XXH3; row sums computed one word at a time in plain integers."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.weights.checksum import GOLDEN, PRIME, ROW, checksum
+from rollcast.weights.checksum import GOLDEN, PRIME, ROW, Checksum, GpuChecksum, ProcessorChecksum
 
 MASK = (1 << 64) - 1
 ROW_BYTES = 8 * ROW
+KINDS = pytest.mark.parametrize("kind", [ProcessorChecksum, GpuChecksum])
 
 
 def slow_checksum(buffers: list[bytes]) -> int:
@@ -28,31 +30,52 @@ def slow_checksum(buffers: list[bytes]) -> int:
     return value
 
 
-def as_tensor(data: bytes) -> torch.Tensor:
-    return torch.tensor(list(data), dtype=torch.uint8)
+def of(kind: type[Checksum], *buffers: bytes) -> int:
+    total = kind()
+    for buffer in buffers:
+        total.add(torch.tensor(list(buffer), dtype=torch.uint8))
+    return total.value()
 
 
 @given(st.lists(st.binary(max_size=200), max_size=5))
-def test_it_follows_its_definition(buffers: list[bytes]) -> None:
-    assert checksum([as_tensor(buffer) for buffer in buffers]) == slow_checksum(buffers)
+def test_that_of_a_gpu_follows_its_definition(buffers: list[bytes]) -> None:
+    assert of(GpuChecksum, *buffers) == slow_checksum(buffers)
 
 
-def test_it_follows_its_definition_over_many_rows() -> None:
+def test_that_of_a_gpu_follows_its_definition_over_many_rows() -> None:
     random = torch.Generator().manual_seed(0)
     for num_bytes in (ROW_BYTES - 1, ROW_BYTES, 2 * ROW_BYTES + 13, 9 * ROW_BYTES):
         buffer = torch.randint(0, 256, (num_bytes,), generator=random, dtype=torch.uint8)
-        assert checksum([buffer]) == slow_checksum([buffer.numpy().tobytes()])
+        total = GpuChecksum()
+        total.add(buffer)
+        assert total.value() == slow_checksum([buffer.numpy().tobytes()])
 
 
-@given(st.binary(min_size=1, max_size=300), st.data())
-def test_one_wrong_byte_never_passes(data: Any, draw: Any) -> None:
+@pytest.mark.parametrize(
+    ("data", "digest"),
+    [(b"", 0x2D06800538D394C2), (b"a", 0xE6C632B61E964E1F), (b"abc", 0x78AF5F94892F3950)],
+    ids=["nothing", "a", "abc"],
+)
+def test_that_of_a_processor_is_the_xxh3_that_is_published(data: bytes, digest: int) -> None:
+    assert of(ProcessorChecksum, data) == digest
+
+
+@given(st.lists(st.binary(max_size=300), max_size=5))
+def test_that_of_a_processor_is_of_the_bytes_however_they_are_cut(buffers: list[bytes]) -> None:
+    """What a rank stages is summed up bucket by bucket, what travels piece by piece."""
+    assert of(ProcessorChecksum, *buffers) == of(ProcessorChecksum, b"".join(buffers))
+
+
+@KINDS
+@given(data=st.binary(min_size=1, max_size=300), draw=st.data())
+def test_one_wrong_byte_never_passes(kind: type[Checksum], data: bytes, draw: Any) -> None:
     index = draw.draw(st.integers(0, len(data) - 1))
     wrong = bytearray(data)
     wrong[index] ^= draw.draw(st.integers(1, 255))
-    assert checksum([as_tensor(data)]) != checksum([as_tensor(bytes(wrong))])
+    assert of(kind, data) != of(kind, bytes(wrong))
 
 
-def test_order_and_length_count() -> None:
-    one, two = as_tensor(b"one bucket"), as_tensor(b"another....")
-    assert checksum([one, two]) != checksum([two, one])
-    assert checksum([one]) != checksum([torch.cat([one, torch.zeros(1, dtype=torch.uint8)])])
+@KINDS
+def test_order_and_length_count(kind: type[Checksum]) -> None:
+    assert of(kind, b"one bucket", b"another....") != of(kind, b"another....", b"one bucket")
+    assert of(kind, b"one bucket") != of(kind, b"one bucket\0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from rollcast.weights.process_group import GroupAddress, GroupError, NoRoomError
 from rollcast.weights.receive_state import FAILED, IDLE, JOINED, JOINING, RECEIVING, STAGED, ReceiveState, merge_states
 from rollcast.weights.receiver import Receiver
 from rollcast.weights.snapshot import Snapshot
+from rollcast.weights.staging import StagingSlots
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -126,6 +128,49 @@ def test_a_slot_that_is_overwritten_while_it_is_sent_is_no_version(monkeypatch: 
     monkeypatch.setattr(group, "broadcast", overwritten)
     with pytest.raises(GroupError, match=r"1\.1 was overwritten by None"):
         send(group, sent, VERSION)
+
+
+def random_bytes(snapshot: Snapshot) -> None:
+    snapshot.memory.random_(0, 256)
+
+
+def staged_with(fill: Callable[[Snapshot], None]) -> StagingSlots:
+    slots = StagingSlots(SPECS)
+    slots.fill(0, VERSION, 0.0, fill)
+    return slots
+
+
+def test_bytes_that_change_after_they_were_staged_are_never_applied() -> None:
+    """A processor's checksum is that of what was staged, taken once."""
+    store, receiver = RendezvousStore("127.0.0.1"), Receiver(device=CPU)
+    sent = staged_with(random_bytes)[0]
+    group = meet(store, receiver, 1)
+    sent.buffers[0][5] ^= 4
+    receiver.receive(publish_message(1, sent))
+    send(group, sent, VERSION)
+    state = settled(receiver)
+    assert (state.status, "checksum" in state.reason) == (FAILED, True)
+
+
+def test_each_filling_of_a_slot_has_its_own_checksum_and_a_broken_one_has_none() -> None:
+    slots = staged_with(random_bytes)
+    first = slots[0].checksum
+    slots.fill(0, PolicyVersion(1, 2), 0.0, random_bytes)
+    assert None not in (first, slots[0].checksum)
+    assert slots[0].checksum != first
+
+    def breaks(snapshot: Snapshot) -> None:
+        raise OSError("no more")
+
+    with pytest.raises(OSError, match="no more"):
+        slots.fill(0, PolicyVersion(1, 3), 0.0, breaks)
+    assert (slots[0].version, slots[0].checksum) == (None, None)
+
+
+def test_a_join_over_what_the_device_cannot_receive_fails() -> None:
+    receiver = Receiver(device=CPU)
+    receiver.join(join_message(RendezvousStore("127.0.0.1"), 1, backend="nccl"), worker=0)
+    assert receiver.poll().reason == "the trainer sends over nccl, which this generator on cpu cannot receive"
 
 
 def test_an_abandoned_group_sends_no_further_piece() -> None:

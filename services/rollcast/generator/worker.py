@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from google.protobuf.message import DecodeError
 
 from rollcast.generator import plugin
 from rollcast.generator.engine_folder import end_with_generator
@@ -22,7 +23,7 @@ from rollcast.generator.expert_packing import pack_again
 from rollcast.generator.routed_experts import RoutingShape, routing_shape
 from rollcast.generator.steps import EngineCounts, KvRebuild, StepObserver
 from rollcast.weights.host_memory import HostMemory, attach, identity
-from rollcast.weights.manifest import manifest_from_proto
+from rollcast.weights.manifest import BucketSpec, ManifestError, manifest_from_proto
 from rollcast.weights.receive_state import ReceiveState
 from rollcast.weights.receiver import Receiver
 from rollcast.weights.snapshot import Snapshot
@@ -67,6 +68,7 @@ class GeneratorWorker:
         self.receiver = None if stage == "host" and self.rank > 0 else Receiver(device=self.device, memory=memory)
         self.attached: Snapshot | None = None
         self.attached_identity = 0
+        self.announced: tuple[BucketSpec, ...] = ()
         groups = self.model_runner.kv_cache_config.kv_cache_groups
         self.step_observer = StepObserver([group.kv_cache_spec.block_size for group in groups])
         run = self.model_runner.execute_model
@@ -97,9 +99,13 @@ class GeneratorWorker:
             self.receiver.join(join, self.rank)
 
     def begin_receive(self, publish: bytes) -> None:
-        self.publish = publish
         if self.receiver is not None:
             self.receiver.receive(publish)
+            return
+        try:  # now, and not in the pause
+            self.announced = manifest_from_proto(weights_pb2.Publish.FromString(publish).manifest).buckets
+        except (DecodeError, ManifestError):  # the worker that receives says so, and nothing is applied
+            self.announced = ()
 
     def poll_receiver(self) -> tuple[ReceiveState, str] | None:
         """What it does, and where the others find what it has staged; None = another worker receives for this one."""
@@ -130,9 +136,9 @@ class GeneratorWorker:
 
     def _load_shared(self, path: str) -> None:
         """The manifest says what lies where. Memory is mapped anew only where the owner made new one."""
-        specs = manifest_from_proto(weights_pb2.Publish.FromString(self.publish).manifest).buckets
-        if self.attached is None or self.attached_identity != identity(path) or self.attached.specs != specs:
-            self.attached, self.attached_identity = attach(path, specs), identity(path)
+        specs, found = self.announced, identity(path)
+        if self.attached is None or self.attached_identity != found or self.attached.specs != specs:
+            self.attached, self.attached_identity = attach(path, specs), found
         with torch.no_grad():
             self._load_complete(self.attached.views())
         if self.device.type == "cuda":

@@ -43,6 +43,7 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion, changes: C
     """
     if shard.version != version:
         raise GroupError(f"version {version} was asked for, {shard.version} is staged")
+    known = shard.checksum if changes is None and group.device.type == "cpu" else None
     with ChecksumBeside(group.device) as checksum:
         for index, (start, end) in pieces_of(shard, group.address.num_lanes):
             piece = shard.buffers[index][start:end]
@@ -52,9 +53,10 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion, changes: C
                 _tell(group, [piece.numel()])
             if piece.numel():
                 piece = piece.to(group.device)
-                checksum.add(piece)
+                if known is None:
+                    checksum.add(piece)
                 group.broadcast(piece)
-        found = checksum.wait()
+        found = checksum.wait() if known is None else known
     if shard.version != version:
         raise GroupError(f"version {version} was overwritten by {shard.version} while it was sent")
     _tell(group, [*version, found])
@@ -74,7 +76,6 @@ def receive(
     """
     lane, num_lanes = group.address.lane, group.address.num_lanes
     with ChecksumBeside(group.device) as checksum:
-        scratch = Scratch(group.device)
         for bucket, buffer in zip(whole.specs, whole.buffers, strict=True):
             segments, item_bytes = shard_segments(bucket, lane, num_lanes), DTYPE_BYTES[bucket.tensors[0].dtype]
             for start, end in _pieces(sum(length for _, length in segments), num_lanes):
@@ -86,7 +87,7 @@ def receive(
                     straight = len(stretches) == 1 and size == end - start and _takes(stretches[0], group)
                     if not straight:
                         checksum.wait()  # of what the scratch piece still holds
-                    piece = stretches[0] if straight else scratch.of(size)
+                    piece = stretches[0] if straight else group.scratch.of(size)
                     if size:
                         group.broadcast(piece)
                 if size:
@@ -117,18 +118,6 @@ def turns_of(specs: Sequence[BucketSpec], num_lanes: int) -> LaneTurns:
     return LaneTurns([count(lane) for lane in range(num_lanes)])
 
 
-class Scratch:
-    """Memory that pieces pass through, grown as needed."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._memory = torch.empty(0, dtype=torch.uint8, device=device)
-
-    def of(self, size: int) -> torch.Tensor:
-        if self._memory.numel() < size:
-            self._memory = torch.empty(size, dtype=torch.uint8, device=self._memory.device)
-        return self._memory[:size]
-
-
 def pieces_of(shard: Snapshot, num_lanes: int) -> Iterator[tuple[int, tuple[int, int]]]:
     """(bucket, range of its bytes) of every piece, in the order in which they travel."""
     for index, buffer in enumerate(shard.buffers):
@@ -157,7 +146,7 @@ def _heard(group: WeightGroup, count: int) -> list[int]:
 
 
 def _takes(stretch: torch.Tensor, group: WeightGroup) -> bool:
-    """Whether bytes may arrive there: on the group's device, and where the checksum reads whole words."""
+    """Whether bytes may arrive there: on the group's device, and where a GPU's checksum reads whole words."""
     return stretch.device == group.device and stretch.storage_offset() % WORD == 0
 
 

@@ -52,7 +52,9 @@ CONNECT_SECONDS = 10.0
 BACKOFF_SECONDS = (0.1, LONGEST_PAUSE_SECONDS)
 """First and longest pause before reconnecting."""
 POLL_SECONDS = (0.002, 0.025)
-"""First and longest pause between polls of the engine."""
+"""Shortest and longest pause between polls of the engine."""
+POLL_SHARE = 0.05
+"""A pause between them, as a share of what was waited so far, which the end is told later by at most."""
 _REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
 
 log = get_logger()
@@ -330,7 +332,7 @@ class WeightMember:
             begin.close()
             return None
         state = ReceiveState()
-        pause, longest = POLL_SECONDS
+        started, (shortest, longest) = time.monotonic(), POLL_SECONDS
         try:
             async with asyncio.timeout(deadline_seconds):
                 await self._ask(begin)
@@ -338,8 +340,8 @@ class WeightMember:
                     state = await self._ask(self._engine.poll())
                     if state.status in (wanted, FAILED):
                         return state
-                    await asyncio.sleep(pause)
-                    pause = min(1.5 * pause, longest)
+                    waited = time.monotonic() - started
+                    await asyncio.sleep(min(max(shortest, POLL_SHARE * waited), longest))
         except TimeoutError:
             reason = f"the engine was {state.status} after {deadline_seconds} s, not {wanted}"
             return ReceiveState(FAILED, epoch, reason=reason)

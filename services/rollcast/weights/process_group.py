@@ -77,6 +77,18 @@ class RendezvousStore:
         )
 
 
+class Scratch:
+    """Memory that pieces pass through, grown as needed and kept: new pages cost as much as what is written to them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._memory = torch.empty(0, dtype=torch.uint8, device=device)
+
+    def of(self, size: int) -> torch.Tensor:
+        if self._memory.numel() < size:
+            self._memory = torch.empty(size, dtype=torch.uint8, device=self._memory.device)
+        return self._memory[:size]
+
+
 class WeightGroup:
     """One group. Blocking calls, made from one thread; `abort` from any."""
 
@@ -84,6 +96,7 @@ class WeightGroup:
         """Meet the others. Raises GroupError when they do not come in time."""
         self.address = address
         self.device = device
+        self.scratch = Scratch(device)
         self._aborted = False
         self._timeout = timedelta(seconds=address.timeout_seconds)
         try:

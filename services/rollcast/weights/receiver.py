@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 
 import torch
 from google.protobuf.message import DecodeError
@@ -28,7 +28,7 @@ from google.protobuf.message import DecodeError
 from rollcast.weights.group_worker import GroupWorker
 from rollcast.weights.lane_transfer import receive, turns_of
 from rollcast.weights.manifest import BucketSpec, Manifest, ManifestError, manifest_from_proto
-from rollcast.weights.process_group import Backend, GroupAddress, GroupError, NoRoomError, WeightGroup
+from rollcast.weights.process_group import GroupAddress, GroupError, NoRoomError, WeightGroup, backend_for
 from rollcast.weights.receive_state import FAILED, JOINED, JOINING, RECEIVING, STAGED, ReceiveState
 from rollcast.weights.snapshot import Snapshot, memory_bytes
 from rollcast.weights.turns import LaneTurns
@@ -55,7 +55,7 @@ class DeviceMemory:
     def snapshot(self, specs: tuple[BucketSpec, ...]) -> Snapshot:
         try:
             return Snapshot.on(self._device, specs)
-        except RuntimeError as error:  # torch.OutOfMemoryError is one, and what the host's allocator says
+        except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is one of the latter
             raise NoRoomError(
                 f"weights.stage = device: a version of {memory_bytes(specs) / 1e9:.1f} GB does not fit beside the "
                 f"engine on {self._device}; set it to host, or lower generator.gpu_memory_utilization"
@@ -95,12 +95,16 @@ class Receiver:
         if message.backend not in ("gloo", "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
+        if message.backend != backend_for(self._device):  # both ends make their checksums on one kind of device
+            reason = f"the trainer sends over {message.backend}, which this generator on {self._device} cannot receive"
+            self._state = ReceiveState(FAILED, message.epoch, reason=reason)
+            return
         addresses = [
             GroupAddress(
                 epoch=message.epoch,
                 lane=lane,
                 num_lanes=message.lanes,
-                backend=cast(Backend, message.backend),
+                backend=message.backend,
                 store_host=message.store_host,
                 store_port=message.store_port,
                 store_prefix=message.store_prefix,

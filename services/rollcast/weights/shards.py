@@ -33,12 +33,20 @@ def shard_buckets(buckets: Sequence[BucketSpec], rank: int, world_size: int) -> 
 
 
 def shard_segments(bucket: BucketSpec, rank: int, world_size: int) -> list[tuple[int, int]]:
-    """Where the packed bytes of `rank` belong in the whole bucket: (offset, length) in order, none of them empty."""
-    segments, offset = [], 0
+    """Where the packed bytes of `rank` belong in the whole bucket: (offset, length), in order, none empty or adjoining.
+
+    Of a rank that holds everything it is one: its pieces need not pass through other memory on their way.
+    """
+    segments: list[tuple[int, int]] = []
+    offset = 0
     for spec in bucket.tensors:
         row_bytes = DTYPE_BYTES[spec.dtype] * math.prod(spec.shape[1:])
         start, end = shard_rows(spec.shape[0] if spec.shape else 1, rank, world_size)
-        if end > start and row_bytes:
-            segments.append((offset + start * row_bytes, (end - start) * row_bytes))
+        first, length = offset + start * row_bytes, (end - start) * row_bytes
+        if length and segments and sum(segments[-1]) == first:
+            first, before = segments.pop()
+            length += before
+        if length:
+            segments.append((first, length))
         offset += spec.num_bytes
     return segments

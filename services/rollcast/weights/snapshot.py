@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
+import numpy as np
 import torch
 
 from rollcast.weights.manifest import BucketSpec, TensorSpec
@@ -31,11 +33,17 @@ class Snapshot:
             self.buffers.append(memory[offset : offset + spec.num_bytes])
             offset += _aligned(spec.num_bytes)
         self.version: PolicyVersion | None = None
+        self.checksum: int | None = None
+        """Of all buffers, as a processor computes it; None = whoever sends them computes it."""
 
     @classmethod
     def on(cls, device: torch.device, specs: Sequence[BucketSpec]) -> Snapshot:
-        """In memory of `device`, for one process."""
-        return cls(specs, torch.zeros(memory_bytes(specs), dtype=torch.uint8, device=device))
+        """In memory of `device`, for one process. Raises MemoryError or RuntimeError where there is no room for it."""
+        size = memory_bytes(specs)
+        if device.type == "cpu":  # numpy asks the kernel for large pages, which are quicker to read and write
+            memory = torch.from_numpy(np.empty(max(size, ALIGNMENT), np.uint8))[:size]
+            return cls(specs, memory.zero_())  # its pages are taken now, and not by the first version
+        return cls(specs, torch.zeros(size, dtype=torch.uint8, device=device))
 
     def bucket_views(self, index: int) -> Iterator[tuple[TensorSpec, torch.Tensor]]:
         """Tensors of one bucket, in order, each a view of the buffer: write into it to fill the bucket."""
@@ -47,9 +55,12 @@ class Snapshot:
 
     def views(self) -> Iterator[tuple[str, torch.Tensor]]:
         """(name, tensor) of the whole version in order: what a model's load_weights takes."""
-        for index in range(len(self.specs)):
-            for spec, tensor in self.bucket_views(index):
-                yield spec.name, tensor
+        return iter(self._views)
+
+    @cached_property
+    def _views(self) -> list[tuple[str, torch.Tensor]]:
+        """Made once: thousands of them would lengthen the pause of every version."""
+        return [(spec.name, view) for index in range(len(self.specs)) for spec, view in self.bucket_views(index)]
 
 
 def memory_bytes(specs: Sequence[BucketSpec]) -> int:

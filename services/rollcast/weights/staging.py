@@ -18,6 +18,7 @@ import torch
 
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.changes import pack_changes
+from rollcast.weights.checksum import checksum
 from rollcast.weights.group_worker import GroupWorker
 from rollcast.weights.lane_transfer import Changes
 from rollcast.weights.manifest import DTYPE_BYTES, BucketSpec
@@ -26,6 +27,7 @@ from rollcast.weights.snapshot import Snapshot
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
+CPU = torch.device("cpu")
 
 
 class StagingSlots:
@@ -52,8 +54,10 @@ class StagingSlots:
             self._snapshots[slot] = self._made()
         snapshot = self._snapshots[slot]
         with self._comparing:
-            snapshot.version = None
+            snapshot.version = snapshot.checksum = None
         write(snapshot)
+        if not torch.cuda.is_available():  # once, though it may be sent again and again; a GPU sums up what it sends
+            snapshot.checksum = checksum(snapshot.buffers, CPU)
         snapshot.version = version
 
     def changes(self, slot: int, base: PolicyVersion) -> Changes:
@@ -83,7 +87,7 @@ class StagingSlots:
         return sum(not worker.ended(max(0.0, deadline - time.monotonic())) for worker in readers)
 
     def _made(self) -> Snapshot:
-        made = Snapshot.on(torch.device("cpu"), self._shard)
+        made = Snapshot.on(CPU, self._shard)
         return pin(made) if torch.cuda.is_available() else made
 
 

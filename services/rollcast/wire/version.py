@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rollcast.wire import rollout_pb2
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 """Of both wires, the messages in `proto/` and the Redis keys and scripts together. It rises with every change that an
 older process would misread. 0 stands for processes from before it was said."""
 
