@@ -48,40 +48,61 @@ def with_departures(
     of_phase = [place[id(departure.shape)] for departure in departures]
     terms = [(departure.shape, departure.scale) for departure in phases.values()]
     taken, price = _direction(terms, observations, weight, None)
-    normal = _without(plain, taken, price, observations, rise)
-    if of_phase != list(range(len(phases))):
-        normal = Normal(*(part[of_phase] for part in normal))
+    seen = Seen(observations.rotation.sum(axis=1), observations.centred, rise)
+    of_phases = _room(plain, len(phases), rise)
+    for index in range(len(phases)):
+        _without(plain, taken[index], price[index], seen, _at(of_phases, index))
+    if of_phase == list(range(len(phases))) and all(departure.tail is None for departure in departures):
+        return of_phases
+    normal = _room(plain, len(departures), rise)
     tailed = [index for index, departure in enumerate(departures) if departure.tail is not None]
+    tails = [(d.tail.shape, d.tail.scale) for d in departures if d.tail is not None]
     if tailed:
-        tails = [(d.tail.shape, d.tail.scale) for d in departures if d.tail is not None]
         direction, price = _direction(tails, observations, weight, taken[[of_phase[index] for index in tailed]])
-        at = _slice(tailed)
-        changed = _without(Normal(*(part[at] for part in normal)), direction, price, observations, rise)
-        for part, new in zip(normal, changed, strict=True):
-            part[at] = new
+    for index, phase in enumerate(of_phase):
+        before, after = _at(of_phases, phase), _at(normal, index)
+        if departures[index].tail is None:
+            for part, same in zip(after, before, strict=True):
+                part[:] = same
+        else:
+            tail = tailed.index(index)
+            _without(before, direction[tail], price[tail], seen, after)
     return normal
 
 
-def _slice(indices: list[int]) -> slice | list[int]:
-    """The same as a slice where one follows the other: numpy copies nothing then."""
-    first, last = indices[0], indices[-1]
-    return slice(first, last + 1) if indices == list(range(first, last + 1)) else indices
+def _room(plain: Normal, departures: int, rise: Array) -> Normal:
+    """For the normal equations of so many departures."""
+    noises, nodes = plain.p_00.shape[0], rise.shape[1]
+    shapes = [(departures, noises, nodes)] * 5 + [(departures, noises, 1)]
+    return Normal(*(np.empty(shape) for shape in shapes))
 
 
-def _without(normal: Normal, direction: Array, price: Array, observations: Observations, rise: Array) -> Normal:
-    """The same after `direction` (h, j, n) has been taken off at the `price` (h, j)."""
-    data, one = observations.centred, observations.rotation.sum(axis=1)
-    along_rise = direction @ rise
-    along_fall = (direction @ one)[:, :, None] - along_rise
-    along_data = (direction @ data)[:, :, None]
-    return Normal(
-        p_00=normal.p_00 - along_fall * along_fall,
-        p_01=normal.p_01 - along_fall * along_rise,
-        p_11=normal.p_11 - along_rise * along_rise,
-        b_0=normal.b_0 - along_fall * along_data,
-        b_1=normal.b_1 - along_rise * along_data,
-        constant=normal.constant - along_data**2 + price[:, :, None],
-    )
+def _at(normal: Normal, index: int) -> Normal:
+    return Normal(*(part[index] for part in normal))
+
+
+class Seen(NamedTuple):
+    """What the points see, in their rotation: a constant (n,), the readings (n,), the law at every node (n, b m)."""
+
+    constant: Array
+    data: Array
+    rise: Array
+
+
+def _without(normal: Normal, direction: Array, price: Array, seen: Seen, into: Normal) -> None:
+    """The same after `direction` (j, n) has been taken off at the `price` (j,).
+
+    Of one departure, whose arrays (j, b m) stay in a processor's cache.
+    """
+    along_rise = direction @ seen.rise
+    along_fall = (direction @ seen.constant)[:, None] - along_rise
+    along_data = (direction @ seen.data)[:, None]
+    np.subtract(normal.p_00, along_fall * along_fall, out=into.p_00)
+    np.subtract(normal.p_01, along_fall * along_rise, out=into.p_01)
+    np.subtract(normal.p_11, along_rise * along_rise, out=into.p_11)
+    np.subtract(normal.b_0, along_fall * along_data, out=into.b_0)
+    np.subtract(normal.b_1, along_rise * along_data, out=into.b_1)
+    into.constant[:] = normal.constant - along_data**2 + price[:, None]
 
 
 def _direction(
@@ -125,6 +146,12 @@ def conditional(p_00: Array, p_01: Array, p_11: Array, b_0: Array, b_1: Array, *
 
 def log_evidence_of(normal: Normal, level: float) -> Array:
     """At every node, A held to [0, 1]."""
+    # One departure after the other: what is computed of it stays in a processor's cache.
+    return np.stack([_log_evidence_of(Normal(*parts), level) for parts in zip(*normal, strict=True)])
+
+
+def _log_evidence_of(normal: Normal, level: float) -> Array:
+    """Under one departure: arrays are (j, b m)."""
     p_00, p_01, p_11, b_0, b_1, constant = normal
     inverse = 1.0 / (p_00 * p_11 - p_01 * p_01)
     initial = (p_11 * b_0 - p_01 * b_1) * inverse
