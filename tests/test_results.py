@@ -96,7 +96,9 @@ def test_the_page_says_how_near_the_count_of_memory_is() -> None:
     step, publish, checkpoint, start = (
         _percent(figures["largest_error"][name]) for name in ("step", "publish", "checkpoint", "start")
     )
-    said = f"at most {step} off at a step, {publish} at a publication, {checkpoint} at a checkpoint, {start} while"
+    said = (
+        f"at most {step} off at a step, {publish} when a version is staged, {checkpoint} at a checkpoint, {start} while"
+    )
     assert f"{said} the model is read" in page
 
 
