@@ -21,7 +21,7 @@ from testkit.gpu.parts import PARTS
 from tests.only_these import ROOT, hidden_modules, run_with_only
 
 NEEDED = ("torch", "transformers", "pydantic", "protobuf", "structlog")
-FOR_GROUPS = ("httpx", "starlette", "uvicorn")
+FOR_GROUPS = ("httpx", "starlette", "uvicorn", "xxhash")
 WITH_GROUPS = ("staging", "group")
 ONE_BY_ONE = """
 import runpy

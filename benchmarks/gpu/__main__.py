@@ -11,7 +11,7 @@
 
 Each part is a process of its own and prints one line of JSON. One that fails says why in a sentence, and the others go
 on; the exit status is then 1, as where a target is missed. Needs this repository, torch, transformers, pydantic,
-protobuf and structlog; staging and group also httpx, starlette and uvicorn. Without a card, or with --small,
+protobuf and structlog; staging and group also httpx, starlette, uvicorn and xxhash. Without a card, or with --small,
 everything is tiny, and nothing is written.
 """
 
