@@ -216,11 +216,13 @@ async def measure(repeats: int) -> dict[str, Any]:
             weights = folder / "model" / "model.safetensors"
             held = max(size for _, size in await engine.call("room_for_staging"))
             copies = PlainCopies(held)
-            pauses = await publish_some(config, engine, weights, repeats, copies)
+            try:
+                pauses = await publish_some(config, engine, weights, repeats, copies)
+            finally:
+                copies.end()
         finally:
             engine.shutdown()
         size = total_bytes(plan_buckets(specs_of(weights), config.weights.bucket_bytes))
-    copies.end()
     copied = statistics.median(each["copy"] for each in pauses)
     pause = statistics.median(each["pause"] for each in pauses)
     return {

@@ -45,22 +45,22 @@ def with_departures(
     """
     phases = {id(departure.shape): departure for departure in departures}  # one for all of its tails
     place = {shape: index for index, shape in enumerate(phases)}
-    of_phase = [place[id(departure.shape)] for departure in departures]
+    phase_of = [place[id(departure.shape)] for departure in departures]
     terms = [(departure.shape, departure.scale) for departure in phases.values()]
     taken, price = _direction(terms, observations, weight, None)
     seen = Seen(observations.rotation.sum(axis=1), observations.centred, rise)
-    of_phases = _room(plain, len(phases), rise)
+    by_phase = _room(plain, len(phases), rise)
     for index in range(len(phases)):
-        _without(plain, taken[index], price[index], seen, _at(of_phases, index))
-    if of_phase == list(range(len(phases))) and all(departure.tail is None for departure in departures):
-        return of_phases
+        _without(plain, taken[index], price[index], seen, _at(by_phase, index))
+    if phase_of == list(range(len(phases))) and all(departure.tail is None for departure in departures):
+        return by_phase
     normal = _room(plain, len(departures), rise)
     tailed = [index for index, departure in enumerate(departures) if departure.tail is not None]
     tails = [(d.tail.shape, d.tail.scale) for d in departures if d.tail is not None]
     if tailed:
-        direction, price = _direction(tails, observations, weight, taken[[of_phase[index] for index in tailed]])
-    for index, phase in enumerate(of_phase):
-        before, after = _at(of_phases, phase), _at(normal, index)
+        direction, price = _direction(tails, observations, weight, taken[[phase_of[index] for index in tailed]])
+    for index, phase in enumerate(phase_of):
+        before, after = _at(by_phase, phase), _at(normal, index)
         if departures[index].tail is None:
             for part, same in zip(after, before, strict=True):
                 part[:] = same
