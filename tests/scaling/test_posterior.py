@@ -32,7 +32,7 @@ def brute_force_quantiles(curve: Curve, prior: Prior, noise: float, drift: float
     """Quantiles of A and of R(at) by summing likelihood times prior over a 4-D lattice, with a full covariance."""
     log_compute = np.log(curve.compute)
     spread = np.sqrt(unit_variance(curve))
-    distance = np.abs(log_compute[:, None] - log_compute) / prior.drift_length
+    distance = np.abs(curve.compute[:, None] - curve.compute) / curve.compute[-1] / prior.drift_length
     covariance = noise**2 * np.outer(spread, spread) * (np.eye(len(curve)) + drift**2 * np.exp(-distance))
     inverse = np.linalg.inv(covariance)
     initial = np.linspace(0, 1, 61)[:, None]
@@ -223,7 +223,7 @@ def test_every_departure_weighs_what_a_full_covariance_says() -> None:
         log_midpoint=points.log_compute[-1] + prior.log_midpoint[0] + np.array([[-0.9, -0.8], [-0.9, -0.8]]),
     )
     grid = evaluate(points, prior, linear, axes)
-    distance = np.abs(points.log_compute[:, None] - points.log_compute) / prior.drift_length
+    distance = np.abs(compute[:, None] - compute) / compute[-1] / prior.drift_length
     drift = np.outer(points.spread, points.spread) * np.exp(-distance)
     log_weight = np.empty(grid.weight.shape)
     for h, j, b, m in np.ndindex(grid.weight.shape):

@@ -4,9 +4,11 @@ Points closer than a few per cent in compute carry the same law: they are merged
 (a 5 % bin moves the law by less than 1e-5). A measured start is a point at compute 0. The covariance of the residuals
 is
 
-    s^2 (D + rho^2 K),   K_ij = g_i g_j exp(-|ln C_i - ln C_j| / length)
+    s^2 (D + rho^2 K),   K_ij = g_i g_j exp(-|C_i - C_j| / (length C_last))
 
-with D the relative variances, g^2 those of a single evaluation. With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the
+with D the relative variances, g^2 those of a single evaluation. A run strays by its optimizer's steps, so that the drift
+lasts for as much compute early as late: counted in ln compute, the first readings would look independent and tell the
+law more than they know. A measured start is that of the model as it came, and has not strayed. With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the
 rotated data U^T D^(-1/2) y have independent entries of variance s^2 (1 + rho^2 lambda_k), whatever s and rho: one
 decomposition serves all of them.
 """
@@ -29,8 +31,8 @@ BIN_WIDTH = 0.03
 """Narrowest bin, in ln compute."""
 LEAST_ERROR = 1e-4
 """No evaluation is more exact than this; smaller standard errors would only exhaust the precision of the arithmetic."""
-LOG_ZERO = -1e6
-"""Stands for ln 0, the compute of a measured start: so far from every point that no drift reaches it."""
+AWAY = -1e6
+"""Where a measured start lies for the drift, in windows: so far from every point that no drift reaches it."""
 MEDIAN_TO_DEVIATION = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 LEAST_VARIANCE = 0.02
@@ -81,8 +83,8 @@ class Observations:
             total = np.concatenate([[1.0 / start], total])
         level = float(np.average(pass_rate, weights=total))
         root = np.sqrt(total)
-        finite = np.where(np.isfinite(log_compute), log_compute, LOG_ZERO)
-        correlation = np.exp(-np.abs(finite[:, None] - finite) / drift_length)
+        place = _place(log_compute, log_compute[-1])
+        correlation = np.exp(-np.abs(place[:, None] - place) / drift_length)
         scaled = root * spread
         eigenvalues, vectors = scipy.linalg.eigh(
             correlation * scaled[:, None] * scaled, driver="evd", check_finite=False
@@ -96,7 +98,8 @@ class Observations:
 
     def near(self, log_compute: Array, drift_length: float, spread: float) -> Array:
         """Rotated correlation of the drift at `log_compute` (m,) with the points -> (m, n)."""
-        distance = np.abs(log_compute[:, None] - np.where(np.isfinite(self.log_compute), self.log_compute, LOG_ZERO))
+        last = self.log_compute[-1]
+        distance = np.abs(np.exp(log_compute - last)[:, None] - _place(self.log_compute, last))
         return np.asarray((spread * self.spread * np.exp(-distance / drift_length)) @ self.rotation.T)
 
 
@@ -109,6 +112,11 @@ def unit_variance(curve: Curve) -> Array:
     smooth = np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
     # 4 R (1 - R) is 1 at R = 1/2, so that s is the standard deviation there.
     return np.asarray(4.0 * np.maximum(smooth * (1.0 - smooth), LEAST_VARIANCE))
+
+
+def _place(log_compute: Array, last: float) -> Array:
+    """(n,) compute in windows, `AWAY` for a measured start."""
+    return np.where(np.isfinite(log_compute), np.exp(log_compute - last), AWAY)
 
 
 def _bins(log_compute: Array) -> NDArray[np.intp]:

@@ -5,7 +5,7 @@ a few runs are far steeper or flatter than most; C_mid is lognormal relative to 
 people look at a curve around its bend.
 
 The residuals have three parts. White noise of scale s. A drift of rho times s that lives on the scale of
-`drift_length` in ln compute (an Ornstein-Uhlenbeck process): successive evaluations of one run on the same prompts
+`drift_length` (an Ornstein-Uhlenbeck process over compute): successive evaluations of one run on the same prompts
 stray together, and no run follows the law exactly. And a transient kappa max(0, 1 - C / c): the first phase of training
 is nearly linear and no part of the law (A.6 of arXiv 2510.13786), so that neither the first points nor the measured
 start need lie on it. It is over well before the bend: c is lognormal relative to C_mid.
@@ -47,7 +47,7 @@ class Prior:
     error_drift_weight: tuple[float, ...] = (0.5, 0.29, 0.17, 0.04)
     """The same where standard errors are given, which leave drift less room."""
     drift_length: float = 0.2
-    """Correlation length of the drift in ln compute."""
+    """Correlation length of the drift, as a share of the last compute of the window."""
     transient: tuple[float, ...] = (0.05, 0.12, 0.25, 0.37, 0.5)
     """Candidates of c / last compute; besides these, none. Longer ones look like the bend of the law."""
     start_transient: tuple[float, ...] = (0.05, 0.08, 0.13, 0.2, 0.27, 0.35, 0.44, 0.55, 0.68)
