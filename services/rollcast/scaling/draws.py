@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from rollcast.scaling.curve import MARGIN, Array
-from rollcast.scaling.departure import Departure, Tail
+from rollcast.scaling.departure import Departure, Tail, tail_shape
 from rollcast.scaling.grid import Grid
 from rollcast.scaling.observations import Observations
 
@@ -75,12 +75,16 @@ class Draws:
     def law(self, compute: ArrayLike) -> Array:
         """What the run heads for at `compute` (m,) device-hours, tail included, within [0, 1] -> (m, d)."""
         law = self.sigmoid(compute)
-        tailed = np.flatnonzero(self.tail)
-        if tailed.size:
-            at = np.atleast_1d(np.asarray(compute, dtype=float))[:, None]
-            law[:, tailed] += self.tail[tailed] * np.log1p(at * np.exp(-self.log_onset[tailed]))
+        if self.tail.any():
+            at = np.atleast_1d(np.asarray(compute, dtype=float))
+            law += self.tail * self._tail_shapes(at)[:, self.departure]
             np.clip(law, 0.0, 1.0, out=law)
         return law
+
+    def _tail_shapes(self, compute: Array) -> Array:
+        """Of every departure at `compute` (m,) -> (m, h): there are many draws and few onsets."""
+        onsets = [np.inf if departure.tail is None else departure.tail.onset for departure in self.departures]
+        return tail_shape(compute[:, None], np.array(onsets))
 
     @property
     def has_ceiling(self) -> NDArray[np.bool_]:

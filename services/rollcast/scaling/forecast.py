@@ -26,6 +26,9 @@ Quantiles = Sequence[float] | Array
 MEDIAN_AND_90 = (0.05, 0.5, 0.95)
 LEAST_DRAWS = 40
 """Without a tail, from which the parameters of the law are told: one in a hundred."""
+NUM_READINGS = 2048
+"""Draws from which readings are made. Each gets noise of its own, which blurs the ends of a 90 % interval by 1 and 3 %
+of its width; twice as many draws would leave 1 and 2 %, and are half of the work of a live refit."""
 DRAWS_AT_ONCE = 512
 """So many in one go stay in the processor's cache with all that is made from them."""
 
@@ -92,7 +95,7 @@ class Forecast:
         that of the new reading; unset, it is as noisy as the curve's own points; 0 asks for the mean of many readings.
         """
         at = np.atleast_1d(np.asarray(compute, dtype=float))
-        draws = self.draws
+        draws = self.draws[:: max(1, self.draws.initial.size // NUM_READINGS)]
         chance = np.random.default_rng(0)
         normal, uniform = chance.standard_normal((2, draws.initial.size)), chance.random((3, draws.initial.size))
         if standard_error is None:

@@ -27,7 +27,7 @@ EXPONENT_DEGREES = 4.0
 most."""
 NOISE_DEGREES = 3.0
 """The same of the ln of the whole noise: heavier tails still."""
-COARSE = (6, 12, 20)
+COARSE = (8, 10, 16)
 """Nodes of ln s, ln B and ln C_mid while the grid is being placed."""
 REACH = 4.0
 """Scales of the prior, on either side of its centre, over which the first grid is laid."""
@@ -40,17 +40,15 @@ CLOSEST = 1e-6
 and the normal equations, whose precision ends there, with it."""
 CELLS = (0.22, 0.5)
 """Widest distance of the first nodes of ln B and of ln C_mid: a curve with little noise falls between wider ones."""
-FINE = (26, 30)
+FINE = (16, 20)
 """Nodes of ln B and ln C_mid at last."""
 NEGLIGIBLE = 3e-3
 """A node whose marginal weight is below this share of the largest lies outside the refined grid."""
-PLACING_DRIFTS = slice(None, None, 2)
-"""Every other rho is enough while the grid is being placed."""
 RARE = 0.02
 """Noises with less posterior weight than this are not refined."""
 PLACING = 5
 """Every how many-th first phase is enough while the grid is being placed."""
-UNLIKELY = 0.02
+UNLIKELY = 0.04
 """Posterior weight of all departures together that are not refined."""
 RESOLVED = 6.0
 """Effective nodes in the plane of B and C_mid at which the coarse grid is in place."""
@@ -195,11 +193,13 @@ def _placed(
     least = min(centre, float(np.log(CLOSEST) + 0.5 * np.log(observations.precision.sum())))
     reach = max(REACH * scale, min(NOISE_REACH, TOLD * scale))
     noise = np.linspace(max(centre - reach, least), centre + reach, COARSE[0])
+    # One rho is enough while the grid is being placed: the whole noise, which rho only shares out, decides the reach.
+    middle = slice(len(prior.drift) // 2, len(prior.drift) // 2 + 1)
     exponents = _around(prior.log_exponent[0], REACH * prior.log_exponent[1], COARSE[1], CELLS[0])
     midpoints = _around(reference + prior.log_midpoint[0], REACH * prior.log_midpoint[1], COARSE[2], CELLS[1])
     axes = Axes(
         departures=tuple(departures),
-        **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS),
+        **_noise_axis(noise, prior, noise_prior, drifts=middle),
         log_exponent=exponents,
         log_midpoint=np.tile(midpoints, (exponents.size, 1)),
     )
@@ -208,7 +208,7 @@ def _placed(
         of_noise = grid.weight.sum(axis=(0, 2, 3)).reshape(noise.size, -1).sum(axis=1)
         beyond = _at_an_edge(of_noise) or _at_an_edge(grid.weight.sum(axis=(0, 1)))
         noise = _narrow(noise, of_noise, COARSE[0], least)
-        axes = replace(_moved(grid, COARSE[1:]), **_noise_axis(noise, prior, noise_prior, drifts=PLACING_DRIFTS))
+        axes = replace(_moved(grid, COARSE[1:]), **_noise_axis(noise, prior, noise_prior, drifts=middle))
         if _spread(grid.weight.sum(axis=(0, 1))) >= RESOLVED and not beyond:
             break
     likeliest = np.argsort(grid.weight.sum(axis=(1, 2, 3)))[-2:]

@@ -6,11 +6,12 @@ is
 
     s^2 (D + rho^2 K),   K_ij = g_i g_j exp(-|C_i - C_j| / (length C_last))
 
-with D the relative variances, g^2 those of a single evaluation. A run strays by its optimizer's steps, so that the drift
-lasts for as much compute early as late: counted in ln compute, the first readings would look independent and tell the
-law more than they know. A measured start is that of the model as it came, and has not strayed. With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the
-rotated data U^T D^(-1/2) y have independent entries of variance s^2 (1 + rho^2 lambda_k), whatever s and rho: one
-decomposition serves all of them.
+with D the relative variances, g^2 those of a single evaluation. A run strays by its optimizer's steps, so that the
+drift lasts for as much compute early as late: counted in ln compute, the first readings would look independent and tell
+more of the law than they know. A measured start is that of the model as it came, which has not strayed.
+
+With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the rotated data U^T D^(-1/2) y have independent entries of variance
+s^2 (1 + rho^2 lambda_k), whatever s and rho: one decomposition serves all of them.
 """
 
 from __future__ import annotations
