@@ -28,7 +28,8 @@ most."""
 NOISE_DEGREES = 3.0
 """The same of the ln of the whole noise: heavier tails still."""
 COARSE = (8, 10, 16)
-"""Nodes of ln s, ln B and ln C_mid while the grid is being placed."""
+"""Nodes of ln s, ln B and ln C_mid while the grid is being placed; those of ln s stay, and with six of them most of the
+error of an interval is theirs."""
 REACH = 4.0
 """Scales of the prior, on either side of its centre, over which the first grid is laid."""
 NOISE_REACH = 1.8
@@ -40,8 +41,8 @@ CLOSEST = 1e-6
 and the normal equations, whose precision ends there, with it."""
 CELLS = (0.22, 0.5)
 """Widest distance of the first nodes of ln B and of ln C_mid: a curve with little noise falls between wider ones."""
-FINE = (16, 20)
-"""Nodes of ln B and ln C_mid at last."""
+FINE = (16, 32)
+"""Nodes of ln B and ln C_mid at last: a curve of few points may leave C_mid in several narrow places."""
 NEGLIGIBLE = 3e-3
 """A node whose marginal weight is below this share of the largest lies outside the refined grid."""
 RARE = 0.02
