@@ -50,9 +50,10 @@ class Prior:
     """Correlation length of the drift, as a share of the last compute of the window."""
     transient: tuple[float, ...] = (0.05, 0.12, 0.25, 0.37, 0.5)
     """Candidates of c / last compute; besides these, none. Longer ones look like the bend of the law."""
-    start_transient: tuple[float, ...] = (0.05, 0.08, 0.13, 0.2, 0.27, 0.35, 0.44, 0.55, 0.68)
+    start_transient: tuple[float, ...] = (0.013, 0.02, 0.032, 0.05, 0.08, 0.13, 0.2, 0.27, 0.35, 0.44, 0.55, 0.68)
     """The same where the start is measured, which tells the end better; besides these, one that ends before the first
-    point. They lie close together: an end that is a fifth off bends the law instead."""
+    point. They lie close together: an end that is a fifth off bends the law instead. The first three are for runs far
+    past their bend, whose first phase was over within a few points."""
     transient_scale: float = 0.07
     """Standard deviation of kappa, in pass rate."""
     transient_weight: float = 0.5
