@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rollcast.scaling.curve import Curve, sigmoid
+from rollcast.scaling.curve import Array, Curve, sigmoid
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.options import FitOptions
 from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR
+from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
 from testkit.forecast.generators import simulate
 
 
@@ -92,3 +92,82 @@ def test_headroom_is_as_open_as_readings_that_wander_together_leave_it() -> None
     assert 0.82 <= held["default"] <= 0.98
     assert held["blind"] < held["default"]
     assert widths["blind"] < 0.9 * widths["default"]
+
+
+def test_a_reading_strays_as_a_full_covariance_says_and_the_start_strays_apart() -> None:
+    """The law and the noise are pinned by the prior, so that a Gaussian process is left: conditioned by hand."""
+    noise, rho, length = 0.02, 1.5, 0.2
+    compute = np.linspace(1.0, 12.0, 12)
+    law = sigmoid(compute, 0.2, 0.7, 1.7, 4.0)
+    off = 0.05 * np.sin(compute)  # slow: most of it must be drift
+    curve = Curve.from_points(np.r_[0.0, compute], np.r_[0.35, law + off], np.full(13, 0.01))
+    whole = (float(np.log(noise / 0.01)), 1e-5)
+    prior = replace(
+        DEFAULT_PRIOR,
+        initial=(0.2, 1e-5),
+        asymptote=(0.7, 1e-5),
+        log_exponent=(float(np.log(1.7)), 1e-5),
+        log_midpoint=(0.0, 1e-5),
+        midpoint_reference=4.0,
+        log_error_scale=whole,
+        log_drifting_error_scale=whole,
+        drift=(rho,),
+        error_drift_weight=(1.0,),
+        drift_length=length,
+        tail_weight=0.0,
+        turn_rate=0.0,
+    )
+    forecast = fit(curve, FitOptions(prior=prior, exclude_before=0.0, robust=False))
+    assert forecast.observations.log_compute.size == 13, "nothing was merged"
+    at = np.array([0.3, 5.5, 12.5, 20.0])
+    low, median, high = forecast.predictive(at, standard_error=0.0)
+
+    def covariance(a: Array, b: Array) -> Array:
+        return np.asarray(noise**2 * rho**2 / (1 + rho**2) * np.exp(-np.abs(a[:, None] - b) / (length * 12.0)))
+
+    # The start, 0.15 off the law, is nowhere in here.
+    seen = covariance(compute, compute) + noise**2 / (1 + rho**2) * np.eye(12)
+    gain = covariance(at, compute) @ np.linalg.inv(seen)
+    spread = np.sqrt(np.diag(covariance(at, at) - gain @ covariance(compute, at)))
+    assert median == pytest.approx(sigmoid(at, 0.2, 0.7, 1.7, 4.0) + gain @ off, abs=2e-3)
+    assert 0.5 * (high - low) == pytest.approx(1.645 * spread, rel=0.1)
+
+
+def test_a_first_phase_that_is_over_within_a_few_points_bends_nothing() -> None:
+    """It ends at a fiftieth of the window, 0.15 below the law at its start: the truth is the law."""
+    compute = np.linspace(0.1, 10.0, 100)
+    law, truth = sigmoid(compute, 0.3, 0.7, 1.7, 3.0), float(sigmoid(20.0, 0.3, 0.7, 1.7, 3.0))
+    clean = np.r_[0.15, law - 0.15 * np.maximum(1.0 - compute / 0.2, 0.0)]
+
+    def error(prior: Prior) -> float:
+        errors = []
+        for seed in range(6):
+            noisy = clean + 0.006 * np.random.default_rng(seed).standard_normal(101)
+            curve = Curve.from_points(np.r_[0.0, compute], noisy, np.full(101, 0.006))
+            errors.append(abs(fit(curve, FitOptions(prior=prior)).pass_rate([20.0])[1, 0] - truth))
+        return float(np.mean(errors))
+
+    assert error(LAW_PRIOR) < 0.006
+    late = tuple(share for share in LAW_PRIOR.start_transient if share >= 0.05)
+    assert error(replace(LAW_PRIOR, start_transient=late)) > 0.02, "short candidates are what tells it"
+
+
+def test_after_any_compute_a_draw_with_a_tail_has_a_pass_rate() -> None:
+    compute = np.linspace(1.0, 30.0, 30)
+    noise = 0.02 * np.random.default_rng(0).standard_normal(30)
+    forecast = fit(Curve.from_points(compute, sigmoid(compute, 0.2, 0.7, 1.7, 8.0) + noise))
+    draws = forecast.draws
+    assert 0 < np.mean(draws.tail == 0.0) < 1
+    ever = draws.law([np.inf])[0]
+    assert np.all(np.isin(ever[draws.tail != 0.0], (0.0, 1.0)))
+    assert ever[draws.tail == 0.0] == pytest.approx(draws.asymptote[draws.tail == 0.0])
+
+
+def test_a_drift_that_a_prior_rules_out_has_no_part() -> None:
+    compute = np.linspace(1.0, 30.0, 30)
+    pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 8.0) + 0.01 * np.random.default_rng(0).standard_normal(30)
+    curve = Curve.from_points(compute, pass_rate)
+    for weight in ((1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)):
+        draws = fit(curve, FitOptions(prior=replace(DEFAULT_PRIOR, drift_weight=weight))).draws
+        allowed = np.array(DEFAULT_PRIOR.drift)[np.array(weight) > 0]
+        assert np.all(np.isin(draws.drift, allowed))

@@ -170,7 +170,7 @@ def test_readings_that_repeat_to_the_last_digit(level: float, num_points: int, e
     assert forecast.pass_rate([compute[-1]])[1, 0] == pytest.approx(level, abs=0.01)
     if level == 1.0:
         assert forecast.verdict.kind is VerdictKind.SATURATED
-        assert forecast.asymptote()[0] > 0.985
+        assert forecast.asymptote()[0] > 0.98
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -196,7 +196,7 @@ def test_one_grid_holds_the_posteriors_of_all_departures(seed: int) -> None:
     )
     quantiles = [0.05, 0.25, 0.5, 0.75, 0.95]
     dense, found_ = (draw(grid, points, prior.tail_falls) for grid in (evaluate(points, prior, linear, whole), placed))
-    for at, tolerance in ((0.6, 0.015), (1.2, 0.04)):  # what 26 x 30 nodes tell of a tail's end
+    for at, tolerance in ((0.6, 0.015), (1.2, 0.04)):  # what 16 x 32 nodes tell of a tail's end
         expected = np.quantile(dense.law([at])[0], quantiles)
         assert np.quantile(found_.law([at])[0], quantiles) == pytest.approx(expected, abs=tolerance)
     assert (found_.tail == 0).mean() == pytest.approx((dense.tail == 0).mean(), abs=0.08)

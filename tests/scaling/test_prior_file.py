@@ -20,6 +20,8 @@ def test_a_prior_that_was_written_is_read_again(tmp_path: Path) -> None:
 def test_what_a_file_leaves_out_keeps_its_default(tmp_path: Path) -> None:
     (tmp_path / "prior.json").write_text('{"prior": {"log_exponent": [-0.5, 1]}}')
     assert read_prior(tmp_path / "prior.json") == replace(DEFAULT_PRIOR, log_exponent=(-0.5, 1.0))
+    (tmp_path / "prior.json").write_text('{"prior": {"start_transient": [0.3, 0.1]}}')
+    assert read_prior(tmp_path / "prior.json") == replace(DEFAULT_PRIOR, start_transient=(0.1, 0.3)), "of any length"
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,11 @@ def test_what_a_file_leaves_out_keeps_its_default(tmp_path: Path) -> None:
         ('{"prior": {"asymptote": [0.5, "wide"]}}', "prior.asymptote 'wide': give a number above 0."),
         ('{"prior": {"log_exponent": [-1, -1]}}', "prior.log_exponent -1: give a number above 0."),
         ('{"prior": {"tail_scale": [0, 0.04]}}', "prior.tail_scale 0: give a number above 0."),
+        ('{"prior": {"transient": []}}', "prior.transient []: give a list of one number or more."),
+        (
+            '{"prior": {"drift_weight": [0, 0, 0, 0]}}',
+            "prior.drift_weight [0, 0, 0, 0]: give one weight above 0 at least.",
+        ),
         ('{"prior": {"tail_weight": 1.5}}', "prior.tail_weight 1.5: give a probability."),
         ('{"prior": {"turn_rate": NaN}}', "prior.turn_rate nan: give a number of 0 or more."),
     ],

@@ -98,8 +98,8 @@ def _tails(compute: Array, prior: Prior) -> list[tuple[Tail | None, float]]:
     return none + [(Tail(tail_shape(compute, onset), scale, onset), log_weight) for onset, scale in kinds]
 
 
-def tail_shape(compute: Array, onset: float | Array) -> Array:
-    """ln(1 + C / onset) at `compute` (m,) -> (m,), or of many onsets as numpy broadcasts."""
+def tail_shape(compute: Array, onset: float) -> Array:
+    """ln(1 + C / onset) at `compute` (m,) -> (m,)."""
     return np.asarray(np.log1p(compute / onset))
 
 

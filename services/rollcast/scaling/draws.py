@@ -82,9 +82,12 @@ class Draws:
         return law
 
     def _tail_shapes(self, compute: Array) -> Array:
-        """Of every departure at `compute` (m,) -> (m, h): there are many draws and few onsets."""
-        onsets = [np.inf if departure.tail is None else departure.tail.onset for departure in self.departures]
-        return tail_shape(compute[:, None], np.array(onsets))
+        """Of every departure at `compute` (m,) -> (m, h), 0 without a tail: there are many draws and few departures."""
+        shapes = np.zeros((compute.size, len(self.departures)))
+        for place, departure in enumerate(self.departures):
+            if departure.tail is not None:
+                shapes[:, place] = tail_shape(compute, departure.tail.onset)
+        return shapes
 
     @property
     def has_ceiling(self) -> NDArray[np.bool_]:

@@ -27,8 +27,9 @@ MEDIAN_AND_90 = (0.05, 0.5, 0.95)
 LEAST_DRAWS = 40
 """Without a tail, from which the parameters of the law are told: one in a hundred."""
 NUM_READINGS = 2048
-"""Draws from which readings are made. Each gets noise of its own, which blurs the ends of a 90 % interval by 1 and 3 %
-of its width; twice as many draws would leave 1 and 2 %, and are half of the work of a live refit."""
+"""Draws from which readings are made. Each gets noise of its own, so that the lower end of a 90 % interval is known to
+1 % of the interval's width and the upper one, where turns begin, to 3 %. Twice as many would leave 1 and 2 %, and a
+live refit would spend as long on its band as on its fit."""
 DRAWS_AT_ONCE = 512
 """So many in one go stay in the processor's cache with all that is made from them."""
 

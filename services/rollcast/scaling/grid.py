@@ -194,13 +194,11 @@ def _placed(
     least = min(centre, float(np.log(CLOSEST) + 0.5 * np.log(observations.precision.sum())))
     reach = max(REACH * scale, min(NOISE_REACH, TOLD * scale))
     noise = np.linspace(max(centre - reach, least), centre + reach, COARSE[0])
-    # One rho is enough while the grid is being placed: the whole noise, which rho only shares out, decides the reach.
-    middle = slice(len(prior.drift) // 2, len(prior.drift) // 2 + 1)
     exponents = _around(prior.log_exponent[0], REACH * prior.log_exponent[1], COARSE[1], CELLS[0])
     midpoints = _around(reference + prior.log_midpoint[0], REACH * prior.log_midpoint[1], COARSE[2], CELLS[1])
     axes = Axes(
         departures=tuple(departures),
-        **_noise_axis(noise, prior, noise_prior, drifts=middle),
+        **_noise_axis(noise, prior, noise_prior, placing=True),
         log_exponent=exponents,
         log_midpoint=np.tile(midpoints, (exponents.size, 1)),
     )
@@ -209,7 +207,7 @@ def _placed(
         of_noise = grid.weight.sum(axis=(0, 2, 3)).reshape(noise.size, -1).sum(axis=1)
         beyond = _at_an_edge(of_noise) or _at_an_edge(grid.weight.sum(axis=(0, 1)))
         noise = _narrow(noise, of_noise, COARSE[0], least)
-        axes = replace(_moved(grid, COARSE[1:]), **_noise_axis(noise, prior, noise_prior, drifts=middle))
+        axes = replace(_moved(grid, COARSE[1:]), **_noise_axis(noise, prior, noise_prior, placing=True))
         if _spread(grid.weight.sum(axis=(0, 1))) >= RESOLVED and not beyond:
             break
     likeliest = np.argsort(grid.weight.sum(axis=(1, 2, 3)))[-2:]
@@ -306,9 +304,12 @@ class NoiseAxis(TypedDict):
     noise_cell: float
 
 
-def _noise_axis(whole: Array, prior: Prior, noise_prior: NoisePrior, drifts: slice = slice(None)) -> NoiseAxis:
-    """Every ln of the whole noise, s^2 (1 + rho^2), with every rho of `drifts`; the whole is the slower index."""
-    rho, weight = np.array(prior.drift)[drifts], np.log(np.array(prior.drift_weight)[drifts])
+def _noise_axis(whole: Array, prior: Prior, noise_prior: NoisePrior, *, placing: bool = False) -> NoiseAxis:
+    """Every ln of the whole noise, s^2 (1 + rho^2), with every rho that has weight; the whole is the slower index."""
+    likely = np.flatnonzero(prior.drift_weight)
+    if placing:  # One is enough: the whole noise decides how far the posterior reaches, and rho only shares it out.
+        likely = likely[[likely.size // 2]]
+    rho, weight = np.array(prior.drift)[likely], np.log(np.array(prior.drift_weight)[likely])
     centre, scale = np.where(rho[:, None] == 0, noise_prior.white, noise_prior.drifting).T
     density = _log_student_t(whole[:, None], (centre, scale), NOISE_DEGREES)
     return NoiseAxis(

@@ -6,9 +6,10 @@ is
 
     s^2 (D + rho^2 K),   K_ij = g_i g_j exp(-|C_i - C_j| / (length C_last))
 
-with D the relative variances, g^2 those of a single evaluation. A run strays by its optimizer's steps, so that the
-drift lasts for as much compute early as late: counted in ln compute, the first readings would look independent and tell
-more of the law than they know. A measured start is that of the model as it came, which has not strayed.
+with D the relative variances, g^2 those of a single evaluation, C_last the last of the points. A run strays by its
+optimizer's steps, so that the drift lasts for as much compute early as late: counted in ln compute, the first readings
+would look independent and tell more of the law than they know. A measured start is a reading of the model as it came:
+what it is off by it shares with no point of the run.
 
 With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the rotated data U^T D^(-1/2) y have independent entries of variance
 s^2 (1 + rho^2 lambda_k), whatever s and rho: one decomposition serves all of them.
@@ -33,7 +34,7 @@ BIN_WIDTH = 0.03
 LEAST_ERROR = 1e-4
 """No evaluation is more exact than this; smaller standard errors would only exhaust the precision of the arithmetic."""
 AWAY = -1e6
-"""Where a measured start lies for the drift, in windows: so far from every point that no drift reaches it."""
+"""Where the start lies for the drift, in windows: so far from every point that none reaches it."""
 MEDIAN_TO_DEVIATION = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 LEAST_VARIANCE = 0.02
@@ -100,7 +101,7 @@ class Observations:
     def near(self, log_compute: Array, drift_length: float, spread: float) -> Array:
         """Rotated correlation of the drift at `log_compute` (m,) with the points -> (m, n)."""
         last = self.log_compute[-1]
-        distance = np.abs(np.exp(log_compute - last)[:, None] - _place(self.log_compute, last))
+        distance = np.abs(_place(log_compute, last)[:, None] - _place(self.log_compute, last))
         return np.asarray((spread * self.spread * np.exp(-distance / drift_length)) @ self.rotation.T)
 
 
@@ -116,7 +117,7 @@ def unit_variance(curve: Curve) -> Array:
 
 
 def _place(log_compute: Array, last: float) -> Array:
-    """(n,) compute in windows, `AWAY` for a measured start."""
+    """(n,) compute in windows, `AWAY` for the start."""
     return np.where(np.isfinite(log_compute), np.exp(log_compute - last), AWAY)
 
 

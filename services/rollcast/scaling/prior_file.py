@@ -32,6 +32,10 @@ CENTRES = frozenset(
     }
 )
 """Pairs of a centre, which may be any number, and a scale."""
+ENDS = frozenset({"transient", "start_transient"})
+"""Lists of any length."""
+WEIGHTS = frozenset({"drift_weight", "error_drift_weight"})
+"""One of them at least is above 0."""
 
 
 def write_prior(path: Path, prior: Prior, origin: dict[str, Any]) -> None:
@@ -67,11 +71,13 @@ def _checked(where: str, name: str, value: Any, default: Any) -> Any:
         return None
     if not isinstance(default, tuple):
         return _number(where, name, value)
-    if not isinstance(value, list) or len(value) != len(default):
-        raise ValueError(f"{where} {value!r}: give a list of {len(default)} numbers.")
-    return tuple(
-        _number(where, "" if name in CENTRES and place == 0 else name, item) for place, item in enumerate(value)
-    )
+    if not isinstance(value, list) or not value or (name not in ENDS and len(value) != len(default)):
+        count = "one number or more" if name in ENDS else f"{len(default)} numbers"
+        raise ValueError(f"{where} {value!r}: give a list of {count}.")
+    numbers = [_number(where, "" if name in CENTRES and place == 0 else name, item) for place, item in enumerate(value)]
+    if name in WEIGHTS and not any(numbers):
+        raise ValueError(f"{where} {value!r}: give one weight above 0 at least.")
+    return tuple(sorted(numbers)) if name in ENDS else tuple(numbers)
 
 
 def _number(where: str, name: str, value: Any) -> float:
