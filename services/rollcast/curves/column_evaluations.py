@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -90,7 +91,8 @@ def complaint_of(sheet: Sheet, columns: CurveColumns, option: str) -> str | None
     kinds = {name: found for name in sheet.names if len(found := _kinds(sheet, name)) > 1}
     written = list(map(text_of, sheet.cells(columns.compute))) if kinds else []
     clashes = {name: _first_clash(map(text_of, sheet.cells(name)), written) for name in kinds}
-    clashing = sorted((place, name) for name, place in clashes.items() if place is not None)
+    # Of columns that clash first in one row the first of the file, as row by row.
+    clashing = sorted(((place, name) for name, place in clashes.items() if place is not None), key=itemgetter(0))
     runs = list(dict.fromkeys(map(text_of, sheet.field("run")))) if sheet.has("run") else [""]
     return mixed(len(sheet), runs, [(name, kinds[name]) for _, name in clashing], columns.compute, option)
 
