@@ -132,7 +132,7 @@ class Prometheus:
 
 def _labels(item: dict[str, Any]) -> dict[str, str]:
     labels = item.get("metric")
-    # Of a hundred runs there are ten thousand series: all types at once, and no copy, are a tenth of a live refit's cost.
+    # A hundred runs have ten thousand series: their types are looked at all at once, and nothing is copied.
     if not isinstance(labels, dict) or set(map(type, labels.values())) - {str}:
         raise SourceAway("Prometheus answered a series without labels, or with some that are no text")
     return labels
