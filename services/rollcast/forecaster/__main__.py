@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rollcast.telemetry.heavy_imports import uncollected
 from rollcast.telemetry.process_end import end
 from rollcast.telemetry.service_process import run_service
 
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def serve(config: RunConfig) -> int:
-    from rollcast.forecaster import service
+    with uncollected():  # a page of ten thousand series makes garbage enough to look through all imports for each read
+        from rollcast.forecaster import service
 
     return service.serve(config)
 

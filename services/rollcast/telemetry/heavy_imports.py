@@ -1,6 +1,7 @@
-"""Imports of torch, transformers and vLLM without garbage collection: a million objects are made, and all of them stay.
+"""Large imports without garbage collection: of torch, transformers and vLLM a million objects are made, and all stay.
 
-Looking through them again and again is a tenth of the import's time, and a third of all that an engine's start takes.
+Looking through them again and again is a tenth of the import's time, and a third of all that an engine's start takes. In a
+forecaster of a hundred runs, whose imports are fewer, it is a sixth of the work.
 """
 
 from __future__ import annotations
