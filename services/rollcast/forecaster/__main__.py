@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def serve(config: RunConfig) -> int:
-    with uncollected():  # a page of ten thousand series makes garbage enough to look through all imports for each read
+    with uncollected():  # ten thousand series at once make garbage enough for all imports to be looked through
         from rollcast.forecaster import service
 
     return service.serve(config)
