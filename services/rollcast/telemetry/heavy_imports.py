@@ -1,7 +1,7 @@
 """Large imports without garbage collection: of torch, transformers and vLLM a million objects are made, and all stay.
 
-Looking through them again and again is a tenth of the import's time, and a third of all that an engine's start takes. In
-a forecaster, which reads thousands of series at once, it is up to a tenth of the time of a look.
+Looking through them again and again is a tenth of the import's time, and a third of all that an engine's start takes.
+In a forecaster, which reads thousands of series at once, it is up to a tenth of the time of a look.
 """
 
 from __future__ import annotations
