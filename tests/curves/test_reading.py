@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -68,6 +71,49 @@ def test_a_source_that_is_no_prometheus_is_away() -> None:
             with pytest.raises(SourceAway, match=sentence):
                 prometheus.query("up")
             prometheus.close()
+
+
+class OddServer(BaseHTTPRequestHandler):
+    """Answers every query with a result that is given with the class."""
+
+    result: ClassVar[object] = None
+
+    def do_POST(self) -> None:
+        body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": self.result}}).encode()
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        ({}, "a result that is no list of series"),
+        ([1], "a result that is no list of series"),
+        ([{"value": [0, "1"]}], "a series without labels"),
+        ([{"metric": {"step": 10}, "value": [0, "1"]}], "some that are no text"),
+        ([{"metric": {"step": "10"}}], "a sample that is no number"),
+        ([{"metric": {"step": "10"}, "value": [0, "much"]}], "a sample that is no number"),
+    ],
+)
+def test_an_answer_that_is_no_prometheus_tells_so_in_one_sentence(result: object, sentence: str) -> None:
+    server = HTTPServer(("127.0.0.1", 0), type("Answers", (OddServer,), {"result": result}))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    prometheus = Prometheus(f"http://127.0.0.1:{server.server_port}")
+    try:
+        with pytest.raises(SourceAway, match=sentence):
+            prometheus.query("up")
+    finally:
+        prometheus.close()
+        server.shutdown()
+        thread.join(10.0)
+        server.server_close()
 
 
 def line(step: int, **more: object) -> str:

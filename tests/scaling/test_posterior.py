@@ -170,7 +170,8 @@ def test_readings_that_repeat_to_the_last_digit(level: float, num_points: int, e
     assert forecast.pass_rate([compute[-1]])[1, 0] == pytest.approx(level, abs=0.01)
     if level == 1.0:
         assert forecast.verdict.kind is VerdictKind.SATURATED
-        assert forecast.asymptote()[0] > 0.98
+        # What a grid many times as fine says: 0.986 where five readings are told to be off by 0.02.
+        assert forecast.asymptote()[0] > (0.986 if (num_points, error) == (5, 0.02) else 0.99)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

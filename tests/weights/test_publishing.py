@@ -175,6 +175,7 @@ def test_one_generator_is_asked_to_hand_tasks_over_even_while_weights_arrive(
     slow.wait("bucket", index=1)
     assert trainer.publisher.hand_over("slow", [3, 1 << 40])
     assert slow.wait("hand_over")["sequences"] == [3, 1 << 40]
+    assert trainer.publisher.wait_acknowledged(1, 20.0)
     slow.wait("applied", version="1.1")  # an acknowledgement may be here before the event is
     order = [event["event"] for event in slow.events if event["event"] in ("applied", "hand_over")]
     assert order == ["applied", "hand_over", "applied"], "it did not wait for version 1"
