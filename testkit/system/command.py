@@ -42,7 +42,7 @@ def rollcast(
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment},
+                env={**os.environ, "HF_HUB_OFFLINE": "1", **environment},
             )
     try:
         yield process

@@ -78,7 +78,7 @@ class System:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | (environment or {}),
+                env=os.environ | {"HF_HUB_OFFLINE": "1"} | (environment or {}),
             )
 
     def start_redis(self) -> None:

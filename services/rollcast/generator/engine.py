@@ -27,7 +27,7 @@ from rollcast.generator import engine_start
 from rollcast.generator.engine_folder import EngineFolder
 from rollcast.generator.engine_process import EngineFork
 from rollcast.generator.no_room import noted, told_of_no_room
-from rollcast.generator.routed_experts import RoutingShape
+from rollcast.generator.routing_shape import RoutingShape
 from rollcast.generator.steps import EngineCounts
 from rollcast.memory.staging import StagingPlace, staging_place
 from rollcast.rollouts.records import RoutedExperts, Sampling, VersionSpan
@@ -101,6 +101,8 @@ class Engine:
         """Where received versions wait to be applied."""
         self.routing: RoutingShape | None = None
         """What is told of the experts; None = nothing."""
+        self.num_threads = 0
+        """CPU threads of one worker."""
         self.full_rollouts = 0
         """Rollouts of model.max_length that the KV cache holds at once."""
 
@@ -139,6 +141,7 @@ class Engine:
         routing = RoutingShape(*(await self.call("routing_shape"))[0])
         engine_start.check_routing(config, routing)
         self.routing = routing if config.recipe.router_replay else None
+        self.num_threads = max(await self.call("num_threads"))
         self.full_rollouts = min(await self.call("full_rollouts"))
         await self._warm_up()
         self.stage = staging_place(config.weights.stage, await self.call("room_for_staging"))

@@ -12,7 +12,7 @@ from typing import Any
 from rollcast.config import engine_arguments as passed
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.generator.routed_experts import RoutingShape
+from rollcast.generator.routing_shape import RoutingShape
 from rollcast.generator.served_config import served_config
 from rollcast.telemetry.heavy_imports import uncollected
 
@@ -41,7 +41,7 @@ def set_environment(config: RunConfig) -> None:
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.generator.cpu_kv_cache_gib)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if not has_gpus():
-        # Read when torch is imported; more than one OpenMP thread would fight over the engine's core.
+        # One worker has one core, and a second OpenMP thread would compete with the trainer for the next one.
         os.environ["OMP_NUM_THREADS"] = "1"
     workers = config.generator.tensor_parallel
     if config.generator.cpu is not None:

@@ -15,39 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rollcast.config.errors import UserError
-from rollcast.rollouts.codec import MAX_MESSAGE_BYTES
-
-TOKEN_BYTES = 12
-"""Of a token without its experts, at most."""
-MOST_EXPERTS = 256
-"""Of a layer: a choice takes one byte."""
-
-
-class RoutingShape(NamedTuple):
-    """What of a model's tokens is recorded."""
-
-    layers: list[int]
-    """Those with a router, by their place among all layers."""
-    experts: int
-    """Of a layer."""
-    choices: int
-    """Experts of a token in a layer."""
-
-    def check(self, rollouts: int, max_length: int) -> None:
-        """Raise UserError where a group of so many rollouts of so many tokens has no room on the wire."""
-        if self.experts > MOST_EXPERTS:
-            raise UserError(
-                f"recipe.router_replay = true: a layer has {self.experts} experts, and a choice travels as one byte, "
-                f"which tells {MOST_EXPERTS} apart; set it to false"
-            )
-        group = rollouts * max_length * (len(self.layers) * self.choices + TOKEN_BYTES)
-        if group > MAX_MESSAGE_BYTES:
-            raise UserError(
-                f"recipe.router_replay = true: {rollouts} rollouts of model.max_length {max_length} take {group >> 20} "
-                f"MiB with their experts, and a group may take {MAX_MESSAGE_BYTES >> 20}; shorten model.max_length, "
-                "lower recipe.rollouts_per_prompt, or set it to false"
-            )
+from rollcast.generator.routing_shape import RoutingShape
 
 
 def routing_shape(runner: Any) -> RoutingShape:

@@ -104,7 +104,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         try:
             publish_port(config.run_folder, name, http.port)
             slots = claimable(config, engine.full_rollouts)
-            log.info("slots", slots=slots.total, full_rollouts=engine.full_rollouts)
+            log.info("engine", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
             exporter.set(names.GENERATOR_SLOTS, slots.total)
             standing.service = GeneratorService(config, name, engine, slots, exporter, remote)
             return await standing.service.run(stopping)

@@ -19,8 +19,10 @@ from google.protobuf.message import DecodeError
 
 from rollcast.generator import plugin
 from rollcast.generator.engine_folder import end_with_generator
+from rollcast.generator.engine_start import has_gpus
 from rollcast.generator.expert_packing import pack_again
-from rollcast.generator.routed_experts import RoutingShape, routing_shape
+from rollcast.generator.routed_experts import routing_shape
+from rollcast.generator.routing_shape import RoutingShape
 from rollcast.generator.steps import EngineCounts, KvRebuild, StepObserver
 from rollcast.weights.host_memory import HostMemory, attach, identity
 from rollcast.weights.manifest import BucketSpec, ManifestError, manifest_from_proto
@@ -30,6 +32,10 @@ from rollcast.weights.snapshot import Snapshot
 from rollcast.wire import weights_pb2
 
 plugin.register()
+if not has_gpus():
+    # torch reads the variable only when it is imported, which may have been before it was set. Here vLLM has not yet
+    # bound its threads: from then on it ignores `set_num_threads`.
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
 class GeneratorWorker:
@@ -51,6 +57,10 @@ class GeneratorWorker:
         cache = self.model_runner.kv_cache_config
         used = 1 - 1 / cache.num_blocks  # vLLM keeps one block for itself
         return int(get_max_concurrency_for_kv_cache_config(self.model_runner.vllm_config, cache) * used)
+
+    def num_threads(self) -> int:
+        """CPU threads that torch uses for one operation in this worker."""
+        return torch.get_num_threads()
 
     def routing_shape(self) -> RoutingShape:
         return routing_shape(self.model_runner)
