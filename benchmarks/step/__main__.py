@@ -1,7 +1,7 @@
 """Seconds a step of `rollcast up`, paired with an earlier commit, with TRL, or with both.
 
     python -m benchmarks.step --against COMMIT [--pairs 5] [--steps 60]
-    python -m benchmarks.step --trl ENVIRONMENT/bin/python    # an environment with trl==1.16.0, torch and nothing of ours
+    python -m benchmarks.step --trl ENVIRONMENT/bin/python  # an environment with trl==1.16.0
 
 The demo's model and task, 16 x 8 completions, no evaluation but before the first and after the last step, and no
 checkpoint. In every pair this checkout runs first, then the others, so that all of them see the same machine. A run is

@@ -1,4 +1,4 @@
-"""A real engine counts its own threads: one for each worker, although torch was imported before the variable was set."""
+"""A real engine sets its own number of threads: one for each worker, even if torch was imported too early."""
 
 from __future__ import annotations
 
