@@ -37,8 +37,8 @@ class UnreadableReferences:
 
     def _note(self, verifier: str, reference: str) -> Grade:
         sentence = (
-            f"its row is left out: {verifier} cannot evaluate the reference {reference[:SHOWN_CHARACTERS]}, whatever the "
-            "answer; simplify it in the data set or remove the row"
+            f"its row is left out: {verifier} cannot evaluate the reference {reference[:SHOWN_CHARACTERS]}, whatever "
+            "the answer; simplify it in the data set or remove the row"
         )
         grade, key = Grade(0.0, "timeout", "reference", sentence), _key(verifier, reference)
         with self._lock:
