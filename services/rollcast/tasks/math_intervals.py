@@ -56,7 +56,7 @@ def real_set(latex: str) -> RealSet | None:
         opening = "(" if outward["open"] in "](" else "["
         closing = ")" if outward["close"] in "[)" else "]"
         return RealSet(f"{opening}{outward['ends']}{closing}", None)
-    if not _RELATION.search(text) and ("\\cup" in text or _INTERVAL.fullmatch(text)):
+    if "\\cup" in text and not _RELATION.search(text):
         return RealSet(text, None)
     return _described(text)
 
@@ -66,14 +66,16 @@ def _described(text: str) -> RealSet | None:
     if len(alternatives) > _MAX_PARTS:
         return None
     found = [_all_of(part.strip(" ,")) for part in alternatives]
-    variables = {one.variable for one in found if one is not None}
-    if None in found or len(variables) != 1:
+    variables = {one.variable for one in found if one is not None} - {None}
+    if None in found or len(variables) > 1:
         return None
-    return RealSet(r"\cup ".join(one.latex for one in found if one is not None), variables.pop())
+    return RealSet(r"\cup ".join(one.latex for one in found if one is not None), next(iter(variables), None))
 
 
 def _all_of(text: str) -> RealSet | None:
-    """The set that one chain, or two joined by `and`, leave for one variable."""
+    """An interval, or what one chain, or two joined by `and`, leave for one variable."""
+    if _INTERVAL.fullmatch(text):
+        return RealSet(text, None)
     bounds = [_chain(part.strip(" ,")) for part in _AND.split(text)]
     if None in bounds or len({variable for variable, _ in filter(None, bounds)}) != 1:
         return None

@@ -44,6 +44,13 @@ _SCIENTIFIC = re.compile(
     r"(?<![\w.\\])(?P<digits>\d{1,60}(?:\.\d{0,60})?|\.\d{1,60})"
     r"\s?(?:[eE]|\\(?:text|mathrm|rm)\s*\{\s*[eE]\s*\})\s?\{?(?P<exponent>[+-]?\d{1,3})\}?(?![\w}]|\.\d)"
 )
+_POWER_OF_TEN = re.compile(
+    r"(?<![\w.\\}])(?P<digits>\d{1,60}(?:\.\d{1,60})?)\s*(?:\\times|\\cdot|\*)\s*10\s*"
+    r"(?:\^\s*\{\s*(?P<exponent>[+-]?\d{1,3})\s*\}|\^\s*(?P<digit>\d)(?!\d)|\*\*\s*(?P<power>-?\d{1,3})(?!\d))"
+)
+_BINDS_TIGHTER = re.compile(r"(?:[\^_/!]|\\div)\s*$")
+_BRACES = re.compile(r"(?<=\d)\{\.\}|\{(\\(?:overline|bar|dot)\s*(?:\{\d+\}|\d))\}")
+_IDEOGRAPH_THEN_NUMBER = re.compile(r"(?<=[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af])(?=[-+\d$])")
 
 _SPACE = r"(?:\\[,;:! ]|~|\s|\{,\}|\{\\,\})"
 _SEPARATED = re.compile(rf"(?<![\d.,\w])(\d{{1,3}}(?:{_SPACE}{{1,3}}\d{{3}}){{1,8}})(?!\d)")
@@ -75,11 +82,12 @@ def plain_signs(text: str) -> str:
         text = _COMBINING_DOT.sub(r"\\dot{\1}", text)
         text = _RAISED.sub(lambda found: _power("^", "".join(_SUPERSCRIPTS[sign] for sign in found[0])), text)
         text = _LOWERED.sub(lambda found: _power("_", "".join(_SUBSCRIPTS[sign] for sign in found[0])), text)
-        text = "".join(map(_sign, text))
+        text = _IDEOGRAPH_THEN_NUMBER.sub(" ", "".join(map(_sign, text)))
+    text = _BRACES.sub(lambda found: found[1] or ".", text)
     text = _BAR.sub(_repeating, text)
     text = _IN_BRACKETS.sub(_repeating, text)
     text = _GOES_ON.sub(_going_on, text)
-    return _SCIENTIFIC.sub(_scientific, text)
+    return _POWER_OF_TEN.sub(_power_of_ten, _SCIENTIFIC.sub(_scientific, text))
 
 
 def formula(text: str) -> str:
@@ -163,6 +171,15 @@ def _scientific(found: re.Match[str]) -> str:
         return found[0]
     digits = found["digits"]
     return _written(Fraction(f"0{digits}" if digits.startswith(".") else digits.rstrip(".")) * Fraction(10) ** exponent)
+
+
+def _power_of_ten(found: re.Match[str]) -> str:
+    """Exact, as what floating point makes of 1.6 \\times 10^{-19} equals no other way to write it."""
+    exponent = int(found["exponent"] or found["digit"] or found["power"])
+    before = found.string[max(0, found.start() - 8) : found.start()]
+    if abs(exponent) > MAX_EXPONENT or _BINDS_TIGHTER.search(before):
+        return found[0]
+    return _written(Fraction(found["digits"]) * Fraction(10) ** exponent)
 
 
 def _written(value: Fraction) -> str:

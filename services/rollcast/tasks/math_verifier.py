@@ -18,6 +18,7 @@ from rollcast.tasks.math_notation import formula, plain_signs
 from rollcast.tasks.thinking import final_answer
 
 _UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
+_IN_MATH_MODE = re.compile(r"(?<!\\)\$\$?([^$]{1,400})\$\$?|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL)
 _RESTATED = re.compile(r"final answer[^\n]{0,100}?\bis\b", re.IGNORECASE)
 
 
@@ -54,7 +55,11 @@ def _is_right(answer: str, gold: _Formula) -> bool:
     boxes = final_boxes(answer)
     if boxes is not None and not _RESTATED.search(boxes.after):
         return _boxes_are_right(boxes, gold)
-    return _equal(gold, _Formula(_parse(plain_signs(answer if boxes is None else boxes.after))))
+    text = plain_signs(answer if boxes is None else boxes.after)
+    if _equal(gold, _Formula(_parse(text))):
+        return True
+    formulas = _IN_MATH_MODE.findall(text)
+    return len(formulas) == 1 and _is(gold, "".join(formulas[0]))
 
 
 def _boxes_are_right(boxes: FinalBoxes, gold: _Formula) -> bool:
