@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from rollcast.tasks.verifiers import math
+from rollcast.tasks.math_verifier import math
 from testkit.tasks.math_answers import FORMS, _may_be_equal, data_folder, references, wrong_answers
 
 REFERENCES = (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import string
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models
+from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from rollcast.config.errors import UserError
@@ -74,6 +75,30 @@ def test_token_ids_are_those_of_the_rendered_text_without_further_special_tokens
     made = tokenizer(CHATML)
     ids = tokenize(made, of_text("1+1?"), PromptFormat(open_thinking=True))
     assert made.decode(ids) == "<|user|>1+1?<|end|><|assistant|>\n<think>\n"
+
+
+@pytest.mark.parametrize("layout", ["bare", "think", "auto"])
+@pytest.mark.parametrize(
+    ("single", "before"),
+    [
+        ("<s> $A </s>", "<s>"),
+        ("$A </s>", ""),
+        ("<s> $A", "<s>"),
+        ("<s> <s> $A </s> </s>", "<s><s>"),
+    ],
+)
+def test_a_prompt_does_not_end_in_the_end_of_text_that_a_tokenizer_adds(
+    layout: Literal["bare", "think", "auto"], single: str, before: str
+) -> None:
+    made = tokenizer()
+    made.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>"})
+    special = [(name, made.convert_tokens_to_ids(name)) for name in ("<s>", "</s>")]
+    made.backend_tokenizer.post_processor = TemplateProcessing(single=single, special_tokens=special)
+    if single.endswith("</s>"):
+        assert made.decode(made("1+1?")["input_ids"]).endswith("</s>")
+    ids = tokenize(made, of_text("1+1?"), PromptFormat(layout=layout))
+    text, _ = render(made, of_text("1+1?"), PromptFormat(layout=layout))
+    assert made.decode(ids) == before + text
 
 
 def test_a_template_that_refuses_is_one_sentence() -> None:

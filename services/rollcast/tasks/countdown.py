@@ -1,6 +1,6 @@
 """Countdown: reach a target with some numbers, each used once, by + - * / and brackets.
 
-The answer is the last line after the think block, or what stands in \\boxed{}; `= target` behind it may stay.
+The answer is the last line after the think block, or the content of the last \\boxed{}; `= target` behind it may stay.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 from rollcast.config.datasets import CountdownDataset
 from rollcast.config.errors import UserError
+from rollcast.tasks.math_boxes import final_boxes
+from rollcast.tasks.math_notation import plain_signs
 
 TEMPLATE = (
     "Using each of the numbers {numbers} exactly once, and only + - * / and brackets, write an expression that equals "
@@ -21,10 +23,12 @@ TEMPLATE = (
 )
 _FRUITLESS_DRAWS = 5_000
 """In a row: there is hardly a puzzle left that was not drawn."""
-_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")"})
+_SIGNS = {"\\times": "*", "\\cdot": "*", "\\div": "/", "\\left": "", "\\right": "", "[": "(", "]": ")"}
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{([0-9+* -]{1,80})\}\s*\{([0-9+* -]{1,80})\}")
+MAX_LINE_CHARACTERS = 400
+"""Of the answer's line that are looked at."""
 _EXPRESSION = re.compile(r"[0-9+*/() -]{1,200}")
 """Six numbers, five signs and brackets need far fewer characters."""
-_BOXED = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
 
 
 def distinct_puzzles(dataset: CountdownDataset, count: int) -> list[tuple[tuple[int, ...], int]]:
@@ -88,10 +92,12 @@ def countdown(answer: str, reference: Any) -> float:
 
 
 def _expression(answer: str) -> ast.expr | None:
-    boxed = _BOXED.search(answer)
-    lines = (boxed[1] if boxed else answer).strip().splitlines()
-    line = lines[-1].partition("=")[0].strip(" $`*.") if lines else ""
-    line = line.translate(_SIGNS).replace("\\times", "*").replace("\\div", "/")
+    boxes = final_boxes(answer)
+    lines = (boxes.last if boxes else answer).strip().splitlines()
+    line = plain_signs(lines[-1][:MAX_LINE_CHARACTERS]) if lines else ""
+    for sign, plain in _SIGNS.items():
+        line = line.replace(sign, plain)
+    line = _FRACTION.sub(r"((\1)/(\2))", line).partition("=")[0].strip(" $`*.")
     if not _EXPRESSION.fullmatch(line):
         return None
     try:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rollcast.config.datasets import ArithmeticDataset, CountdownDataset, Dataset, Part, RowsDataset
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS, Downstream, Tasks
 from rollcast.tasks import arithmetic, countdown
 from rollcast.tasks.chats import Chat, flat, of_text, with_last
-from rollcast.tasks.fields import Row, RowError, plain_values
+from rollcast.tasks.fields import Row, RowError, plain_values, value
 from rollcast.tasks.mappings import MAPPINGS, Mapping, plain
 from rollcast.tasks.rows import read_rows
-from rollcast.tasks.verifiers import is_built_in
+from rollcast.tasks.sameness import normalise, same_answer, spelling
+from rollcast.tasks.verifiers import CODE, is_built_in
 from rollcast.telemetry.logging import get_logger
+
+MAX_SHOWN_CHARACTERS = 60
+"""Of an answer, in a complaint."""
 
 log = get_logger()
 
@@ -26,7 +30,7 @@ log = get_logger()
 @dataclass(frozen=True, slots=True)
 class Prompt:
     id: str
-    """Stable across runs: made from the data set's name and the normalised text."""
+    """Stable across runs: made from the data set's name and the text."""
     dataset: str
     text: str
     """Of a chat: what its messages hold, one after the other."""
@@ -51,15 +55,29 @@ class PromptSplit:
     """By name of the downstream set."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One row of a data set."""
+
+    key: str
+    """The normalised bare text."""
+    prompt: Prompt
+    answer: Any = None
+    """What no other row of the same text may contradict; None = rows of this kind have no such answer."""
+    where: str = ""
+    """The row, for complaints."""
+
+
 def load(tasks: Tasks) -> PromptSplit:
     """Read every data set, hold out each part's prompts, and keep what is evaluated out of training.
 
     Which prompts are held out depends on `evaluation.seed` and each prompt's own text, so neither the order of the rows
     nor added rows move a prompt from one side to the other except at the edge. Prompts count as the same where their
-    texts are equal after normalisation, whatever template stands around them: the first data set that has one keeps it,
-    and what a downstream set asks leaves training. Training prompts keep the order of the data sets.
+    texts are equal (`sameness`), whatever template stands around them: the first data set that has one keeps it, and
+    what a downstream set asks leaves training. Training prompts keep the order of the data sets.
 
-    Raises UserError for a source that cannot be read, a row without a needed field, or too few rows.
+    Raises UserError for a source that cannot be read, a row without a needed field, two rows that give one prompt
+    different answers, or too few rows.
     """
     skipped: Counter[str] = Counter()
     seed = tasks.evaluation.seed
@@ -67,18 +85,19 @@ def load(tasks: Tasks) -> PromptSplit:
     asked = {key for prompts in downstream.values() for key in prompts}
     train: list[Prompt] = []
     held_out: list[Prompt] = []
-    seen: set[str] = set()
+    seen: dict[str, _Found] = {}
     for number, part in enumerate(tasks.parts):
         wanted = tasks.held_out_prompts(part)
         by_key: dict[str, Prompt] = {}
-        for key, prompt in _read(part.dataset, wanted, skipped):
-            if key in seen:
-                skipped["duplicate"] += 1
-            elif key in asked:
+        for found in _read(part.dataset, wanted, skipped):
+            if found.key in asked:
                 skipped["downstream"] += 1
+            elif found.key in seen:
+                _check_agreement(seen[found.key], found)
+                skipped["duplicate"] += 1
             else:
-                seen.add(key)
-                by_key[key] = prompt
+                seen[found.key] = found
+                by_key[found.key] = found.prompt
         chosen = _chosen(by_key, wanted, f"tasks.dataset.parts.{number}", part, seed)
         train += [prompt for key, prompt in by_key.items() if key not in chosen]
         held_out += [prompt for key, prompt in by_key.items() if key in chosen]
@@ -108,13 +127,14 @@ def _chosen(by_key: dict[str, Prompt], wanted: int, field: str, part: Part, seed
 
 def _drawn(by_key: dict[str, Prompt], count: int, seed: int) -> set[str]:
     """`count` keys by the seed and their prompts' own texts."""
-    return set(sorted(by_key, key=lambda key: _digest(f"{seed}/{normalise(by_key[key].text)}"))[:count])
+    return set(sorted(by_key, key=lambda key: _digest(f"{seed}/{spelling(by_key[key].text)}"))[:count])
 
 
 def _downstream(item: Downstream, seed: int, skipped: Counter[str]) -> dict[str, Prompt]:
-    found: dict[str, Prompt] = {}
-    for key, prompt in _read(item.dataset, 0, skipped):
-        found.setdefault(key, prompt)
+    rows: dict[str, _Found] = {}
+    for row in _read(item.dataset, 0, skipped):
+        _check_agreement(rows.setdefault(row.key, row), row)
+    found = {key: row.prompt for key, row in rows.items()}
     if not found:
         raise UserError(f"tasks.downstream: data set {item.dataset.name!r} holds no prompt; check its source")
     if item.num_prompts is None or item.num_prompts >= len(found):
@@ -123,15 +143,26 @@ def _downstream(item: Downstream, seed: int, skipped: Counter[str]) -> dict[str,
     return {key: prompt for key, prompt in found.items() if key in kept}
 
 
+def _check_agreement(first: _Found, second: _Found) -> None:
+    """Raises UserError if two rows of one prompt, graded alike, give different answers."""
+    if first.prompt.verifier != second.prompt.verifier or None in (first.answer, second.answer):
+        return
+    if not same_answer(first.answer, second.answer):
+        raise UserError(
+            f"{first.where} and {second.where}: they ask the same and give different answers, "
+            f"{_shown(first.answer)} and {_shown(second.answer)}; remove one of the two rows"
+        )
+
+
+def _shown(answer: Any) -> str:
+    shown = repr(answer)
+    return shown if len(shown) <= MAX_SHOWN_CHARACTERS else f"{shown[:MAX_SHOWN_CHARACTERS]}..."
+
+
 def verifier_names(tasks: Tasks) -> set[str]:
     """What grades the rows of its data sets; generated sets need no verifier of others."""
     datasets = [*(part.dataset for part in tasks.parts), *(item.dataset for item in tasks.downstream)]
     return {_mapping(dataset).verifier for dataset in datasets if isinstance(dataset, RowsDataset)}
-
-
-def normalise(text: str) -> str:
-    """The text under which two prompts count as the same: compatibility forms, case and white space do not matter."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _digest(text: str) -> str:
@@ -140,28 +171,42 @@ def _digest(text: str) -> str:
 
 def _prompt(dataset: str, messages: Chat, reference: object, verifier: str) -> Prompt:
     text = flat(messages)
-    identity = _digest(f"{dataset}/{normalise(text)}")[:16]
+    identity = _identity(dataset, spelling(text))
     return Prompt(identity, dataset, text, json.dumps(reference), verifier, chat=messages if len(messages) > 1 else ())
 
 
-def _read(dataset: Dataset, evaluated: int, skipped: Counter[str]) -> Iterator[tuple[str, Prompt]]:
-    """Normalised bare text and prompt of every row. `evaluated`: prompts that generated sets make besides `size`."""
+def _identity(dataset: str, text: str) -> str:
+    return _digest(f"{dataset}/{text}")[:16]
+
+
+def _read(dataset: Dataset, evaluated: int, skipped: Counter[str]) -> Iterator[_Found]:
+    """Every row. `evaluated`: prompts that generated sets make besides `size`."""
     match dataset:
         case ArithmeticDataset():
             for a, b in arithmetic.distinct_additions(dataset, dataset.size + evaluated):
                 text = arithmetic.prompt_text(a, b)
-                yield normalise(text), _prompt(dataset.name, of_text(text), str(a + b), "arithmetic")
+                yield _Found(normalise(text), _prompt(dataset.name, of_text(text), str(a + b), "arithmetic"))
         case CountdownDataset():
             for numbers, target in countdown.distinct_puzzles(dataset, dataset.size + evaluated):
                 text = countdown.prompt_text(numbers, target)
                 reference = {"numbers": numbers, "target": target}
                 puzzle = countdown.prompt_text(tuple(sorted(numbers)), target)  # the same one in any order
-                yield normalise(puzzle), _prompt(dataset.name, of_text(text), reference, "countdown")
+                yield _Found(normalise(puzzle), _prompt(dataset.name, of_text(text), reference, "countdown"))
         case _:
-            yield from _rows(dataset, skipped)
+            yield from _with_own_ids(_rows(dataset, skipped))
 
 
-def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[tuple[str, Prompt]]:
+def _with_own_ids(rows: Iterator[_Found]) -> Iterator[_Found]:
+    """Prompts that differ in what their ids leave out, such as case: all but the first get one of their whole text."""
+    keys: dict[str, str] = {}
+    for found in rows:
+        prompt = found.prompt
+        if keys.setdefault(prompt.id, found.key) != found.key:
+            found = replace(found, prompt=replace(prompt, id=_identity(prompt.dataset, f"exactly/{prompt.text}")))
+        yield found
+
+
+def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[_Found]:
     mapping = _mapping(dataset)
     if "{prompt}" not in mapping.template:
         raise UserError(f"tasks.dataset.template = {mapping.template!r}: must contain {{prompt}}; add it")
@@ -182,7 +227,7 @@ def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[tuple[str, Pr
         if len(prompt.reference) > MAX_REFERENCE_CHARACTERS:
             oversized += 1
         else:
-            yield normalise(flat(bare)), prompt
+            yield _Found(normalise(flat(bare)), prompt, _answer(dataset, mapping.verifier, row, reference), where)
     if oversized:
         skipped["oversized"] += oversized
         log.warning(
@@ -191,6 +236,16 @@ def _rows(dataset: RowsDataset, skipped: Counter[str]) -> Iterator[tuple[str, Pr
             prompts=oversized,
             longest_mib=MAX_REFERENCE_CHARACTERS >> 20,
         )
+
+
+def _answer(dataset: RowsDataset, verifier: str, row: Row, reference: Any) -> Any:
+    """The row's answer: the reference, of a user's own verifier the answer field. Tests of programs are not answers."""
+    if is_built_in(verifier):
+        return None if verifier == CODE else reference
+    try:
+        return value(row, dataset.answer_field)
+    except RowError:
+        return None
 
 
 def _whole(row: Row, messages: Chat) -> Row:

@@ -1,5 +1,7 @@
 """Prompts as token ids, with the text around them that the run file asks for.
 
+A tokenizer that puts an end-of-text token behind every text puts none behind a prompt.
+
 layout auto     the tokenizer's chat template: [system], the chat, the start of the assistant's turn
                 a tokenizer without one: the bare text
 layout bare     the bare text: what the messages of a chat hold, a blank line between two
@@ -97,10 +99,18 @@ def _chat(tokenizer: Tokenizer, chat: Chat, prompt_format: PromptFormat) -> str:
 
 
 def tokenize(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat | None = None) -> tuple[int, ...]:
-    """Token ids of one prompt."""
+    """Token ids of one prompt. It is not finished: the tokenizer may put special tokens before it, none behind it."""
     rendered, complete = render(tokenizer, messages, prompt_format or PromptFormat())
-    options = {"add_special_tokens": False} if complete else {}
-    return tuple(tokenizer(rendered, **options)["input_ids"])
+    bare = list(tokenizer(rendered, add_special_tokens=False)["input_ids"])
+    return tuple(bare if complete else _tokens_before(list(tokenizer(rendered)["input_ids"]), bare) + bare)
+
+
+def _tokens_before(whole: list[int], bare: list[int]) -> list[int]:
+    """What the tokenizer puts before a text: `whole` is the text with all special tokens, `bare` without."""
+    for start in range(len(whole) - len(bare) + 1):
+        if whole[start : start + len(bare)] == bare:
+            return whole[:start]
+    return []
 
 
 def tokenize_prompts(

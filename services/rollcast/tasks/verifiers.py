@@ -10,14 +10,13 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import json
-import re
 import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rollcast.config.errors import UserError
-from rollcast.tasks import countdown, knights_and_knaves, own_functions
+from rollcast.tasks import countdown, knights_and_knaves, math_verifier, own_functions
 from rollcast.tasks.thinking import final_answer
 
 ENTRY_POINT_GROUP = "rollcast.verifiers"
@@ -26,7 +25,6 @@ CODE = "code"
 _NO_NUMBER = float("nan")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
-_UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
 
 GradeStatus = Literal["ok", "wrong", "timeout", "error"]
 VerifierFunction = Callable[[str, Any], float]
@@ -39,7 +37,8 @@ Place = Literal["here", "sandbox", "process", "remote"]
 @dataclass(frozen=True, slots=True)
 class Grade:
     """`ok` (a reward above 0) and `wrong` (0) are verdicts: a submitted program that crashes or runs into its own time
-    limit is `wrong`. `timeout` (judge or parser hung) and `error` (it died, or was never reached) are the grader's own
+    limit is `wrong`, and so is an answer that is too much for the parser. `timeout` (judge hung, or the reference is
+    too much for the parser) and `error` (it died, or was never reached) are the grader's own
     failure and no verdict: reward 0, counted apart, left out (`rollcast.trainer.control.pass_rate`).
     """
 
@@ -58,6 +57,9 @@ class Verifier:
     place: Place
     source: str
     """The name under which a process of its own finds it again."""
+    ordinary_answer: str | None = None
+    """Of a verifier that parses what the model wrote: an answer that it always has a verdict on, unless the reference
+    itself is too much for it. Tells whose fault it is if another answer takes all the CPU time or ends the process."""
 
     @property
     def sandboxed(self) -> bool:
@@ -73,23 +75,6 @@ def arithmetic(completion: str, reference: Any) -> float:
     """1 where what stands after the last `|` is the number, written without anything around it."""
     _, marker, answer = completion.rpartition("|")
     return float(bool(marker) and answer == str(reference))
-
-
-def math(completion: str, reference: Any) -> float:
-    """1 where math-verify finds the answer after the think block equal to the reference (LaTeX or an expression)."""
-    import math_verify
-
-    # Its own time limits use SIGALRM; the sandbox's deadline stands in for them.
-    gold = math_verify.parse(_in_math_mode(str(reference)), parsing_timeout=None)
-    if not gold:
-        raise ValueError(f"reference {reference!r} is not an expression that math-verify can read")
-    answer = math_verify.parse(final_answer(completion), parsing_timeout=None)
-    return float(math_verify.verify(gold, answer, timeout_seconds=None))
-
-
-def _in_math_mode(reference: str) -> str:
-    """Delimiters around bare LaTeX; a price keeps its `\\$`, which delimits nothing."""
-    return reference if _UNESCAPED_DOLLAR.search(reference) or "\\boxed" in reference else f"${reference}$"
 
 
 def _of_the_answer(function: VerifierFunction) -> VerifierFunction:
@@ -108,11 +93,12 @@ def _code(completion: str, reference: Any) -> float:
 _BUILT_IN: dict[str, tuple[VerifierFunction, Place]] = {
     "exact": _built_in(exact),
     "arithmetic": _built_in(arithmetic),
-    "math": _built_in(math, sandboxed=True),
+    "math": _built_in(math_verifier.math, sandboxed=True),
     CODE: _built_in(_code, sandboxed=True),
     "countdown": _built_in(_of_the_answer(countdown.countdown)),
     "knights-and-knaves": _built_in(_of_the_answer(knights_and_knaves.knights_and_knaves)),
 }
+_ORDINARY_ANSWERS = {"math": r"\boxed{271}"}
 
 
 def is_built_in(name: str) -> bool:
@@ -132,7 +118,7 @@ def find_verifier(name: str) -> Verifier:
     """
     if name in _BUILT_IN:
         function, place = _BUILT_IN[name]
-        return Verifier(lambda: function, place, name)
+        return Verifier(lambda: function, place, name, _ORDINARY_ANSWERS.get(name))
     if own_functions.is_function(name):
         source = own_functions.absolute(name)
         return Verifier(lambda: own_functions.load_function(source), "sandbox", source)

@@ -60,7 +60,8 @@ def evaluation(
 def of_run_file(file: Path, pass_rate: float = 0.5, spread: float = USUAL_SPREAD) -> list[str]:
     """What the run file says is measured, part by part, and that its prompts are held out. Raises UserError."""
     from rollcast.local.preflight import load_to_start
-    from rollcast.tasks.prompts import load, normalise
+    from rollcast.tasks.prompts import load
+    from rollcast.tasks.sameness import normalise
 
     tasks = load_to_start(file)[0].tasks
     split = load(tasks)

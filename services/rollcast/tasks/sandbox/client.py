@@ -14,13 +14,15 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 from rollcast.config.tasks import Grading
 from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.own_functions import MAX_SENTENCE, is_function
-from rollcast.tasks.sandbox.limits import TRUSTED, Limits
+from rollcast.tasks.sandbox.limits import TRUSTED, WALL_SECONDS_PER_CPU_SECOND, Limits
 from rollcast.tasks.sandbox.protections import require_gvisor, require_protections
+from rollcast.tasks.sandbox.unreadable import UnreadableReferences
+from rollcast.tasks.sandbox.verdict import Reason
 from rollcast.tasks.time_limits import grading_seconds
 from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier
 
@@ -39,6 +41,14 @@ _SETTINGS = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+_SIGNALS: dict[Any, Reason] = {
+    -signal.SIGPROF: "time",
+    -signal.SIGXCPU: "time",
+    -signal.SIGSEGV: "crash",
+    -signal.SIGBUS: "crash",
+    -signal.SIGABRT: "crash",
+}
+"""What ended a judge, by its exit code. Not SIGKILL, which the kernel sends if the machine is out of memory."""
 
 
 class Sandbox:
@@ -50,6 +60,7 @@ class Sandbox:
         self._verifiers = verifiers or Verifiers()
         self._servers: dict[str, ForkServerClient] = {}
         self._lock = threading.Lock()
+        self._unreadable = UnreadableReferences()
 
     def check(self, verifier: str) -> None:
         """Raises UserError where programs are to be graded and this machine cannot contain them."""
@@ -86,6 +97,8 @@ class Sandbox:
             seconds_per_test=self._settings.seconds_per_test,
             memory_bytes=self._settings.memory_mib << 20,
         )
+        if known := self._unreadable.known(verifier, reference):
+            return known
         server = self._server(verifier)
         if isinstance(server, str):
             return Grade(0.0, "error", failure=server)
@@ -93,6 +106,9 @@ class Sandbox:
         if grade is None:
             self._discard(verifier, server)
             return Grade(0.0, "error", failure="the process that starts its gradings died or hung")
+        if grade.status == "error" and grade.reason and server.ordinary_answer is not None:
+            ordinary = json.dumps({"completion": server.ordinary_answer, "reference": reference}).encode()
+            return self._unreadable.blame(grade, server.grade(ordinary, limits), verifier, reference)
         if grade.status == "timeout":
             return replace(grade, failure=f"it gave no reward within {limits.deadline_seconds:g} s")
         return grade
@@ -128,6 +144,7 @@ class ForkServerClient:
 
     def __init__(self, verifier: Verifier) -> None:
         self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.ordinary_answer = verifier.ordinary_answer
         trusted = verifier.place == "process"
         module = "rollcast.tasks.sandbox.fork_server"
         with its_end:
@@ -163,7 +180,8 @@ class ForkServerClient:
 
     def grade(self, request: bytes, limits: Limits) -> Grade | None:
         """None where the fork server itself is dead or hangs."""
-        deadline = time.monotonic() + limits.deadline_seconds + GRACE_SECONDS
+        wall_seconds_per_second = 1.0 if self.ordinary_answer is None else WALL_SECONDS_PER_CPU_SECOND
+        deadline = time.monotonic() + limits.deadline_seconds * wall_seconds_per_second + GRACE_SECONDS
         own, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with own:
             try:
@@ -235,7 +253,7 @@ def _decode(answer: bytes) -> Grade | None:
     if verdict is None:
         how = "was stopped" if not isinstance(code, int) else f"ended with exit code {code}"
         how = f"was killed by signal {-code}" if isinstance(code, int) and code < 0 else how
-        return Grade(0.0, "error", failure=f"its process {how} before it gave a reward")
+        return Grade(0.0, "error", _SIGNALS.get(code, ""), f"its process {how} before it gave a reward")
     try:
         told = str(verdict.get("failure", ""))[:MAX_SENTENCE]
         grade = Grade(float(verdict["reward"]), verdict["status"], str(verdict["reason"]), told)

@@ -33,7 +33,13 @@ from rollcast.tasks.sandbox import preparation
 from rollcast.tasks.sandbox.channel import Channel
 from rollcast.tasks.sandbox.judge import run_judge
 from rollcast.tasks.sandbox.launcher import KILL, START
-from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits, address_space_bytes
+from rollcast.tasks.sandbox.limits import (
+    TRUSTED,
+    VERDICT_SECONDS,
+    WALL_SECONDS_PER_CPU_SECOND,
+    Limits,
+    address_space_bytes,
+)
 from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, Lockdown, die_with_parent, hide_memory, make_lockdowns
 from rollcast.tasks.sandbox.program import run_program
 from rollcast.tasks.verifiers import CODE, Verifier, find_verifier
@@ -127,6 +133,8 @@ class ForkServer:
         pid = self._fork(judge, group=0)
         judges_end.close()
         patience = limits.deadline_seconds + (VERDICT_SECONDS if self._verifier is None else 0.0)
+        if self._verifier is not None and self._verifier.ordinary_answer is not None:
+            patience *= WALL_SECONDS_PER_CPU_SECOND
         grading = RunningGrading(connection, requests, limits, pid, time.monotonic() + patience)
         self._gradings.append(grading)
         self._watch(connection.fileno(), 0, lambda: self._close(grading, "abandoned"))

@@ -1,10 +1,15 @@
-"""The inside of a judge's process: read the request, grade, answer."""
+"""The inside of a judge's process: read the request, grade, answer.
+
+A judge that parses what the model wrote has as many seconds of CPU time as a grading may take. The kernel ends it with
+SIGPROF when they are used, inside a C function too.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import signal
 import socket
 from typing import NoReturn
 
@@ -13,9 +18,14 @@ from rollcast.tasks.sandbox.launcher import Launcher
 from rollcast.tasks.sandbox.limits import Limits
 from rollcast.tasks.verifiers import Grade, Verifier, run_verifier
 
+LEAST_CPU_SECONDS = 1e-3
+"""A timer of 0 would never ring."""
+
 
 def run_judge(connection: int, requests: socket.socket, verifier: Verifier | None, limits: Limits) -> NoReturn:
     """One request from `connection`, one line of answer on it; verifier: None = programs. Never returns."""
+    if verifier is not None and verifier.ordinary_answer is not None:
+        signal.setitimer(signal.ITIMER_PROF, max(LEAST_CPU_SECONDS, limits.deadline_seconds))
     parts = []
     while part := os.read(connection, 1 << 20):
         parts.append(part)

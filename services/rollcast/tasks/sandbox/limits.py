@@ -15,6 +15,9 @@ STACK_BYTES = 64 << 20
 MAX_OPEN_FILES = 64
 VERDICT_SECONDS = 5.0
 """Beyond the deadline, for a judge to say that its program was too slow. One that does not hangs itself."""
+WALL_SECONDS_PER_CPU_SECOND = 10.0
+"""How long a judge whose CPU time is limited may take on a busy machine. One that did not get its CPU time until then
+gives no verdict."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-Reason = Literal["time", "memory", "output", "exit", "crash", "forbidden", "garbled"]
+Reason = Literal["time", "memory", "output", "exit", "crash", "forbidden", "garbled", "reference"]
 """What the sandbox stopped: too slow; out of memory; endless output; ended before it answered; crashed; made a system
-call of another architecture; answered with something else than plain values."""
+call of another architecture; answered with something else than plain values; had a reference that is too much for the
+parser."""
 
 
 class ProgramError(Exception):

@@ -1,0 +1,188 @@
+"""Ways to write the same number or formula, brought to the one that math-verify reads.
+
+４２, 𝟒𝟐 -> 42      − -> -      √2 -> \\sqrt{2}      2² -> 2^2      1½ -> 1\\frac{1}{2}      90° -> 90^\\circ
+1.5e-3 -> \\frac{3}{2000}       0.1\\overline{6}, 0.1666... -> \\frac{1}{6}       1 000, 1\\,000 -> 1000
+3. -> 3      \\textcolor{red}{5}, **5**, \\text{5} -> 5
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from fractions import Fraction
+
+MAX_EXPONENT = 400
+"""Of a number such as 1e400; larger ones stay as they are written."""
+MAX_PERIOD_DIGITS = 60
+_SIGNS = {
+    "−": "-", "‐": "-", "‑": "-", "‒": "-", "–": "-", "﹣": "-", "×": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ",
+    "∙": r"\cdot ", "÷": r"\div ", "∕": "/", "⁄": "/", "√": r"\sqrt ", "∞": r"\infty ", "π": r"\pi ", "≤": r"\le ",
+    "≦": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "≧": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
+    "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "±": r"\pm ", "°": r"^\circ ", "º": r"^\circ ",
+    "˚": r"^\circ ", "℃": r"^\circ C", "℉": r"^\circ F", "ℝ": r"\mathbb{R}", "…": "...", "。": ".", "∨": r"\lor ",
+    "∧": r"\land ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ",
+}  # fmt: skip
+_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ", "0123456789+-()n", strict=True))
+_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
+_RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
+_LOWERED = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+_COMBINING_BAR = re.compile(r"(?:\d[\u0304\u0305])+")
+_COMBINING_DOT = re.compile(r"(\d)\u0307")
+
+_DOTS = r"(?:\.{3}|\\[lc]?dots(?![A-Za-z])|\\dotsc?(?![A-Za-z]))"
+_NUMBER = r"(?<![\w.\\])(?P<whole>\d{0,30})\.(?P<fixed>\d{0,60}?)"
+_BAR = re.compile(
+    _NUMBER
+    + r"\\(?:overline|bar|overbar|dot|widebar)\s*(?:\{\s*(?P<period>\d+)\s*\}|(?P<digit>\d))"
+    + rf"(?:(?P<middle>\d*)\\dot\s*\{{?(?P<end>\d)\}}?)?\s*{_DOTS}?"
+)
+_IN_BRACKETS = re.compile(_NUMBER.replace("{0,60}?", "{0}") + r"\((?P<period>\d+)\)")
+_WHOLE_IN_BRACKETS = re.compile(r"(?P<whole>\d{0,30})\.(?P<fixed>\d{0,60})\((?P<period>\d+)\)")
+_GOES_ON = re.compile(rf"(?<![\w.\\])(?P<whole>\d{{0,30}})\.(?P<digits>\d{{3,120}})\s*{_DOTS}")
+_REPEATED = re.compile(r"(?P<fixed>\d*?)(?P<period>\d+?)(?P=period){2,}")
+_SCIENTIFIC = re.compile(
+    r"(?<![\w.\\])(?P<digits>\d{1,60}(?:\.\d{0,60})?|\.\d{1,60})"
+    r"\s?(?:[eE]|\\(?:text|mathrm|rm)\s*\{\s*[eE]\s*\})\s?\{?(?P<exponent>[+-]?\d{1,3})\}?(?![\w}]|\.\d)"
+)
+_POWER_OF_TEN = re.compile(
+    r"(?<![\w.\\}])(?P<digits>\d{1,60}(?:\.\d{1,60})?)\s*(?:\\times|\\cdot|\*)\s*10\s*"
+    r"(?:\^\s*\{\s*(?P<exponent>[+-]?\d{1,3})\s*\}|\^\s*(?P<digit>\d)(?!\d)|\*\*\s*(?P<power>-?\d{1,3})(?!\d))"
+)
+_BINDS_TIGHTER = re.compile(r"(?:[\^_/!]|\\div)\s*$")
+_BRACES = re.compile(r"(?<=\d)\{\.\}|\{(\\(?:overline|bar|dot)\s*(?:\{\d+\}|\d))\}")
+_IDEOGRAPH_THEN_NUMBER = re.compile(r"(?<=[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af])(?=[-+\d$])")
+
+_SPACE = r"(?:\\[,;:! ]|~|\s|\{,\}|\{\\,\})"
+_SEPARATED = re.compile(rf"(?<![\d.,\w])(\d{{1,3}}(?:{_SPACE}{{1,3}}\d{{3}}){{1,8}})(?!\d)")
+_DEGREES = re.compile(
+    r"\\degree(?![A-Za-z])|(?<=\d)\s*\\deg(?![A-Za-z])|(?<=\d)\s*\^\s*\{?\s*(?:\\text\{o\}|\\mathrm\{o\}|o)\s*\}?(?![A-Za-z])"
+)
+_TEMPERATURE = re.compile(
+    r"(\^\s*\{?\s*\\circ\s*\}?)\s*(?:\\(?:text|mathrm|rm|textrm)\s*\{\s*[CFK]\s*\}|[CFK](?![A-Za-z]))"
+)
+_FULL_STOP = re.compile(r"(?<=\d)\.(?=\s*(?:[,;)\]}&$]|\\|$))")
+_COLOUR = re.compile(r"\\(?:textcolor|colorbox|color)\s*(?:\[\w+\])?\{[^{}]{0,40}\}")
+_STYLE = re.compile(
+    r"\\(?:boldsymbol|bm|pmb|underline|emph|mathstrut|displaystyle|textstyle|large|Large|huge|Huge|bf|mathbf(?=\s*\{\s*[-+\d.]))"
+    r"(?![A-Za-z])\s*"
+)
+_NUMBER_IN_TEXT = re.compile(
+    r"\\(?:text|textbf|textrm|mathrm|mbox|hbox)\s*\{\s*([-+]?[\d.,/]*\d\.?)\s*([^{}\d][^{}]*)?\}"
+)
+_END_OF_TEXT = re.compile(r"[.,;:]+\s*\}$")
+_MIXED = re.compile(r"([-+]?\d+)\s+(\d+)\s*/\s*(\d+)")
+_ENDS = re.compile(r"(?:\\[,;: ]|\\q?quad(?![A-Za-z])|\\\\|[\s.,;:~])+$")
+_STARTS = re.compile(r"^(?:\\[,;:! ]|\\q?quad(?![A-Za-z])|[\s~])+")
+
+
+def plain_signs(text: str) -> str:
+    """Digits and signs of other alphabets as ASCII or LaTeX; repeating decimals and powers of ten as exact numbers."""
+    if not text.isascii():
+        text = _COMBINING_BAR.sub(lambda found: rf"\overline{{{re.sub(r'[^0-9]', '', found[0])}}}", text)
+        text = _COMBINING_DOT.sub(r"\\dot{\1}", text)
+        text = _RAISED.sub(lambda found: _power("^", "".join(_SUPERSCRIPTS[sign] for sign in found[0])), text)
+        text = _LOWERED.sub(lambda found: _power("_", "".join(_SUBSCRIPTS[sign] for sign in found[0])), text)
+        text = _IDEOGRAPH_THEN_NUMBER.sub(" ", "".join(map(_sign, text)))
+    text = _BRACES.sub(lambda found: found[1] or ".", text)
+    text = _BAR.sub(_repeating, text)
+    text = _IN_BRACKETS.sub(_repeating, text)
+    text = _GOES_ON.sub(_going_on, text)
+    return _POWER_OF_TEN.sub(_power_of_ten, _SCIENTIFIC.sub(_scientific, text))
+
+
+def formula(text: str) -> str:
+    """One formula, the content of a box or a reference: without what is only style, spacing or punctuation."""
+    text = _STYLE.sub("", _COLOUR.sub("", plain_signs(text)))
+    text = _trimmed(text)
+    while text.startswith("**") and text.endswith("**") and len(text) > 4:
+        text = _trimmed(text[2:-2])
+    text = _END_OF_TEXT.sub("}", text)
+    text = _NUMBER_IN_TEXT.sub(
+        lambda found: found[1].rstrip(".,") + (rf"\text{{ {found[2]}}}" if found[2] else ""), text
+    )
+    text = _TEMPERATURE.sub(r"\1", _DEGREES.sub(lambda _: r"^\circ ", text))
+    text = _SEPARATED.sub(lambda found: re.sub(_SPACE, "", found[1]), text)
+    text = _FULL_STOP.sub("", text)
+    if mixed := _MIXED.fullmatch(text):
+        text = rf"{mixed[1]}\frac{{{mixed[2]}}}{{{mixed[3]}}}"
+    if whole := _WHOLE_IN_BRACKETS.fullmatch(text):
+        text = _repeating(whole)
+    return _trimmed(text).replace("~", " ")
+
+
+def _trimmed(text: str) -> str:
+    ended = _ENDS.sub("", text)
+    if len(ended) < len(text) and ended.endswith("\\"):  # `\ ` and `\.` are one sign each
+        ended = ended[:-1]
+    return _STARTS.sub("", ended)
+
+
+def _power(sign: str, content: str) -> str:
+    return sign + content if len(content) == 1 else f"{sign}{{{content}}}"
+
+
+def _sign(character: str) -> str:
+    if character.isascii():
+        return character
+    if character in _SIGNS:
+        return _SIGNS[character]
+    if "\uff01" <= character <= "\uff5e":  # full width
+        return chr(ord(character) - 0xFEE0)
+    if character.isspace():
+        return " " if character != "\u2028" else "\n"
+    if (digit := unicodedata.decimal(character, None)) is not None:
+        return str(digit)
+    if unicodedata.category(character) == "No" and "\u2044" in (parts := unicodedata.normalize("NFKC", character)):
+        numerator, _, denominator = parts.partition("\u2044")
+        return rf"\frac{{{numerator}}}{{{denominator}}}"
+    if "\U0001d400" <= character <= "\U0001d7ff":  # letters of formulas
+        return unicodedata.normalize("NFKC", character)
+    return character
+
+
+def _repeating(found: re.Match[str]) -> str:
+    """A decimal whose period is marked, as a fraction."""
+    parts = found.groupdict()
+    period = parts["period"] or parts["digit"]
+    if parts.get("end"):
+        period += (parts["middle"] or "") + parts["end"]
+    if len(period) > MAX_PERIOD_DIGITS:
+        return found[0]
+    return _fraction(parts["whole"], parts["fixed"], period)
+
+
+def _going_on(found: re.Match[str]) -> str:
+    """0.1666... as a fraction; digits that do not come three times in a row say nothing about those that follow."""
+    repeated = _REPEATED.fullmatch(found["digits"])
+    if repeated is None or len(repeated["period"]) > MAX_PERIOD_DIGITS:
+        return found[0]
+    return _fraction(found["whole"], repeated["fixed"], repeated["period"])
+
+
+def _fraction(whole: str, fixed: str, period: str) -> str:
+    value = Fraction(int(f"{whole}{fixed}" or "0"), 10 ** len(fixed))
+    value += Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(fixed))
+    return _written(value)
+
+
+def _scientific(found: re.Match[str]) -> str:
+    exponent = int(found["exponent"])
+    if abs(exponent) > MAX_EXPONENT:
+        return found[0]
+    digits = found["digits"]
+    return _written(Fraction(f"0{digits}" if digits.startswith(".") else digits.rstrip(".")) * Fraction(10) ** exponent)
+
+
+def _power_of_ten(found: re.Match[str]) -> str:
+    """Exact, as what floating point makes of 1.6 \\times 10^{-19} equals no other way to write it."""
+    exponent = int(found["exponent"] or found["digit"] or found["power"])
+    before = found.string[max(0, found.start() - 8) : found.start()]
+    if abs(exponent) > MAX_EXPONENT or _BINDS_TIGHTER.search(before):
+        return found[0]
+    return _written(Fraction(found["digits"]) * Fraction(10) ** exponent)
+
+
+def _written(value: Fraction) -> str:
+    if value.denominator == 1:
+        return str(value.numerator)
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"

@@ -1,0 +1,97 @@
+"""The verifier `math`: whether an answer equals the reference, whichever of the usual ways it is written in.
+
+reference -> formula -> math-verify ---.
+                                        equal? -> 1 or 0
+answer -> final boxes -> formula ------'
+      no box: the whole text, where math-verify looks for the answer
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rollcast.tasks.math_boxes import FinalBoxes, final_boxes
+from rollcast.tasks.math_intervals import RealSet, real_set
+from rollcast.tasks.math_notation import formula, plain_signs
+from rollcast.tasks.thinking import final_answer
+
+_UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
+_IN_MATH_MODE = re.compile(r"(?<!\\)\$\$?([^$]{1,400})\$\$?|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL)
+_RESTATED = re.compile(r"final answer[^\n]{0,100}?\bis\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Formula:
+    """One formula as math-verify reads it, and the set it describes if it is an inequality or a set."""
+
+    values: list[Any]
+    set: RealSet | None = None
+
+
+def math(completion: str, reference: Any) -> float:
+    """1 if the answer after the think block equals the reference (LaTeX or an expression).
+
+    Raises ValueError if the reference is not an expression.
+    """
+    gold = _read_reference(str(reference))
+    if not gold.values:
+        raise ValueError(f"reference {reference!r} is not an expression that math-verify can read")
+    try:
+        return float(_is_right(final_answer(completion), gold))
+    except (MemoryError, RecursionError):
+        return 0.0
+
+
+def _read_reference(text: str) -> _Formula:
+    boxes = final_boxes(text)
+    if boxes is None and _UNESCAPED_DOLLAR.search(text):
+        return _Formula(_parse(plain_signs(text)))
+    return _read(",".join(boxes.adjacent) if boxes else text)
+
+
+def _is_right(answer: str, gold: _Formula) -> bool:
+    boxes = final_boxes(answer)
+    if boxes is not None and not _RESTATED.search(boxes.after):
+        return _boxes_are_right(boxes, gold)
+    text = plain_signs(answer if boxes is None else boxes.after)
+    if _equal(gold, _Formula(_parse(text))):
+        return True
+    formulas = _IN_MATH_MODE.findall(text)
+    return len(formulas) == 1 and _is(gold, "".join(formulas[0]))
+
+
+def _boxes_are_right(boxes: FinalBoxes, gold: _Formula) -> bool:
+    """A list is one answer: either it is the reference as a whole, or each of its members is."""
+    if len(boxes.listed) > 1:
+        return _is(gold, ",".join(boxes.listed)) or all(_is(gold, one) for one in boxes.listed)
+    return _is(gold, boxes.last) or (len(boxes.adjacent) > 1 and _is(gold, ",".join(boxes.adjacent)))
+
+
+def _is(gold: _Formula, text: str) -> bool:
+    return _equal(gold, _read(text))
+
+
+def _read(text: str) -> _Formula:
+    """Bare LaTeX; a price keeps its `\\$`, which delimits nothing."""
+    latex = formula(_UNESCAPED_DOLLAR.sub("", text))
+    return _Formula(_parse(f"${latex}$"), real_set(latex))
+
+
+def _parse(text: str) -> list[Any]:
+    import math_verify
+
+    # Its own time limits use SIGALRM; the sandbox's stand in for them.
+    return list(math_verify.parse(text, parsing_timeout=None))
+
+
+def _equal(gold: _Formula, answer: _Formula) -> bool:
+    import math_verify
+
+    if math_verify.verify(gold.values, answer.values, timeout_seconds=None):
+        return True
+    if gold.set is None or answer.set is None or not gold.set.may_equal(answer.set):
+        return False
+    sets = (_parse(f"${one.latex}$") for one in (gold.set, answer.set))
+    return bool(math_verify.verify(*sets, timeout_seconds=None))

@@ -1,0 +1,42 @@
+"""Which prompts are one prompt, and whether two rows of one prompt agree about its answer."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from fractions import Fraction
+from typing import Any
+
+_LATEX_NOISE = re.compile(r"\\(?:left|right)(?![A-Za-z])|\\[,;:! ]|[\s$~]")
+
+
+def normalise(text: str) -> str:
+    """The text under which two prompts count as the same.
+
+    Only what no reader can see does not matter: how an accent is encoded, line ends, blank lines around the text.
+    """
+    lines = [line.rstrip() for line in unicodedata.normalize("NFC", text).splitlines()]
+    return "\n".join(lines).strip("\n")
+
+
+def spelling(text: str) -> str:
+    """The text without compatibility forms, case and white space: what ids and the choice of held-out prompts are made
+    of, so that they stay what they were in earlier runs. Different prompts may share one."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def same_answer(left: Any, right: Any) -> bool:
+    """Whether two references are one answer, as far as text says: 4 and "4", 0.5 and "1/2", \\dfrac12 and \\frac12."""
+    if left == right or not all(isinstance(one, str | int | float) for one in (left, right)):
+        return bool(left == right)
+    plain = [_plain(str(one)) for one in (left, right)]
+    if plain[0] == plain[1]:
+        return True
+    try:
+        return Fraction(plain[0]) == Fraction(plain[1])
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return False
+
+
+def _plain(answer: str) -> str:
+    return _LATEX_NOISE.sub("", answer.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac"))

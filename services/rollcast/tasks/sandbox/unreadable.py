@@ -1,0 +1,53 @@
+"""References that are too much for their verifier: each costs its CPU time once, and is reported once."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+
+from rollcast.tasks.verifiers import Grade
+from rollcast.telemetry.logging import get_logger
+
+MAX_REFERENCES = 100_000
+"""Remembered at most; further ones cost their time again."""
+SHOWN_CHARACTERS = 80
+"""Of a reference, in a report."""
+
+log = get_logger()
+
+
+class UnreadableReferences:
+    """Decides whether answer or reference is at fault, and remembers the references that are. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, Grade] = {}
+        self._lock = threading.Lock()
+
+    def known(self, verifier: str, reference: str) -> Grade | None:
+        """The grade of every completion of that row; None if its reference is not known to be at fault."""
+        return self._found.get(_key(verifier, reference)) if self._found else None
+
+    def blame(self, failed: Grade, ordinary: Grade | None, verifier: str, reference: str) -> Grade:
+        """The grade of an answer whose judge was ended. `ordinary`: of an ordinary answer to the same reference."""
+        if ordinary is not None and ordinary.status in ("ok", "wrong"):
+            return Grade(0.0, "wrong", failed.reason)
+        if ordinary is None or not ordinary.reason:
+            return Grade(0.0, "timeout", failed.reason, failed.failure)
+        return self._note(verifier, reference)
+
+    def _note(self, verifier: str, reference: str) -> Grade:
+        sentence = (
+            f"its row is left out: {verifier} cannot evaluate the reference {reference[:SHOWN_CHARACTERS]}, whatever "
+            "the answer; simplify it in the data set or remove the row"
+        )
+        grade, key = Grade(0.0, "timeout", "reference", sentence), _key(verifier, reference)
+        with self._lock:
+            if key in self._found or len(self._found) >= MAX_REFERENCES:
+                return grade
+            self._found[key] = grade
+        log.error("a reference cannot be evaluated", verifier=verifier, told=sentence)
+        return grade
+
+
+def _key(verifier: str, reference: str) -> bytes:
+    return hashlib.sha256(f"{verifier}\0{reference}".encode("utf-8", "surrogatepass")).digest()
