@@ -67,9 +67,7 @@ def fenced(program: str) -> str:
         (f"```python\n{'#' * (1 << 17)}\n```", None),
     ],
 )
-def test_only_a_closed_block_of_python_after_the_think_block_is_a_program(
-    completion: str, program: str | None
-) -> None:
+def test_only_a_closed_block_of_python_after_the_think_block_is_a_program(completion: str, program: str | None) -> None:
     assert find_program(completion) == (None if program is None else [program])
 
 

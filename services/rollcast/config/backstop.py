@@ -4,7 +4,7 @@ from __future__ import annotations
 
 FACTOR = 3.0
 """Three processes may share a core before one loses its verdict."""
-LEAST_WAIT_SECONDS = 5.0
+LEAST_WAIT_SECONDS = 10.0
 """Wall time beyond a limit at least: a short limit is not over because the machine was busy for a moment."""
 
 
