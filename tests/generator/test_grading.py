@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from structlog.testing import capture_logs
 
 from rollcast.cli.verifier_news import VerifierNews
