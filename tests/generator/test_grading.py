@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.datasets import JsonlDataset
@@ -88,6 +90,38 @@ async def test_a_judge_that_hangs_gives_no_verdict_and_is_counted_as_stopped(gra
     assert (graded.status, graded.reward, graded.contained) == (GradingStatus.TIMEOUT, 0.0, "time")
     assert count(grader, names.GRADINGS, status="wrong") == 0
     assert count(grader, names.GRADING_TIMEOUTS, dataset="test") == 1
+
+
+async def test_a_verifier_that_is_being_imported_takes_no_thread_from_others(tmp_path: Path) -> None:
+    """One thread, four gradings of a module that hangs in its import, and one of math."""
+    (tmp_path / "reward.py").write_text("import time\ntime.sleep(600)\ndef grade(completion, row):\n    return 1.0\n")
+    name = f"{tmp_path}/reward.py:grade"
+    rows = JsonlDataset(name="d", path=Path("d.jsonl"), verifier=name)
+    tasks = Tasks(dataset=rows, grading=Grading(processes=1, deadline_seconds=60.0))
+    made, math = GradingThreads(lambda ids: r"\boxed{4}", tasks, Exporter("test")), make_task("math")
+    math.reference = '"4"'
+    stuck = [asyncio.create_task(made.grade(make_task(name), [0])) for _ in range(4)]
+    await asyncio.sleep(0.1)
+    try:
+        assert (await made.grade(math, [0])).status is GradingStatus.OK
+        assert not any(task.done() for task in stuck)
+    finally:
+        await made.close()
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
+
+
+async def test_a_generator_grades_on_no_more_cores_than_it_may_use_and_says_so_once() -> None:
+    cores = len(os.sched_getaffinity(0))
+    with capture_logs() as told:
+        made = GradingThreads(lambda ids: "", Tasks(grading=Grading(processes=cores + 7)), Exporter("test"))
+    assert made._threads._max_workers <= cores
+    (line,) = told
+    assert line["event"].startswith(
+        f"tasks.grading.processes = {cores + 7} is reduced to {made._threads._max_workers}: "
+    )
+    await made.close()
 
 
 def test_a_verifier_that_is_not_installed_stops_the_generator_at_its_start() -> None:

@@ -276,6 +276,30 @@ def test_it_refuses_to_start_with_one_sentence(
     assert "hunter2" not in refused.said()
 
 
+def test_a_verifier_that_hangs_in_its_import_blocks_no_other_and_its_requests_are_sent_away(tmp_path: Path) -> None:
+    (tmp_path / "reward.py").write_text("import time\ntime.sleep(600)\ndef grade(completion, row):\n    return 1.0\n")
+    name = f"{tmp_path}/reward.py:grade"
+    rows = {"kind": "jsonl", "name": "d", "path": "d.jsonl", "verifier": name}
+    tasks = {"dataset": rows, "grading": LIMITS | {"sandbox": "remote"}}
+    with GraderProcess(tmp_path / "grader", grader={"processes": 1, "queue": 0}, tasks=tasks) as grader:
+        stuck, client = grader.client(patience_seconds=30.0), grader.client()
+        with ThreadPoolExecutor(4) as threads:
+            waiting = [threads.submit(stuck.grade, name, "", "{}", deadline_seconds=8.0) for _ in range(4)]
+            assert client.grade("code", RIGHT, ADDS, deadline_seconds=8.0).status == "ok"
+            assert client.grade("math", r"\boxed{4}", '"4"', deadline_seconds=8.0).status == "ok"
+            assert not all(future.done() for future in waiting)
+            assert {future.result(timeout=60.0).status for future in waiting} == {"error"}
+        assert grader.metric(names.GRADER_REFUSED, reason="importing") >= 4
+        stuck.close()
+        client.close()
+
+
+def test_a_grader_runs_no_more_gradings_at_once_than_it_has_cores(tmp_path: Path) -> None:
+    cores = len(os.sched_getaffinity(0))
+    with GraderProcess(tmp_path, grader={"processes": cores + 1}) as grader:
+        assert f"grader.processes = {cores + 1} is reduced to " in grader.said()
+
+
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with door() as taken:
         refused = GraderProcess(tmp_path, grader={"port": taken.port})
@@ -288,7 +312,7 @@ def test_a_patience_shorter_than_a_grading_is_refused() -> None:
     complaint = r"grader\.patience_seconds = 5\.0 is wrong: must exceed tasks\.grading\.deadline_seconds 50"
     with pytest.raises(UserError, match=complaint):
         parse_run_config(settings | {"grader": {"patience_seconds": 5}}, source="run.yaml")
-    assert parse_run_config(settings, source="run.yaml").longest_grading_seconds == 60.0
+    assert parse_run_config(settings, source="run.yaml").longest_grading_seconds == 180.0
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:

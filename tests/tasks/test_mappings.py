@@ -69,6 +69,10 @@ LCB_V5_CALL = {
     "tests": json.dumps([{"input": '1\n"x"', "output": "[1]", "testtype": "functional"}]),
     "metadata": {"func_name": "add"},
 }
+CODEFORCES = {"problem": "Echo.", "tests": json.dumps([{"input": "a", "output": "a", "testtype": "stdin"}])}
+EXACTLY = {"comparison": "exact"}
+AS_NUMPY = {"comparison": "float", "tolerance": {"relative": 1e-5, "absolute": 1e-8}}
+"""What numpy.allclose allows if nothing is said."""
 
 
 def packed(cases: list[dict[str, str]]) -> str:
@@ -124,24 +128,28 @@ def read(mapping: MappingName, *rows: dict[str, Any], folder: Path) -> list[Prom
             "deepcoder",
             TACO,
             "code",
-            {"kind": "stdin", "cases": [{"input": "1 2\n", "output": "3\n"}, {"input": "3 4\n", "output": "7\n"}]},
+            AS_NUMPY
+            | {"kind": "stdin", "cases": [{"input": "1 2\n", "output": "3\n"}, {"input": "3 4\n", "output": "7\n"}]},
         ),
         (
             "deepcoder",
             TACO_CALL,
             "code",
-            {
+            AS_NUMPY
+            | {
                 "kind": "calls",
                 "entry_point": "add",
                 "cases": [{"arguments": [1, 2], "output": 3}, {"arguments": [3, 4], "output": 7}],
             },
         ),
-        ("deepcoder", PRIME, "code", {"kind": "stdin", "cases": [{"input": "1 2\n", "output": "3\n"}]}),
+        ("deepcoder", PRIME, "code", AS_NUMPY | {"kind": "stdin", "cases": [{"input": "1 2\n", "output": "3\n"}]}),
+        ("deepcoder", CODEFORCES, "code", AS_NUMPY | {"kind": "stdin", "cases": [{"input": "a", "output": "a"}]}),
         (
             "deepcoder",
             PRIME_CALL,
             "code",
-            {
+            AS_NUMPY
+            | {
                 "kind": "calls",
                 "entry_point": "order",
                 "cases": [{"arguments": [[2, 1]], "output": [1, 2]}, {"arguments": [[]], "output": []}],
@@ -151,19 +159,20 @@ def read(mapping: MappingName, *rows: dict[str, Any], folder: Path) -> list[Prom
             "deepcoder",
             LCB_V5_CALL,
             "code",
-            {"kind": "calls", "entry_point": "add", "cases": [{"arguments": [1, "x"], "output": [1]}]},
+            EXACTLY | {"kind": "calls", "entry_point": "add", "cases": [{"arguments": [1, "x"], "output": [1]}]},
         ),
         (
             "livecodebench",
             LIVECODEBENCH,
             "code",
-            {"kind": "stdin", "cases": [{"input": "a", "output": "a"}, {"input": "b", "output": "b"}]},
+            EXACTLY | {"kind": "stdin", "cases": [{"input": "a", "output": "a"}, {"input": "b", "output": "b"}]},
         ),
         (
             "livecodebench",
             LIVECODEBENCH_CALL,
             "code",
-            {
+            EXACTLY
+            | {
                 "kind": "calls",
                 "entry_point": "add",
                 "cases": [{"arguments": [1, 2], "output": 3}, {"arguments": [[1], [2]], "output": [1, 2]}],

@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -23,9 +24,11 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading, Tasks
 from rollcast.generator.grading import check_grading
+from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.grading import grade
-from rollcast.tasks.sandbox import protections
+from rollcast.tasks.sandbox import client, protections
 from rollcast.tasks.sandbox.client import Sandbox, _decode
+from rollcast.tasks.sandbox.cores import gradings_at_once, one_core
 from rollcast.tasks.verifiers import Grade
 
 ROOT = Path(__file__).parents[2]
@@ -116,6 +119,68 @@ def test_the_verifier_of_the_documentation_works_as_it_is_described(
     install(tmp_path, monkeypatch, lines, **{target.partition(":")[0]: module})
     assert grade(name, "<think>2, 3</think>a palindrome: level", '{"length": 5}', sandbox=sandbox) == RIGHT
     assert grade(name, "a palindrome: levels", '{"length": 6}', sandbox=sandbox).status == "wrong"
+
+
+def own_verifier(folder: Path, source: str) -> str:
+    """The name of the function `grade` in a file with this source."""
+    (folder / "reward.py").write_text(f"{source}\ndef grade(completion, row):\n    return 1.0\n")
+    return f"{folder}/reward.py:grade"
+
+
+def test_a_module_that_hangs_in_its_import_blocks_no_other_verifier(tmp_path: Path) -> None:
+    hanging = own_verifier(tmp_path, "import time\ntime.sleep(600)")
+    sandbox = Sandbox(Grading(deadline_seconds=60.0), Verifiers(named=[hanging]))
+    with ThreadPoolExecutor(1) as threads:
+        try:
+            stuck = threads.submit(sandbox.grade, hanging, "", "{}")
+            assert sandbox.grade("math", "\\boxed{4}", '"4"') == RIGHT
+            assert not stuck.done()
+            assert not sandbox.is_started(hanging)
+        finally:
+            sandbox.close()
+        assert stuck.result(timeout=60.0) == Grade(0.0, "error"), "closing the sandbox ends the import"
+    assert sandbox.grade("math", "\\boxed{4}", '"4"') == Grade(0.0, "error"), "a closed sandbox starts nothing"
+
+
+def test_a_failed_import_is_not_tried_again_for_every_grading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = tmp_path / "tries"
+    tries.touch()
+    failing = own_verifier(tmp_path, f"open({str(tries)!r}, 'a').write('tried\\n')\nraise RuntimeError('no')")
+    sandbox = Sandbox(Grading(deadline_seconds=60.0), Verifiers(named=[failing]))
+    with ThreadPoolExecutor(4) as threads:
+        grades = list(threads.map(lambda _: sandbox.grade(failing, "", "{}"), range(8)))
+    assert [grade.status for grade in grades] == ["error"] * 8
+    assert {"RuntimeError: no" in grade.failure for grade in grades} == {True}
+    assert tries.read_text() == "tried\n"
+    monkeypatch.setattr(client, "RETRY_SECONDS", 0.0)
+    sandbox._starts[failing].next_try = 0.0
+    own_verifier(tmp_path, "")
+    assert sandbox.grade(failing, "", "{}") == RIGHT, "it is tried again after a while"
+    sandbox.close()
+
+
+def test_fewer_gradings_run_at_once_than_asked_for_if_there_are_fewer_cores() -> None:
+    """One sentence says so; it names the setting, its value and what came of it."""
+    cores = len(os.sched_getaffinity(0))
+    assert gradings_at_once(1, "tasks.grading.processes") == (1, "")
+    running, told = gradings_at_once(cores + 1, "tasks.grading.processes")
+    assert 1 <= running <= cores
+    assert told.startswith(f"tasks.grading.processes = {cores + 1} is reduced to {running}: ")
+
+
+@pytest.mark.parametrize("obstacle", ["file", "open"])
+def test_locks_are_not_taken_in_a_folder_that_others_could_use(
+    obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"rollcast-gradings-{os.getuid()}"
+    if obstacle == "file":
+        folder.touch()
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    with pytest.raises(UserError, match="TMPDIR"), one_core():
+        pass
 
 
 def processes_of(sandbox: Sandbox) -> list[psutil.Process]:

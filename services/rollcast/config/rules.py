@@ -94,13 +94,13 @@ def _an_earlier_run_knows_what_it_spent(config: RunConfig) -> Iterator[Wrong]:
 
 
 def _graders_have_time(config: RunConfig) -> Iterator[Wrong]:
-    deadline, patience = config.tasks.grading.longest_seconds, config.grader.patience_seconds
-    if config.tasks.grading.sandbox == "remote" and patience <= deadline:
+    grading, patience = config.tasks.grading, config.grader.patience_seconds
+    if grading.sandbox == "remote" and patience <= grading.longest_wall_seconds:
         yield wrong_value(
             "grader.patience_seconds",
             patience,
-            f"must exceed tasks.grading.deadline_seconds {deadline:g}, since a grading may take that long once its turn "
-            "has come; raise the first or lower the last",
+            f"must exceed tasks.grading.deadline_seconds {grading.longest_seconds:g} and the wait for a core that it "
+            f"allows, {grading.longest_wall_seconds:g} s in all; raise the first or lower the last",
             "tasks.grading",
         )
 

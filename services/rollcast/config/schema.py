@@ -68,7 +68,7 @@ class RunConfig(Settings):
     def longest_grading_seconds(self) -> float:
         """From a generator's taking up a completion to its verdict, or to the end of its patience."""
         grading = self.tasks.grading
-        return self.grader.patience_seconds if grading.sandbox == "remote" else grading.longest_seconds
+        return self.grader.patience_seconds if grading.sandbox == "remote" else grading.longest_wall_seconds
 
     @property
     def run_folder(self) -> Path:

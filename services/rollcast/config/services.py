@@ -80,11 +80,13 @@ class Grader(Settings):
     sandbox: Literal["strict", "gvisor"] = "strict"
     """What the grader's own machine must have, as in tasks.grading.sandbox."""
     processes: Annotated[int, Field(ge=1, le=256)] = 4
-    """Gradings at once of one grader. Each takes up to one core while it runs."""
+    """Gradings at once of one grader. Each takes up to one core while it runs, so a number above the cores that the
+    grader may use is reduced to them."""
     queue: Annotated[int, Field(ge=0, le=256)] = 16
     """Gradings that wait in one grader for their turn. One more is sent away, and its generator tries again later."""
-    patience_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
-    """How long a generator tries to have one completion graded, waiting included; then it counts as not graded."""
+    patience_seconds: Annotated[float, Field(gt=0, le=20_000)] = 180.0
+    """How long a generator tries to have one completion graded, waiting included; then it counts as not graded. 180 =
+    the backstop of the longest grading, and time to wait for a turn."""
 
 
 class Http(Settings):

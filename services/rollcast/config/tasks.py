@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rollcast.config.backstop import backstop_seconds
 from rollcast.config.base import Settings
 from rollcast.config.datasets import ArithmeticDataset, Dataset, Mixture, Part
 from rollcast.config.verifiers import VerifierSettings
@@ -15,7 +16,7 @@ MAX_REFERENCE_CHARACTERS = 16 << 20
 """Of JSON text, on wire 1 and in a data set: the tests of one programming task may well be some megabytes."""
 LEAST_GRADING_SECONDS = 10.0
 MOST_GRADING_SECONDS = 50.0
-"""Less than a generator's patience with a grader of its own (`grader.patience_seconds`)."""
+"""Its backstop is less than a generator's patience with a grader of its own (`grader.patience_seconds`)."""
 
 
 class PromptFormat(Settings):
@@ -73,13 +74,16 @@ class Grading(Settings):
     `gvisor`: only where the kernel is gVisor's, whose Landlock is not asked for. `remote`: by the service that `grader`
     names. `unsafe`: with what the kernel has, be it nothing; only where another wall stands around the pod."""
     processes: Annotated[int, Field(ge=1, le=256)] = 4
-    """Gradings at once of one generator. Each takes up to one core while it runs."""
+    """Gradings at once of one generator. Each takes up to one core while it runs, so a number above the cores that the
+    generator may use is reduced to them, and the gradings of one machine together are never more than its cores."""
     deadline_seconds: Annotated[float, Field(gt=0, le=3_600)] | None = None
-    """Of one grading, from the moment it starts. A program that is at work then has failed; a judge or a parser that is
-    gives no verdict (`timeout`). None = 10, and for a program with many tests `seconds_per_test` for each of them, at
-    most 50."""
+    """Processor time of one grading. A program that is at work when it is used up has failed; a judge or a parser that is
+    gives no verdict (`timeout`). Three times as much wall time is the backstop: whoever slept until then has failed
+    likewise, and one that only waited for a core is not graded. A trusted verifier has this much wall time. None = 10,
+    and for a program with many tests `seconds_per_test` for each of them, at most 50."""
     seconds_per_test: Annotated[float, Field(gt=0, le=3_600)] = 6.0
-    """Of one test of a program: a call, or a run with one input; beyond it the program has failed. 6 as LiveCodeBench."""
+    """Processor time of one test of a program: a call, or a run with one input; beyond it the program has failed. Three
+    times as much wall time is the backstop, as above. 6 as LiveCodeBench, which counts wall time."""
     memory_mib: Annotated[int, Field(ge=64)] = 1_024
     """Address space that each process of a grading may take beyond what it starts with."""
 
@@ -92,8 +96,13 @@ class Grading(Settings):
 
     @property
     def longest_seconds(self) -> float:
-        """The most that any grading may take once it has started."""
+        """The most processor time that any grading may take."""
         return self.seconds_for(math.inf)
+
+    @property
+    def longest_wall_seconds(self) -> float:
+        """The most time that passes until any grading has ended once it has started."""
+        return backstop_seconds(self.longest_seconds)
 
 
 class Tasks(Settings):

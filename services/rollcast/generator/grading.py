@@ -21,6 +21,7 @@ from rollcast.tasks.prompts import verifier_names
 from rollcast.tasks.remote.asking import Outcome
 from rollcast.tasks.remote.services import Services
 from rollcast.tasks.sandbox.client import Sandbox
+from rollcast.tasks.sandbox.cores import gradings_at_once
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.thinking import whole_completion
 from rollcast.tasks.verifiers import Grade, is_built_in
@@ -63,7 +64,7 @@ class Graded:
 class GradingThreads:
     """Threads that decode completions and call their verifiers, each at most one at a time.
 
-    A grading's clock starts when a thread takes it up, never while it waits for one.
+    A grading's clock starts when it has a thread, its verifier is imported and a core is free, never before.
     """
 
     def __init__(
@@ -83,16 +84,24 @@ class GradingThreads:
         self._sandbox = remote or self._here
         self._services = Services(tasks.verifiers, self._count)
         self._failures = VerifierFailures(exporter, failures_file)
-        self._threads = ThreadPoolExecutor(tasks.grading.processes, thread_name_prefix="grading")
+        processes, reduced = gradings_at_once(tasks.grading.processes, "tasks.grading.processes")
+        if remote is None and reduced:
+            log.warning(reduced)
+        at_once = processes if remote is None else tasks.grading.processes
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="grading")
+        self._imports: dict[str, asyncio.Task[str]] = {}
 
     async def grade(self, task: PromptTask, token_ids: list[int]) -> Graded:
         """`token_ids`: the completion without its end-of-text token.
 
         Raises UserError for an unknown verifier, or one whose work this machine cannot contain.
         """
-        if self._verifiers.find(task.verifier).place == "remote":
+        place = self._verifiers.find(task.verifier).place
+        if place == "remote":
             graded = await self._ask(task, token_ids)
         else:
+            if place == "process" or (place == "sandbox" and self._sandbox is self._here):
+                await self._imported(task.verifier)
             graded = await asyncio.get_running_loop().run_in_executor(self._threads, self._grade, task, token_ids)
         if graded.status in (GradingStatus.ERROR, GradingStatus.TIMEOUT):
             self._failures.note(task.verifier, graded.failure)
@@ -110,6 +119,14 @@ class GradingThreads:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._sandbox.close()
         self._here.close()
+
+    async def _imported(self, verifier: str) -> None:
+        """Wait for its import without one of the threads, which gradings of other verifiers need meanwhile."""
+        if self._here.is_started(verifier):
+            return
+        if (running := self._imports.get(verifier)) is None or running.done():
+            running = self._imports[verifier] = asyncio.create_task(asyncio.to_thread(self._here.start, verifier))
+        await asyncio.shield(running)
 
     def _grade(self, task: PromptTask, token_ids: list[int]) -> Graded:
         started = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any, NoReturn
 
@@ -32,6 +33,8 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         self._turns = turns
         self._most = most
         self._exporter = exporter
+        self._imports: dict[str, threading.Thread] = {}
+        self._lock = threading.Lock()
 
     def Check(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         """Whether requests of these verifiers with these limits would be graded."""
@@ -48,6 +51,11 @@ class GradingService(grading_pb2_grpc.GradingServicer):
             completion, reference = (_text(data) for data in (request.completion, request.reference))
         except UnicodeDecodeError:
             self._refuse_request(context, "completion, reference: not UTF-8")
+        if not self._sandbox.is_started(request.verifier):
+            self._start(request.verifier)
+            self._refuse(
+                context, grpc.StatusCode.UNAVAILABLE, "importing", f"{request.verifier} is being imported; try again"
+            )
         try:
             with self._turns.turn(context.is_active):
                 began = time.perf_counter()
@@ -60,6 +68,15 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         return grading_pb2.GradeReply(
             reward=grade.reward, status=grade.status, reason=grade.reason, failure=grade.failure
         )
+
+    def _start(self, verifier: str) -> None:
+        """In a thread of its own, so that no call waits for it in the place of another verifier's."""
+        with self._lock:
+            if verifier in self._imports and self._imports[verifier].is_alive():
+                return
+            thread = threading.Thread(target=self._sandbox.start, args=(verifier,), name="import", daemon=True)
+            self._imports[verifier] = thread
+            thread.start()
 
     def _limits(self, given: Any, context: grpc.ServicerContext) -> Limits:
         allowed = {

@@ -8,6 +8,8 @@ stop:  at SIGTERM or SIGINT nobody gets a turn any more and who waits is sent aw
 from __future__ import annotations
 
 import json
+import threading
+import time
 from typing import Any
 
 from rollcast.config.errors import UserError
@@ -20,6 +22,7 @@ from rollcast.grader.turns import Turns
 from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.prompts import verifier_names
 from rollcast.tasks.sandbox.client import GRACE_SECONDS, Sandbox
+from rollcast.tasks.sandbox.cores import gradings_at_once
 from rollcast.tasks.sandbox.limits import Limits
 from rollcast.tasks.verifiers import CODE
 from rollcast.telemetry.exporter import Exporter
@@ -31,6 +34,8 @@ CALLS_TO_REFUSE = 16
 """Threads beside those that grade and wait, so that one more caller hears at once that there is no place."""
 STOP_SECONDS = 5.0
 """Beyond a grading's longest time, for connections to close."""
+IMPORT_SECONDS = 30.0
+"""That a start waits for verifiers to be imported."""
 PROOF_LIMITS = Limits(deadline_seconds=60.0, seconds_per_test=60.0, memory_bytes=1 << 30)
 """Wide: a machine that is slow at its start is no reason to refuse."""
 _PROOF = """```python
@@ -67,7 +72,10 @@ def serve(config: RunConfig) -> int:
     exporter = Exporter(config.run)
     verifiers = Verifiers.of(config.tasks)
     sandbox = Sandbox(config.tasks.grading.model_copy(update={"sandbox": settings.sandbox}), verifiers)
-    turns = Turns(running=settings.processes, waiting=settings.queue, exporter=exporter)
+    processes, reduced = gradings_at_once(settings.processes, "grader.processes")
+    if reduced:
+        log.warning(reduced)
+    turns = Turns(running=processes, waiting=settings.queue, exporter=exporter)
     server: Any = None
 
     def ready() -> tuple[bool, str]:
@@ -80,9 +88,7 @@ def serve(config: RunConfig) -> int:
     http.start()
     try:
         prove(sandbox, settings.sandbox)
-        for verifier in sorted(verifier_names(config.tasks)):
-            if verifiers.find(verifier).sandboxed:
-                sandbox.start(verifier)
+        import_verifiers(sandbox, [name for name in verifier_names(config.tasks) if verifiers.find(name).sandboxed])
         service = GradingService(sandbox, verifiers, turns, config.tasks.grading, exporter)
         server, port = start_server(
             config.grader_rpc,
@@ -100,10 +106,22 @@ def serve(config: RunConfig) -> int:
     finally:
         turns.close()
         if server is not None:
-            grace = config.tasks.grading.longest_seconds + GRACE_SECONDS
+            grace = config.tasks.grading.longest_wall_seconds + GRACE_SECONDS
             server.stop(grace).wait(grace + STOP_SECONDS)
         sandbox.close()
         http.stop()
+
+
+def import_verifiers(sandbox: Sandbox, names: list[str]) -> None:
+    """Side by side; one that takes longer than IMPORT_SECONDS goes on being imported while others are served."""
+    threads = [
+        threading.Thread(target=sandbox.start, args=(name,), name=f"import {name}", daemon=True) for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + IMPORT_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 def refuse_credentials(config: RunConfig) -> None:

@@ -90,7 +90,7 @@ def _grader(config: RunConfig, devices: Mapping[str, str]) -> ServiceSpec:
             **devices,
         },
     )
-    stop_seconds = config.tasks.grading.longest_seconds + GRADER_STOP_SECONDS
+    stop_seconds = config.tasks.grading.longest_wall_seconds + GRADER_STOP_SECONDS
     return ServiceSpec("grader", (command,), stop_order=2, stop_seconds=stop_seconds)
 
 

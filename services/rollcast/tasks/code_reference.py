@@ -6,19 +6,24 @@ One JSON object, made by the mappings and read by the verifier:
         preamble and tests run as one module, in which the function NAME, and whatever else is not defined there, is the
         program's; right when nothing was raised. NAME is needed only where the preamble defines it or Python does
     {"kind": "stdin", "cases": [{"input": TEXT, "output": TEXT}, ...]}
-        the program reads standard input and prints; outputs are compared line by line, white space at the ends aside
+        the program reads standard input and prints
     {"kind": "calls", "entry_point": NAME, "cases": [{"arguments": [...], "output": VALUE}, ...]}
-        the function NAME, or the method NAME of a class `Solution`, returns VALUE (a tuple equals a list)
+        the function NAME, or the method NAME of a class `Solution`, returns VALUE
 
-`preamble` may be empty or missing; in the last two kinds it runs before the program, in the same module. Every case
-must pass.
+`preamble` may be empty or missing; in the last two kinds it runs before the program, in the same module, and results
+are compared as `comparison` says (`rollcast.tasks.sandbox.comparison`). Every case must pass.
+
+    "comparison": "exact"                               as LiveCodeBench compares
+    "comparison": "float"                               numbers within 1e-6, relative or absolute; the default
+    "comparison": "float", "tolerance": {"relative": R, "absolute": A}
+                                                        |result - expected| <= A + R |expected|, as numpy.allclose
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, Required, TypedDict
 
 _OUTPUT_KEY = '"output": '
 """Of every case, as `json.dumps` writes it."""
@@ -34,10 +39,32 @@ class Call(TypedDict):
     output: Any
 
 
-class CodeReference(TypedDict):
+class Tolerance(TypedDict):
+    """Of a number x: absolute + relative * |x|."""
+
+    relative: float
+    absolute: float
+
+
+class Comparing(TypedDict, total=False):
+    """How results are compared. Empty = `float` with its default tolerance."""
+
+    comparison: Literal["exact", "float"]
+    tolerance: Tolerance
+
+
+EXACT: Comparing = {"comparison": "exact"}
+"""LiveCodeBench: github.com/LiveCodeBench/LiveCodeBench, lcb_runner/evaluation/testing_util.py."""
+AS_TACO: Comparing = {"comparison": "float", "tolerance": {"relative": 1e-5, "absolute": 1e-8}}
+"""numpy.allclose with its default tolerance: TACO's github.com/FlagOpen/TACO, metrics/testing_util.py
+(`compare_std_results`), which DeepCoder's reward has copied: github.com/rllm-org/rllm, rllm/rewards/code_utils/taco.py
+and codeforces.py."""
+
+
+class CodeReference(Comparing):
     """Which keys there are depends on `kind`."""
 
-    kind: Literal["tests", "stdin", "calls"]
+    kind: Required[Literal["tests", "stdin", "calls"]]
     tests: NotRequired[str]
     preamble: NotRequired[str]
     entry_point: NotRequired[str]
@@ -58,9 +85,17 @@ def tests(code: str, preamble: str, entry_point: str | None) -> CodeReference:
     return reference if entry_point is None else {**reference, "entry_point": entry_point}
 
 
-def stdin(cases: Sequence[StdinCase], preamble: str) -> CodeReference:
-    return {"kind": "stdin", "preamble": preamble, "cases": cases}
+def stdin(cases: Sequence[StdinCase], preamble: str, comparing: Comparing | None = None) -> CodeReference:
+    return _compared({"kind": "stdin", "preamble": preamble, "cases": cases}, comparing)
 
 
-def calls(entry_point: str, cases: Sequence[Call], preamble: str) -> CodeReference:
-    return {"kind": "calls", "entry_point": entry_point, "preamble": preamble, "cases": cases}
+def calls(entry_point: str, cases: Sequence[Call], preamble: str, comparing: Comparing | None = None) -> CodeReference:
+    return _compared({"kind": "calls", "entry_point": entry_point, "preamble": preamble, "cases": cases}, comparing)
+
+
+def _compared(reference: CodeReference, comparing: Comparing | None) -> CodeReference:
+    if comparing and "comparison" in comparing:
+        reference["comparison"] = comparing["comparison"]
+    if comparing and "tolerance" in comparing:
+        reference["tolerance"] = comparing["tolerance"]
+    return reference

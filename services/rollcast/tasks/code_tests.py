@@ -5,6 +5,9 @@ DeepCoder keeps the tests of its four parts in three forms, each a JSON text:
     primeintellect             [{"type": "stdin_stdout" | "function_call", "input", "output", "fn_name"}, ...]
     lcbv5, codeforces          [{"input", "output", "testtype": "stdin" | "functional"}, ...], the name in `metadata`
 LiveCodeBench keeps the last form in two fields, the private one packed (`unpack`).
+
+Results are compared as each set's own grader does (`code_reference.EXACT`, `AS_TACO`): exactly for the tasks of
+LiveCodeBench, lcbv5 included, and with TACO's tolerance for the others.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import re
 import zlib
 from typing import Any
 
-from rollcast.tasks.code_reference import Call, CodeReference, StdinCase, calls, stdin, tests
+from rollcast.tasks.code_reference import AS_TACO, EXACT, Call, CodeReference, Comparing, StdinCase, calls, stdin, tests
 from rollcast.tasks.fields import Row, RowError, text
 
 MAX_UNPACKED_BYTES = 256 << 20
@@ -60,12 +63,13 @@ def deepcoder(row: Row) -> CodeReference:
         if not (isinstance(inputs, list) and isinstance(outputs, list) and len(inputs) == len(outputs)):
             raise RowError("field 'tests' holds no inputs and outputs of one length")
         pairs, name = list(zip(inputs, outputs, strict=True)), found.get("fn_name")
-        return _reference(pairs, name, wrapped=True)
+        return _reference(pairs, name, AS_TACO, wrapped=True)
     cases = _cases(found, "tests")
     pairs = [(case.get("input"), case.get("output")) for case in cases]
     if cases and "testtype" in cases[0]:
-        return _functional(pairs, cases[0]["testtype"], _function_name(row))
-    return _reference(pairs, cases[0].get("fn_name") if cases else None, wrapped=True)
+        comparing = EXACT if _is_of_livecodebench(row) else AS_TACO
+        return _functional(pairs, cases[0]["testtype"], _function_name(row), comparing)
+    return _reference(pairs, cases[0].get("fn_name") if cases else None, AS_TACO, wrapped=True)
 
 
 def livecodebench(row: Row) -> CodeReference:
@@ -73,7 +77,7 @@ def livecodebench(row: Row) -> CodeReference:
     cases = _cases(_json(text(row, "public_test_cases"), "public_test_cases"), "public_test_cases")
     cases += _cases(unpack(text(row, "private_test_cases")), "private_test_cases")
     pairs = [(case.get("input"), case.get("output")) for case in cases]
-    return _functional(pairs, cases[0].get("testtype", "stdin") if cases else "stdin", _function_name(row))
+    return _functional(pairs, cases[0].get("testtype", "stdin") if cases else "stdin", _function_name(row), EXACT)
 
 
 def unpack(packed: str) -> Any:
@@ -95,30 +99,37 @@ def unpack(packed: str) -> Any:
     return _json(str(found[0]), "private_test_cases")
 
 
-def _functional(pairs: list[tuple[Any, Any]], kind: object, name: object) -> CodeReference:
+def _is_of_livecodebench(row: Row) -> bool:
+    """Codeforces' rows, which are of the same form, have neither field."""
+    return "metadata" in row or "starter_code" in row
+
+
+def _functional(pairs: list[tuple[Any, Any]], kind: object, name: object, comparing: Comparing) -> CodeReference:
     """LiveCodeBench: a call's arguments are JSON texts, one a line, and so is its result."""
     if kind != "functional":
-        return _reference(pairs, None, wrapped=False)
+        return _reference(pairs, None, comparing, wrapped=False)
     if not name:
         raise RowError("the tests call a function, and field 'metadata' does not name it")
     decoded = [
         ([_json(line, "input") for line in _plain(given).splitlines() if line.strip()], _json(_plain(wanted), "output"))
         for given, wanted in pairs
     ]
-    return _reference(decoded, name, wrapped=False)
+    return _reference(decoded, name, comparing, wrapped=False)
 
 
-def _reference(pairs: list[tuple[Any, Any]], name: object, *, wrapped: bool) -> CodeReference:
+def _reference(pairs: list[tuple[Any, Any]], name: object, comparing: Comparing, *, wrapped: bool) -> CodeReference:
     """`wrapped`: TACO and its relatives write every result as a list of one."""
     if not pairs:
         raise RowError("there is no test")
     if not name:
-        return stdin([StdinCase(input=_plain(given), output=_plain(wanted)) for given, wanted in pairs], USUAL_IMPORTS)
+        cases = [StdinCase(input=_plain(given), output=_plain(wanted)) for given, wanted in pairs]
+        return stdin(cases, USUAL_IMPORTS, comparing)
     if not all(isinstance(given, list) for given, _ in pairs):
         raise RowError("the tests call a function, and an input is not a list of arguments")
     if wrapped and all(isinstance(wanted, list) and len(wanted) == 1 for _, wanted in pairs):
         pairs = [(given, wanted[0]) for given, wanted in pairs]
-    return calls(str(name), [Call(arguments=given, output=wanted) for given, wanted in pairs], _without(str(name)))
+    called = [Call(arguments=given, output=wanted) for given, wanted in pairs]
+    return calls(str(name), called, _without(str(name)), comparing)
 
 
 def _without(name: str) -> str:

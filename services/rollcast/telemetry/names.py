@@ -210,7 +210,7 @@ ABORTED = Metric(
 GRADINGS = Metric("rollcast_gradings_total", "Completions graded, by status", "counter", ("status",))
 CONTAINED = Metric(
     "rollcast_gradings_contained_total",
-    "Gradings in which the sandbox stopped something, by reason (time|memory|output|exit|crash|forbidden|garbled)",
+    "Gradings in which the sandbox stopped something, by reason (time|memory|output|exit|crash|forbidden|garbled), or only waited for a core (busy)",
     "counter",
     ("reason",),
 )
@@ -251,7 +251,7 @@ GRADER_RUNNING = Metric("rollcast_grader_running", "Gradings under way in this g
 GRADER_WAITING = Metric("rollcast_grader_waiting", "Gradings that wait in this grader for their turn", "gauge")
 GRADER_REFUSED = Metric(
     "rollcast_grader_refused_total",
-    "Requests this grader sent away, by reason (full|stopping|abandoned|request)",
+    "Requests this grader sent away, by reason (full|stopping|abandoned|importing|request)",
     "counter",
     ("reason",),
 )

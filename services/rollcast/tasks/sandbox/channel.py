@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import select
-import time
 from typing import Any
 
+from rollcast.tasks.sandbox.patience import Patiences
 from rollcast.tasks.sandbox.values import decode, encode
 
 MAX_FRAME_BYTES = 128 << 20
@@ -17,17 +17,14 @@ class OversizeError(ValueError):
 
 
 class Channel:
-    """One end. A program's end waits for ever; a judge's does not block and has a deadline for each wait."""
+    """One end. A program's end waits for ever; a judge's does not block and has limited patience."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._received = bytearray()
 
-    def send(self, value: Any, *, deadline: float | None = None) -> None:
-        """deadline: time.monotonic() by which the other end must have read.
-
-        Raises what `encode` raises, OversizeError, TimeoutError, and OSError where the other end is gone.
-        """
+    def send(self, value: Any, *, patience: Patiences | None = None) -> None:
+        """Raises what `encode` raises, OversizeError, TimeoutError, and OSError where the other end is gone."""
         data = encode(value)
         if len(data) > MAX_FRAME_BYTES:
             raise OversizeError(f"{len(data)} bytes in one frame")
@@ -36,21 +33,21 @@ class Channel:
             try:
                 left = left[os.write(self.descriptor, left) :]
             except BlockingIOError:
-                self._wait(select.POLLOUT, deadline)
+                self._wait(select.POLLOUT, patience)
 
-    def receive(self, *, deadline: float | None = None) -> Any:
+    def receive(self, *, patience: Patiences | None = None) -> Any:
         """Raises EOFError where the other end is gone, TimeoutError, OversizeError, and what `decode` raises."""
-        size = int.from_bytes(self._take(4, deadline), "big")
+        size = int.from_bytes(self._take(4, patience), "big")
         if size > MAX_FRAME_BYTES:
             raise OversizeError(f"{size} bytes in one frame")
-        return decode(self._take(size, deadline))
+        return decode(self._take(size, patience))
 
-    def _take(self, size: int, deadline: float | None) -> bytes:
+    def _take(self, size: int, patience: Patiences | None) -> bytes:
         while len(self._received) < size:
             try:
                 part = os.read(self.descriptor, 1 << 16)
             except BlockingIOError:
-                self._wait(select.POLLIN, deadline)
+                self._wait(select.POLLIN, patience)
                 continue
             if not part:
                 raise EOFError("the other end is gone")
@@ -59,9 +56,9 @@ class Channel:
         del self._received[:size]
         return taken
 
-    def _wait(self, event: int, deadline: float | None) -> None:
+    def _wait(self, event: int, patience: Patiences | None) -> None:
         """Only an end that does not block comes here."""
         poll = select.poll()
         poll.register(self.descriptor, event)
-        if not poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000):
-            raise TimeoutError("the other end does not answer")
+        while not poll.poll(None if patience is None else patience.milliseconds()):
+            pass

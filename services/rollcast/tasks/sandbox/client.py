@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import functools
 import json
+import math
 import os
 import signal
 import socket
@@ -13,21 +14,24 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from rollcast.config.tasks import Grading
 from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.own_functions import MAX_SENTENCE, is_function
-from rollcast.tasks.sandbox.limits import TRUSTED, WALL_SECONDS_PER_CPU_SECOND, Limits
+from rollcast.tasks.sandbox.cores import one_core
+from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits
 from rollcast.tasks.sandbox.protections import require_gvisor, require_protections
-from rollcast.tasks.sandbox.unreadable import UnreadableReferences
-from rollcast.tasks.sandbox.verdict import Reason
+from rollcast.tasks.sandbox.unreadable import UnreadableReferences, was_ended
+from rollcast.tasks.sandbox.verdict import BUSY, Reason
 from rollcast.tasks.time_limits import grading_seconds
 from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier
 
 START_SECONDS = 120.0
 """Importing sympy takes seconds on a busy machine; the deadline of a grading begins after that."""
+RETRY_SECONDS = 600.0
+"""After a start that failed until it is tried again; gradings in between have the same failure at once."""
 GRACE_SECONDS = 10.0
 """Beyond a grading's deadline for the fork server to say that it passed."""
 MAX_ANSWER_BYTES = 1 << 16
@@ -41,8 +45,8 @@ _SETTINGS = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+
 _SIGNALS: dict[Any, Reason] = {
-    -signal.SIGPROF: "time",
     -signal.SIGXCPU: "time",
     -signal.SIGSEGV: "crash",
     -signal.SIGBUS: "crash",
@@ -59,7 +63,11 @@ class Sandbox:
         self._settings = settings or Grading()
         self._verifiers = verifiers or Verifiers()
         self._servers: dict[str, ForkServerClient] = {}
+        self._starts: dict[str, _Start] = {}
+        self._starting: set[ForkServerClient] = set()
+        self._closed = False
         self._lock = threading.Lock()
+        """Held for moments only: never while a process starts."""
         self._unreadable = UnreadableReferences()
 
     def check(self, verifier: str) -> None:
@@ -76,6 +84,12 @@ class Sandbox:
         server = self._server(verifier)
         return server if isinstance(server, str) else ""
 
+    def is_started(self, verifier: str) -> bool:
+        """Whether `start` would return without waiting: the processes are ready, or are known not to start."""
+        with self._lock:
+            start = self._starts.get(verifier)
+            return verifier in self._servers or (start is not None and time.monotonic() < start.next_try)
+
     def grade(
         self,
         verifier: str,
@@ -88,7 +102,8 @@ class Sandbox:
         """One grading in processes of its own: a judge that hangs is `timeout`, one that dies `error`. What its program
         does, too slowly as well, is the program's own: `wrong`.
 
-        deadline_seconds, limits: None = the settings'. The clock starts when the processes do.
+        deadline_seconds, limits: None = the settings'. The clock starts when the processes do: once no other grading of
+        this machine uses the core.
         Raises UserError as `check` does.
         """
         self.check(verifier)
@@ -102,34 +117,56 @@ class Sandbox:
         server = self._server(verifier)
         if isinstance(server, str):
             return Grade(0.0, "error", failure=server)
-        grade = server.grade(json.dumps({"completion": completion, "reference": reference}).encode(), limits)
+        grade = _on_one_core(server, completion, reference, limits)
         if grade is None:
             self._discard(verifier, server)
             return Grade(0.0, "error", failure="the process that starts its gradings died or hung")
-        if grade.status == "error" and grade.reason and server.ordinary_answer is not None:
-            ordinary = json.dumps({"completion": server.ordinary_answer, "reference": reference}).encode()
-            return self._unreadable.blame(grade, server.grade(ordinary, limits), verifier, reference)
+        if server.ordinary_answer is not None and was_ended(grade):
+            ordinary = _on_one_core(server, server.ordinary_answer, reference, limits)
+            return self._unreadable.blame(grade, ordinary, verifier, reference)
         if grade.status == "timeout":
             return replace(grade, failure=f"it gave no reward within {limits.deadline_seconds:g} s")
         return grade
 
     def close(self) -> None:
-        """Ends every process."""
+        """Ends every process, for good."""
         with self._lock:
-            servers, self._servers = list(self._servers.values()), {}
+            self._closed = True
+            servers, self._servers = [*self._servers.values(), *self._starting], {}
         for server in servers:
             server.close()
 
     def _server(self, verifier: str) -> ForkServerClient | str:
-        """Or why there is none."""
+        """Or why there is none. Waits for one that starts, but not for those of other verifiers."""
         with self._lock:
-            if verifier not in self._servers:
-                server = ForkServerClient(self._verifiers.find(verifier))
-                if why := server.wait_until_ready():
-                    server.close()
-                    return f"it cannot be imported: {why}"
+            if verifier in self._servers:
+                return self._servers[verifier]
+            start = self._starts.setdefault(verifier, _Start())
+        with start.lock:
+            with self._lock:
+                if verifier in self._servers:
+                    return self._servers[verifier]
+            if time.monotonic() < start.next_try:
+                return start.failure
+            return self._start(verifier, start)
+
+    def _start(self, verifier: str, start: _Start) -> ForkServerClient | str:
+        found = self._verifiers.find(verifier)
+        with self._lock:
+            if self._closed:
+                return "its processes were ended"
+            server = ForkServerClient(found)
+            self._starting.add(server)
+        why = server.wait_until_ready()
+        with self._lock:
+            self._starting.remove(server)
+            if not why and not self._closed:
                 self._servers[verifier] = server
-            return self._servers[verifier]
+                return server
+        server.close()
+        start.failure = f"it cannot be imported: {why}"
+        start.next_try = time.monotonic() + RETRY_SECONDS
+        return start.failure
 
     def _discard(self, verifier: str, server: ForkServerClient) -> None:
         """The next grading starts a fresh one."""
@@ -137,6 +174,23 @@ class Sandbox:
             if self._servers.get(verifier) is server:
                 del self._servers[verifier]
         server.close()
+
+
+def _on_one_core(server: ForkServerClient, completion: str, reference: str, limits: Limits) -> Grade | None:
+    """None if the fork server itself is dead or hangs."""
+    request = json.dumps({"completion": completion, "reference": reference}).encode()
+    with one_core() as is_free:
+        return server.grade(request, limits) if is_free else Grade(0.0, "error", "busy", BUSY)
+
+
+@dataclass
+class _Start:
+    """Of one verifier's fork server: who holds the lock starts it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    failure: str = ""
+    next_try: float = -math.inf
+    """time.monotonic() before which the failure stands."""
 
 
 class ForkServerClient:
@@ -180,8 +234,7 @@ class ForkServerClient:
 
     def grade(self, request: bytes, limits: Limits) -> Grade | None:
         """None where the fork server itself is dead or hangs."""
-        wall_seconds_per_second = 1.0 if self.ordinary_answer is None else WALL_SECONDS_PER_CPU_SECOND
-        deadline = time.monotonic() + limits.deadline_seconds * wall_seconds_per_second + GRACE_SECONDS
+        deadline = time.monotonic() + limits.backstop_seconds + VERDICT_SECONDS + GRACE_SECONDS
         own, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with own:
             try:
@@ -194,7 +247,9 @@ class ForkServerClient:
         return _decode(answer)
 
     def close(self) -> None:
-        """It kills its children when `control` closes, and they die with it in any case."""
+        """It kills its children when `control` closes, and they die with it in any case. May be called twice."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it to be ready
         self._control.close()
         try:
             self._process.wait(timeout=5)
@@ -250,6 +305,8 @@ def _decode(answer: bytes) -> Grade | None:
         return None
     if ended == "deadline":  # the judge itself was at work
         return Grade(0.0, "timeout", "time")
+    if ended == "waited":
+        return Grade(0.0, "error", "busy", BUSY)
     if verdict is None:
         how = "was stopped" if not isinstance(code, int) else f"ended with exit code {code}"
         how = f"was killed by signal {-code}" if isinstance(code, int) and code < 0 else how

@@ -1,32 +1,121 @@
-"""The program in a completion."""
+"""The program in a completion: which of its fenced blocks, and what it needs from the others.
+
+A solution is often followed by a usage example, by assertions or by sample output, and sometimes comes in parts. So the
+program is the last block that defines what the task calls, or that reads input if the task runs a script; a block that
+it depends on goes before or after it as in the answer, without what it prints or asserts itself.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
+from rollcast.tasks.sandbox.definitions import Definitions
+from rollcast.tasks.sandbox.fences import Block, Fences
 from rollcast.tasks.thinking import final_answer
 
 MAX_SOURCE_CHARACTERS = 1 << 17
 """A longer program is wrong: no answer needs 128 Ki characters."""
+MAX_BLOCKS = 64
+"""Of one answer; only the last ones are looked at."""
+_READS_INPUT = re.compile(r"\binput[ \t]*\(|\bstdin\b")
 
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)", re.MULTILINE)
-_PYTHON = ("", "python", "python3", "py")
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    number: int
+    block: Block
+    definitions: Definitions | None
+    """None = it cannot be compiled."""
+
+    def defines(self, name: str) -> bool:
+        if self.definitions is not None:
+            return name in self.definitions.defined
+        pattern = rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{re.escape(name)}\b"
+        return re.search(pattern, self.block.source, re.MULTILINE) is not None
+
+    def reads_input(self, helpers: Iterable[_Part] = ()) -> bool:
+        if self.definitions is None:
+            return self.block.named and _READS_INPUT.search(self.block.source) is not None
+        return self.definitions.reads_input([part.definitions for part in helpers if part.definitions is not None])
+
+    @property
+    def needed(self) -> Collection[str]:
+        return () if self.definitions is None else self.definitions.needed
 
 
-def last_program(completion: str) -> str | None:
-    """The last fenced block of Python, or of no named language, after the think block.
+def find_program(completion: str, names: Collection[str] = (), given: Collection[str] = ()) -> list[str] | None:
+    """Sources that make up the program, to be run one after the other in one module; None = there is none.
 
-    None where there is none, where it is never closed (the answer was cut), or where it is too long.
+    names: what the tests call. Empty = the program is run as a script. given: names that are there before it runs.
     """
-    answer = final_answer(completion)
-    fences = list(_FENCE.finditer(answer))
-    found = None
-    while fences:
-        opening = fences.pop(0)
-        closing = next((fence for fence in fences if not fence[1]), None)
-        if closing is None:
-            break
-        if opening[1].lower() in _PYTHON:
-            found = answer[answer.index("\n", opening.end()) + 1 : closing.start()]
-        fences = fences[fences.index(closing) + 1 :]
-    return found if found is not None and len(found) <= MAX_SOURCE_CHARACTERS else None
+    blocks = deque(Fences(final_answer(completion)).blocks(), MAX_BLOCKS)
+    parts = [_Part(number, block, _definitions(block)) for number, block in enumerate(blocks)]
+    main = _defining(parts, names) if names else _script(parts, given)
+    main = main or _last_program(parts)
+    if not main:
+        return None
+    used = sorted({*main, *_dependencies(parts, main, given)}, key=lambda part: part.number)
+    sources = [part.block.source if part in main else _helper(part) for part in used]
+    return sources if sum(map(len, sources)) <= MAX_SOURCE_CHARACTERS else None
+
+
+def _definitions(block: Block) -> Definitions | None:
+    if block.tree is None:
+        return None
+    try:
+        return Definitions(block.source, block.tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _defining(parts: list[_Part], names: Iterable[str]) -> list[_Part]:
+    """For each name the last block that defines it."""
+    found = (next((part for part in reversed(parts) if part.defines(name)), None) for name in names)
+    return [part for part in dict.fromkeys(found) if part is not None]
+
+
+def _script(parts: list[_Part], given: Collection[str]) -> list[_Part]:
+    """The last block that reads input by itself; if none does, the last one that does with what it depends on."""
+    for part in reversed(parts):
+        if part.reads_input():
+            return [part]
+    for part in reversed(parts):
+        if part.reads_input(_dependencies(parts, [part], given)):
+            return [part]
+    return []
+
+
+def _last_program(parts: list[_Part]) -> list[_Part]:
+    """What is left if no block has what the task needs: one that says it is Python, and does something, first."""
+    for named, active in itertools.product((True, False), (True, False)):
+        for part in reversed(parts):
+            does_something = part.definitions is None or part.definitions.does_something()
+            if part.block.named is named and (does_something or not active):
+                return [part]
+    return []
+
+
+def _dependencies(parts: list[_Part], main: list[_Part], given: Collection[str]) -> list[_Part]:
+    """Other blocks that define what these, or what they depend on in turn, read: the nearest before, else after."""
+    found: list[_Part] = []
+    waiting = list(main)
+    while waiting:
+        part = waiting.pop()
+        before, after = parts[: part.number][::-1], parts[part.number + 1 :]
+        for name in sorted(set(part.needed).difference(given)):
+            chosen = [*main, *found]
+            if any(other.defines(name) for other in chosen):
+                continue
+            definer = next((other for other in (*before, *after) if other.definitions and other.defines(name)), None)
+            if definer is not None:
+                found.append(definer)
+                waiting.append(definer)
+    return found
+
+
+def _helper(part: _Part) -> str:
+    return part.block.source if part.definitions is None else part.definitions.without_demonstration()

@@ -6,18 +6,20 @@ change `==`, `assert` or the verdict; and it never sees what is expected, so it 
 
 from __future__ import annotations
 
+import ast
 import builtins
-import symtable
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 from rollcast.tasks.code_reference import CodeReference
-from rollcast.tasks.sandbox.code_answer import last_program
+from rollcast.tasks.sandbox.code_answer import find_program
+from rollcast.tasks.sandbox.comparison import Comparison
+from rollcast.tasks.sandbox.definitions import bound_names, undefined_names
 from rollcast.tasks.sandbox.functions import Functions, RaisedError
 from rollcast.tasks.sandbox.launcher import Launcher
-from rollcast.tasks.sandbox.same_output import same_output
-from rollcast.tasks.sandbox.verdict import ProgramError
+from rollcast.tasks.sandbox.verdict import BUSY, ProgramError
 from rollcast.tasks.verifiers import Grade
 
 MAX_DIGITS = 100_000
@@ -27,18 +29,20 @@ MAX_CASES = 512
 
 
 def grade_code(completion: str, reference: CodeReference, launcher: Launcher) -> Grade:
-    """`ok` where the last program of the answer passes every test (`rollcast.tasks.code_reference`).
+    """`ok` if the program of the answer passes every test (`rollcast.tasks.code_reference`).
 
     Raises whatever an unusable reference makes go wrong before the program is run.
     """
     sys.set_int_max_str_digits(MAX_DIGITS)
-    passes = _KINDS[reference["kind"]](reference)
-    program = last_program(completion)
+    tests = _KINDS[reference["kind"]](reference)
+    program = find_program(completion, tests.names, tests.given)
     if program is None:
         return Grade(0.0, "wrong")
     try:
-        passed = passes(program, launcher)
+        passed = tests.passes(program, launcher)
     except ProgramError as failure:
+        if failure.reason == "busy":
+            return Grade(0.0, "error", "busy", BUSY)
         return Grade(0.0, "wrong", failure.reason)
     except RaisedError as raised:
         return Grade(0.0, "wrong", "memory" if raised.kind == "MemoryError" else "")
@@ -49,22 +53,30 @@ def grade_code(completion: str, reference: CodeReference, launcher: Launcher) ->
     return Grade(float(passed), "ok" if passed else "wrong")
 
 
-Passes = Callable[[str, Launcher], bool]
+@dataclass(frozen=True, slots=True)
+class _Tests:
+    passes: Callable[[list[str], Launcher], bool]
+    """Whether a program, given as sources that make up one module, passes."""
+    names: Collection[str]
+    """What the tests call; empty = the program is run as a script."""
+    given: Collection[str]
+    """Names that are there before the program runs."""
 
 
-def _tests(reference: CodeReference) -> Passes:
+def _tests(reference: CodeReference) -> _Tests:
     """The preamble runs on both sides: its helpers are the tests' own, whatever the program makes of them. The entry
     point, and every name that neither the tests nor the preamble define, is the program's."""
     source, preamble = reference["tests"], reference.get("preamble", "")
     tests = compile(source, "<tests>", "exec", dont_inherit=True)
     names: dict[str, Any] = {"__name__": "tests"}
     exec(compile(preamble, "<preamble>", "exec", dont_inherit=True), names)  # noqa: S102
-    programs = _undefined(source) - names.keys()
+    given = frozenset(names)
+    programs = undefined_names(source) - given
     if "entry_point" in reference:
         programs.add(reference["entry_point"])
 
-    def passes(program: str, launcher: Launcher) -> bool:
-        with launcher.functions([preamble, program]) as functions:
+    def passes(program: list[str], launcher: Launcher) -> bool:
+        with launcher.functions([preamble, *program]) as functions:
             names.update({name: _remote(functions, name) for name in programs})
             try:
                 exec(tests, names)  # noqa: S102
@@ -78,30 +90,36 @@ def _tests(reference: CodeReference) -> Passes:
                 raise functions.failure
             return passed
 
-    return passes
+    return _Tests(passes, programs, given)
 
 
-def _calls(reference: CodeReference) -> Passes:
-    name, cases = reference["entry_point"], _cases(reference, "arguments", list)
+def _calls(reference: CodeReference) -> _Tests:
+    name, cases, preamble = (
+        reference["entry_point"],
+        _cases(reference, "arguments", list),
+        reference.get("preamble", ""),
+    )
+    same = Comparison(reference).same_value
 
-    def passes(program: str, launcher: Launcher) -> bool:
-        with launcher.functions([reference.get("preamble", ""), program]) as functions:
-            return all(
-                _as_lists(functions.call(name, tuple(arguments), {})) == _as_lists(output)
-                for arguments, output in cases
-            )
+    def passes(program: list[str], launcher: Launcher) -> bool:
+        with launcher.functions([preamble, *program]) as functions:
+            return all(same(functions.call(name, tuple(arguments), {}), output) for arguments, output in cases)
 
-    return passes
+    return _Tests(passes, [name], _bound_by(preamble))
 
 
-def _stdin(reference: CodeReference) -> Passes:
-    cases = _cases(reference, "input", str)
+def _stdin(reference: CodeReference) -> _Tests:
+    cases, preamble = _cases(reference, "input", str), reference.get("preamble", "")
+    same = Comparison(reference).same_text
 
-    def passes(program: str, launcher: Launcher) -> bool:
-        sources = [reference.get("preamble", ""), program]
-        return all(same_output(launcher.run_script(sources, given), output) for given, output in cases)
+    def passes(program: list[str], launcher: Launcher) -> bool:
+        return all(same(launcher.run_script([preamble, *program], given), output) for given, output in cases)
 
-    return passes
+    return _Tests(passes, (), _bound_by(preamble))
+
+
+def _bound_by(preamble: str) -> Collection[str]:
+    return frozenset(name for statement in ast.parse(preamble).body for name in bound_names(statement))
 
 
 def _cases(reference: CodeReference, given: str, kind: type) -> list[tuple[Any, Any]]:
@@ -113,7 +131,7 @@ def _cases(reference: CodeReference, given: str, kind: type) -> list[tuple[Any, 
     return pairs
 
 
-_KINDS: dict[str, Callable[[CodeReference], Passes]] = {"tests": _tests, "calls": _calls, "stdin": _stdin}
+_KINDS: dict[str, Callable[[CodeReference], _Tests]] = {"tests": _tests, "calls": _calls, "stdin": _stdin}
 
 
 def _remote(functions: Functions, name: str) -> Callable[..., Any]:
@@ -136,25 +154,3 @@ def _as_builtin(raised: RaisedError) -> BaseException:
         return kind(raised.message)
     except TypeError:
         return raised
-
-
-def _undefined(tests: str) -> set[str]:
-    """Global names that the tests read and do not define, apart from Python's own."""
-    module = symtable.symtable(tests, "<tests>", "exec")
-    scopes, read = [module], set()
-    bound = {*dir(builtins), "__name__"}
-    while scopes:
-        scope = scopes.pop()
-        scopes += scope.get_children()
-        for symbol in scope.get_symbols():
-            if scope is module or symbol.is_global():
-                if symbol.is_assigned() or symbol.is_imported():
-                    bound.add(symbol.get_name())
-                if symbol.is_referenced():
-                    read.add(symbol.get_name())
-    return read - bound
-
-
-def _as_lists(value: Any) -> Any:
-    """JSON knows no tuples: a program may return either."""
-    return [_as_lists(item) for item in value] if isinstance(value, list | tuple) else value

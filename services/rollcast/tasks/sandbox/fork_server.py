@@ -10,6 +10,9 @@ is trusted has the user's environment, and its judges are locked down by nothing
     SIGCHLD              -> tell the judge how its program ended; a judge that ended closes its grading
     connection hung up,
     deadline             -> kill both, say on the connection how it ended
+
+The deadline is one of processor time, with wall time as a backstop (`Limits.backstop_seconds`): a judge that only
+waited for a core until then did not hang.
 """
 
 from __future__ import annotations
@@ -25,27 +28,24 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import NoReturn
 
 from rollcast.tasks.own_functions import failure, is_function
 from rollcast.tasks.sandbox import preparation
 from rollcast.tasks.sandbox.channel import Channel
+from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits, waited_seconds
 from rollcast.tasks.sandbox.judge import run_judge
 from rollcast.tasks.sandbox.launcher import KILL, START
-from rollcast.tasks.sandbox.limits import (
-    TRUSTED,
-    VERDICT_SECONDS,
-    WALL_SECONDS_PER_CPU_SECOND,
-    Limits,
-    address_space_bytes,
-)
+from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits, address_space_bytes
 from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, Lockdown, die_with_parent, hide_memory, make_lockdowns
 from rollcast.tasks.sandbox.program import run_program
 from rollcast.tasks.verifiers import CODE, Verifier, find_verifier
 
 MAX_PROGRAMS = 4096
 """Of one grading: one for each case, and some."""
+LEAST_PAUSE_SECONDS = 0.005
+"""Between two looks at the clocks of one judge."""
 
 
 @dataclass
@@ -55,7 +55,9 @@ class RunningGrading:
     requests: socket.socket
     limits: Limits
     judge: int
-    deadline: float
+    began: float
+    """time.monotonic(); so is the next."""
+    next_look: float
     program: int | None = None
     num_programs: int = 0
 
@@ -90,14 +92,14 @@ class ForkServer:
         self._watch(self._control.fileno(), select.EPOLLIN, self._accept)
         self._watch(self._woken, select.EPOLLIN, self._reap)
         while self._open:
-            deadline = min((grading.deadline for grading in self._gradings), default=None)
-            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+            next_look = min((grading.next_look for grading in self._gradings), default=None)
+            timeout = None if next_look is None else max(0.0, next_look - time.monotonic())
             for descriptor, _ in self._poll.poll(timeout):
                 if handler := self._handlers.get(descriptor):
                     handler()
             now = time.monotonic()
-            for grading in [grading for grading in self._gradings if grading.deadline <= now]:
-                self._close(grading, "deadline")
+            for grading in [grading for grading in self._gradings if grading.next_look <= now]:
+                self._look_at(grading, now)
             while self._forgotten:
                 self._forgotten.pop().close()
         for grading in list(self._gradings):
@@ -126,19 +128,33 @@ class ForkServer:
             if self._judges is None:
                 die_with_parent()
                 self._let_go(connection, judges_end)
-                run_judge(connection.fileno(), judges_end, self._verifier, limits)
-            self._judges.put_on(limits, connection.fileno(), judges_end.fileno())
-            run_judge(3, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=4), self._verifier, limits)
+                run_judge(connection.fileno(), judges_end, open_waits(os.getpid()), self._verifier, limits)
+            self._judges.put_on(limits, connection.fileno(), judges_end.fileno(), open_waits(os.getpid()))
+            run_judge(3, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=4), 5, self._verifier, limits)
 
         pid = self._fork(judge, group=0)
         judges_end.close()
-        patience = limits.deadline_seconds + (VERDICT_SECONDS if self._verifier is None else 0.0)
-        if self._verifier is not None and self._verifier.ordinary_answer is not None:
-            patience *= WALL_SECONDS_PER_CPU_SECOND
-        grading = RunningGrading(connection, requests, limits, pid, time.monotonic() + patience)
+        now = time.monotonic()
+        grading = RunningGrading(connection, requests, limits, pid, now, now + limits.deadline_seconds)
         self._gradings.append(grading)
         self._watch(connection.fileno(), 0, lambda: self._close(grading, "abandoned"))
         self._watch(requests.fileno(), select.EPOLLIN, lambda: self._obey(grading))
+
+    def _look_at(self, grading: RunningGrading, now: float) -> None:
+        """End the grading if its judge used up its time, or see when that could be at the earliest."""
+        limit, wall = grading.limits.deadline_seconds, now - grading.began
+        if self._judges is None:  # trusted: its work need not be this process's
+            self._close(grading, "deadline")
+            return
+        verdict_seconds = VERDICT_SECONDS if self._verifier is None else 0.0
+        cpu_left = limit + verdict_seconds - cpu_seconds(grading.judge)
+        wall_left = grading.limits.backstop_seconds + verdict_seconds - wall
+        if cpu_left <= 0.0:
+            self._close(grading, "deadline")
+        elif wall_left <= 0.0:
+            self._close(grading, "backstop")
+        else:
+            grading.next_look = now + max(LEAST_PAUSE_SECONDS, min(cpu_left, wall_left))
 
     def _let_go(self, *kept: socket.socket) -> None:
         """Close what a child has of this server's own, so that others see their ends; a user's open files stay."""
@@ -172,6 +188,11 @@ class ForkServer:
 
         grading.num_programs += 1
         grading.program = self._fork(program, group=grading.judge)
+        waits = open_waits(grading.program)
+        with contextlib.suppress(OSError):
+            answer = json.dumps({"pid": grading.program}).encode()
+            socket.send_fds(grading.requests, [answer], [waits], socket.MSG_DONTWAIT)
+        os.close(waits)
 
     def _fork(self, run: Callable[[], None], *, group: int) -> int:
         """group: of processes; 0 = a new one."""
@@ -195,12 +216,12 @@ class ForkServer:
         with contextlib.suppress(BlockingIOError):
             os.read(self._woken, 4096)
         for grading in list(self._gradings):
-            if grading.program is not None and (code := _exit_code(grading.program)) is not None:
+            if grading.program is not None and (end := _end(grading.program)) is not None:
                 grading.program = None
                 with contextlib.suppress(OSError):
-                    grading.requests.send(json.dumps({"code": code}).encode(), socket.MSG_DONTWAIT)
-            if (code := _exit_code(grading.judge)) is not None:
-                self._close(grading, "ended", judge_code=code)
+                    grading.requests.send(json.dumps(asdict(end)).encode(), socket.MSG_DONTWAIT)
+            if (end := _end(grading.judge)) is not None:
+                self._close(grading, "ended", judge_code=end.code)
 
     def _close(self, grading: RunningGrading, why: str, *, judge_code: int | None = None) -> None:
         """Nothing of the grading lives on after this."""
@@ -208,10 +229,13 @@ class ForkServer:
         if self._judges is None:  # what a trusted verifier started is of its group
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(grading.judge, signal.SIGKILL)
-        for pid in (grading.program, grading.judge if judge_code is None else None):
-            if pid is not None:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+        if grading.program is not None:
+            _kill(grading.program)
+        if judge_code is None:
+            end = _kill(grading.judge)
+            if why == "backstop":
+                own_seconds = time.monotonic() - grading.began - end.waited
+                why = "deadline" if own_seconds > grading.limits.deadline_seconds else "waited"
         with contextlib.suppress(OSError):
             ended = json.dumps({"ended": why, "code": judge_code})
             grading.connection.send(b"\n" + ended.encode() + b"\n", socket.MSG_DONTWAIT)
@@ -219,10 +243,30 @@ class ForkServer:
         self._forget(grading.requests)
 
 
-def _exit_code(pid: int) -> int | None:
-    """None while it lives; minus the signal's number where one ended it."""
-    done, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if done else None
+@dataclass(frozen=True, slots=True)
+class _End:
+    code: int
+    """The exit code, or minus the number of the signal that ended it."""
+    cpu: float
+    waited: float
+
+
+def _end(pid: int, *, wait: bool = False) -> _End | None:
+    """How a child ended; None if it lives, and is not to be waited for."""
+    if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | (0 if wait else os.WNOHANG)) is None:
+        return None
+    waits = open_waits(pid)
+    waited = waited_seconds(waits)
+    os.close(waits)
+    _, status, used = os.wait4(pid, 0)
+    return _End(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, waited)
+
+
+def _kill(pid: int) -> _End:
+    os.kill(pid, signal.SIGKILL)
+    end = _end(pid, wait=True)
+    assert end is not None
+    return end
 
 
 def _lowered(descriptor: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rollcast.tasks.sandbox.channel import Channel, OversizeError
+from rollcast.tasks.sandbox.patience import Patiences
 from rollcast.tasks.sandbox.verdict import ProgramError
 
 
@@ -22,12 +23,17 @@ class Functions:
     """After a failure that ends the program every call fails alike: a test's own `except` cannot hide it."""
 
     def __init__(
-        self, channel: Channel, deadline: Callable[[], float], why_it_ended: Callable[[], ProgramError]
+        self,
+        channel: Channel,
+        patience: Callable[[], Patiences],
+        why_it_ended: Callable[[], ProgramError],
+        why_it_is_late: Callable[[Patiences], ProgramError],
     ) -> None:
-        """`deadline`: time.monotonic() by which a question that is asked now must be answered."""
+        """`patience`: with a question that is asked now."""
         self._channel = channel
-        self._deadline = deadline
+        self._patience = patience
         self._why_it_ended = why_it_ended
+        self._why_it_is_late = why_it_is_late
         self.failure: ProgramError | None = None
 
     def load(self, sources: list[str]) -> None:
@@ -50,17 +56,17 @@ class Functions:
         raise self.failure
 
     def _answer(self, question: Any) -> Any:
-        deadline = self._deadline()
+        patience = self._patience()
         try:
-            self._channel.send(question, deadline=deadline)
+            self._channel.send(question, patience=patience)
         except TimeoutError:
-            raise ProgramError("time") from None
+            raise self._why_it_is_late(patience) from None
         except OSError:
             raise self._why_it_ended() from None
         try:
-            answer = self._channel.receive(deadline=deadline)
+            answer = self._channel.receive(patience=patience)
         except TimeoutError:
-            raise ProgramError("time") from None
+            raise self._why_it_is_late(patience) from None
         except (EOFError, OSError):
             raise self._why_it_ended() from None
         except OversizeError:

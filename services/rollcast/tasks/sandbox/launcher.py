@@ -1,4 +1,10 @@
-"""A judge's way to programs: ask the fork server for one, learn how it ended."""
+"""A judge's way to programs: ask the fork server for one, watch its clocks, learn how it ended.
+
+START, descriptors  ->            fork
+                    <-  pid, a descriptor for how long the program waited for a core
+KILL                ->            (only if it is too slow, or lives on after it hung up)
+                    <-  exit code, processor time, time waited
+"""
 
 from __future__ import annotations
 
@@ -9,29 +15,42 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from io import FileIO
 
 from rollcast.tasks.sandbox.channel import Channel
+from rollcast.tasks.sandbox.clocks import cpu_seconds, waited_seconds
 from rollcast.tasks.sandbox.functions import Functions
 from rollcast.tasks.sandbox.limits import Limits
+from rollcast.tasks.sandbox.patience import Patience, Patiences, Reading
 from rollcast.tasks.sandbox.streams import exchange
 from rollcast.tasks.sandbox.verdict import ProgramError
 
-END_SECONDS = 5.0
-"""For the fork server to say how a program ended that is dead already, or was killed."""
+ANSWER_SECONDS = 60.0
+"""For the fork server to start a program, or to report the end of a dead one. Long: it may have to wait for a core."""
 HANG_UP_SECONDS = 0.2
-"""For the same, of a program that hung up: longer and it lives on, and is killed."""
+"""For the end of a program that hung up: longer and it lives on, and is killed."""
 START, KILL = b"start", b"kill"
 
 
-class Launcher:
-    """One program at a time. The grading's clock starts when it is made."""
+@dataclass(frozen=True, slots=True)
+class _Running:
+    pid: int
+    waits: int
 
-    def __init__(self, requests: socket.socket, limits: Limits) -> None:
+
+class Launcher:
+    """One program at a time. The grading's clocks start when it is made."""
+
+    def __init__(self, requests: socket.socket, own_waits: int, limits: Limits) -> None:
+        """`own_waits`: a descriptor for how long this process waited for a core."""
         self._requests = requests
+        self._own_waits = own_waits
         self._seconds_per_test = limits.seconds_per_test
-        self._end_of_grading = time.monotonic() + limits.deadline_seconds
-        self._running = False
+        self._running: _Running | None = None
+        self._ended = Reading(0.0, 0.0, 0.0)
+        """What programs took that have ended; their wall time is not counted apart."""
+        self._grading = Patience(limits.deadline_seconds, self._read)
 
     @contextlib.contextmanager
     def functions(self, sources: list[str]) -> Iterator[Functions]:
@@ -42,7 +61,7 @@ class Launcher:
             self._start(its)
             its.close()
             try:
-                functions = Functions(Channel(own.fileno()), self._deadline, self._why_it_ended)
+                functions = Functions(Channel(own.fileno()), self._patience, self._why_it_ended, self._why_it_is_late)
                 functions.load(sources)
                 yield functions
             finally:
@@ -53,7 +72,7 @@ class Launcher:
 
         Raises ProgramError where it raises, exits with another code than 0, writes without end or takes too long.
         """
-        deadline = self._deadline()
+        patience = self._patience()
         own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         program_input, feed = map(FileIO, os.pipe(), "rw")
         drain, program_output = map(FileIO, os.pipe(), "rw")
@@ -64,50 +83,77 @@ class Launcher:
             try:
                 its.close()
                 with contextlib.suppress(OSError):  # it is dead already; its exit code says why
-                    Channel(own.fileno()).send({"script": True, "sources": sources}, deadline=deadline)
-                output = exchange(feed, drain, text.encode("utf-8", "surrogatepass"), deadline)
-                code = self._exit_code(deadline)
+                    Channel(own.fileno()).send({"script": True, "sources": sources}, patience=patience)
+                output = exchange(feed, drain, text.encode("utf-8", "surrogatepass"), patience)
+                code = self._patient_exit_code(patience)
             except TimeoutError:
-                raise ProgramError("time") from None
+                raise self._why_it_is_late(patience) from None
             finally:
                 self._end()
         if code != 0:
             raise _ended(code)
         return output.decode("utf-8", "replace")
 
-    def _deadline(self) -> float:
-        """By when a program must have done what it is asked now: the end of its test, or of the whole grading. Whoever
-        is waited for then has failed, so that a grading which ends while the judge itself works is the judge's."""
-        return min(time.monotonic() + self._seconds_per_test, self._end_of_grading)
+    def _patience(self) -> Patiences:
+        """For one question: the limits of its test and of the whole grading. The program is to blame for either; a
+        grading that ends while the judge itself works is the judge's fault."""
+        return Patiences(Patience(self._seconds_per_test, self._read), self._grading)
+
+    def _read(self) -> Reading:
+        """Of this process and its programs together: what a program causes here counts as its own."""
+        cpu, waited = self._ended.cpu + time.process_time(), self._ended.waited + waited_seconds(self._own_waits)
+        if self._running is not None:
+            waited += waited_seconds(self._running.waits)
+            with contextlib.suppress(OSError):  # it has ended; its exit code brings the number
+                cpu += cpu_seconds(self._running.pid)
+        return Reading(time.monotonic(), cpu, waited)
 
     def _start(self, channel: socket.socket, *streams: int) -> None:
         socket.send_fds(self._requests, [START], [channel.fileno(), *streams])
-        self._running = True
+        self._requests.settimeout(ANSWER_SECONDS)
+        answer, descriptors, _, _ = socket.recv_fds(self._requests, 256, 1)
+        self._running = _Running(int(json.loads(answer)["pid"]), descriptors[0])
 
-    def _exit_code(self, deadline: float) -> int:
+    def _exit_code(self, seconds: float) -> int:
         """The program's exit code, or minus the number of the signal that ended it. Raises TimeoutError."""
-        self._requests.settimeout(max(0.01, deadline - time.monotonic()))
-        answer = self._requests.recv(256)
-        self._running = False
-        return int(json.loads(answer)["code"])
+        self._requests.settimeout(max(0.01, seconds))
+        answer = json.loads(self._requests.recv(256))
+        if self._running is not None:
+            os.close(self._running.waits)
+        self._running = None
+        self._ended = Reading(0.0, self._ended.cpu + answer["cpu"], self._ended.waited + answer["waited"])
+        return int(answer["code"])
+
+    def _patient_exit_code(self, patience: Patiences) -> int:
+        """The same, of a program that should end by itself. Raises TimeoutError when the patience is over."""
+        while True:
+            try:
+                return self._exit_code(patience.milliseconds() / 1000)
+            except TimeoutError:
+                patience.milliseconds()
 
     def _end(self) -> None:
         """Make sure that the program is dead."""
-        if self._running:
+        if self._running is not None:
             self._kill()
 
     def _kill(self) -> int:
         """The exit code: of one that was ending by itself already, its own. Raises TimeoutError."""
         self._requests.send(KILL)
-        return self._exit_code(time.monotonic() + END_SECONDS)
+        return self._exit_code(ANSWER_SECONDS)
 
     def _why_it_ended(self) -> ProgramError:
         """Of a program that hung up. Raises TimeoutError where the fork server does not say."""
         try:
-            return _ended(self._exit_code(time.monotonic() + HANG_UP_SECONDS))
+            return _ended(self._exit_code(HANG_UP_SECONDS))
         except TimeoutError:
             code = self._kill()
         return ProgramError("garbled") if code == -signal.SIGKILL else _ended(code)
+
+    def _why_it_is_late(self, patience: Patiences) -> ProgramError:
+        """It is killed first: a process that waits for a core shows how long it waited only once it got one."""
+        self._end()
+        return ProgramError("busy" if patience.only_waited(self._read()) else "time")
 
 
 def _ended(code: int) -> ProgramError:

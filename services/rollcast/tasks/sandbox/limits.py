@@ -8,6 +8,8 @@ import resource
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rollcast.config.backstop import backstop_seconds
+
 TRUSTED = "trusted"
 """How a fork server is told that its verifier may do anything."""
 STACK_BYTES = 64 << 20
@@ -15,19 +17,22 @@ STACK_BYTES = 64 << 20
 MAX_OPEN_FILES = 64
 VERDICT_SECONDS = 5.0
 """Beyond the deadline, for a judge to say that its program was too slow. One that does not hangs itself."""
-WALL_SECONDS_PER_CPU_SECOND = 10.0
-"""How long a judge whose CPU time is limited may take on a busy machine. One that did not get its CPU time until then
-gives no verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     deadline_seconds: float
-    """Of the whole grading, from the moment its judge is forked; a program that is at work then was too slow."""
+    """Processor time of the whole grading; a program that is at work when it is used up was too slow. Wall time of one
+    whose verifier is trusted: it may work in threads, in processes of its own, or wait for others."""
     seconds_per_test: float
-    """Wall time of one call, or of one run with one input."""
+    """Processor time of one call, or of one run with one input."""
     memory_bytes: int
     """Address space of each process beyond what the fork server already has."""
+
+    @property
+    def backstop_seconds(self) -> float:
+        """The longest wall time of a grading."""
+        return backstop_seconds(self.deadline_seconds)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

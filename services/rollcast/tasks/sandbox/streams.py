@@ -1,22 +1,22 @@
-"""A program's standard input and output, both at once, with a deadline and a bound."""
+"""A program's standard input and output, both at once, with limits of time and size."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import select
-import time
 from io import FileIO
 
+from rollcast.tasks.sandbox.patience import Patiences
 from rollcast.tasks.sandbox.verdict import ProgramError
 
 MAX_OUTPUT_BYTES = 8 << 20
 
 
-def exchange(feed: FileIO, drain: FileIO, data: bytes, deadline: float) -> bytes:
+def exchange(feed: FileIO, drain: FileIO, data: bytes, patience: Patiences) -> bytes:
     """Write `data` to `feed` and close it while reading `drain` to its end.
 
-    deadline: time.monotonic(). Raises TimeoutError; ProgramError("output") beyond MAX_OUTPUT_BYTES.
+    Raises TimeoutError when the patience is over, ProgramError("output") beyond MAX_OUTPUT_BYTES.
     """
     os.set_blocking(feed.fileno(), False)
     os.set_blocking(drain.fileno(), False)
@@ -26,10 +26,7 @@ def exchange(feed: FileIO, drain: FileIO, data: bytes, deadline: float) -> bytes
     to_feed, drained = feed.fileno(), bytearray()
     left = memoryview(data)
     while True:
-        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-        if not ready:
-            raise TimeoutError("the program does not end its output")
-        for descriptor, _ in ready:
+        for descriptor, _ in poll.poll(patience.milliseconds()):
             if descriptor == to_feed:
                 left = _write(to_feed, left)
                 if not left:

@@ -16,6 +16,11 @@ SHOWN_CHARACTERS = 80
 log = get_logger()
 
 
+def was_ended(grade: Grade) -> bool:
+    """Whether the judge was ended for what it did: it used up its CPU time or crashed. A busy machine is no reason."""
+    return grade.status in ("timeout", "error") and grade.reason not in ("", "busy")
+
+
 class UnreadableReferences:
     """Decides whether answer or reference is at fault, and remembers the references that are. Thread-safe."""
 
@@ -31,7 +36,7 @@ class UnreadableReferences:
         """The grade of an answer whose judge was ended. `ordinary`: of an ordinary answer to the same reference."""
         if ordinary is not None and ordinary.status in ("ok", "wrong"):
             return Grade(0.0, "wrong", failed.reason)
-        if ordinary is None or not ordinary.reason:
+        if ordinary is None or not was_ended(ordinary):
             return Grade(0.0, "timeout", failed.reason, failed.failure)
         return self._note(verifier, reference)
 

@@ -1,0 +1,128 @@
+"""Whether a program's result is the expected one: printed text line by line, returned values as JSON would hold them.
+
+exact   LiveCodeBench's rule: lines of text are equal, or all their words are equal decimals; values are equal as
+        Python's `==` has it, True and 1 included
+float   numbers may differ by the tolerance, unless both are integers; True is not 1
+
+In both, a tuple equals a list, a dictionary's keys compare as JSON writes them (1 as "1"), and NaN equals NaN.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any
+
+from rollcast.tasks.code_reference import CodeReference
+
+DEFAULT_TOLERANCE = 1e-6
+"""Relative or absolute, whichever allows more: what judges of competitions usually allow."""
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_REAL = (int, float, Decimal, Fraction)
+_JSON_KEYS = {True: "true", False: "false", None: "null"}
+
+Close = Callable[[float, float], bool]
+"""(result, expected) -> whether they are near enough to each other."""
+
+
+class Comparison:
+    """One reference's way to compare."""
+
+    def __init__(self, reference: CodeReference) -> None:
+        """Raises ValueError for a comparison or tolerance that does not exist."""
+        kind = reference.get("comparison", "float")
+        if kind not in ("exact", "float"):
+            raise ValueError(f"comparison {kind!r}: neither 'exact' nor 'float'")
+        self._close: Close | None = None if kind == "exact" else _close(reference)
+
+    def same_text(self, output: str, expected: str) -> bool:
+        """White space at the ends of the text and of each line does not count."""
+        got, wanted = ([line.strip() for line in text.strip().split("\n")] for text in (output, expected))
+        return len(got) == len(wanted) and all(map(self._same_line, got, wanted))
+
+    def same_value(self, value: Any, expected: Any) -> bool:
+        """`expected` was read from JSON."""
+        if isinstance(expected, list):
+            if not isinstance(value, list | tuple) or len(value) != len(expected):
+                return False
+            return all(map(self.same_value, value, expected))
+        if isinstance(expected, dict):
+            if not isinstance(value, dict):
+                return False
+            items = {_json_key(key): item for key, item in value.items()}
+            return items.keys() == expected.keys() and all(
+                self.same_value(item, expected[key]) for key, item in items.items()
+            )
+        return self._same_scalar(value, expected)
+
+    def _same_scalar(self, value: Any, expected: Any) -> bool:
+        if _is_nan(value) and _is_nan(expected):
+            return True
+        if self._close is None:
+            return bool(value == expected)
+        if isinstance(value, bool) or isinstance(expected, bool):
+            return type(value) is type(expected) and bool(value == expected)
+        if not (isinstance(value, _REAL) and isinstance(expected, _REAL)):
+            return bool(value == expected)
+        if value == expected:
+            return True
+        return not (isinstance(value, int) and isinstance(expected, int)) and self._near(value, expected)
+
+    def _near(self, value: Any, expected: Any) -> bool:
+        try:
+            got, wanted = float(value), float(expected)
+        except (OverflowError, ValueError):
+            return False
+        return math.isfinite(got) and math.isfinite(wanted) and self._close is not None and self._close(got, wanted)
+
+    def _same_line(self, got: str, wanted: str) -> bool:
+        if got == wanted:
+            return True
+        ours, theirs = got.split(), wanted.split()
+        if len(ours) != len(theirs):
+            return False
+        if self._close is None:
+            return all(map(_same_decimal, ours, theirs))
+        return all(map(self._same_word, ours, theirs))
+
+    def _same_word(self, got: str, wanted: str) -> bool:
+        if got == wanted or _same_decimal(got, wanted):
+            return True
+        if _INTEGER.fullmatch(got) and _INTEGER.fullmatch(wanted):
+            return False
+        try:
+            value, expected = float(got), float(wanted)
+        except ValueError:
+            return False
+        return (math.isnan(value) and math.isnan(expected)) or self._near(value, expected)
+
+
+def _close(reference: CodeReference) -> Close:
+    tolerance = reference.get("tolerance")
+    if tolerance is None:
+        return lambda got, wanted: abs(got - wanted) <= max(DEFAULT_TOLERANCE, DEFAULT_TOLERANCE * abs(wanted))
+    relative, absolute = float(tolerance["relative"]), float(tolerance["absolute"])
+    return lambda got, wanted: abs(got - wanted) <= absolute + relative * abs(wanted)
+
+
+def _same_decimal(got: str, wanted: str) -> bool:
+    try:
+        return Decimal(got) == Decimal(wanted)
+    except InvalidOperation:
+        return False
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | Decimal) and value != value
+
+
+def _json_key(key: Any) -> Any:
+    """The text that JSON makes of a key; another kind of key stays, and equals none of JSON's."""
+    if key is None or isinstance(key, bool):
+        return _JSON_KEYS[key]
+    if isinstance(key, int):
+        return str(key)
+    return repr(key) if isinstance(key, float) else key

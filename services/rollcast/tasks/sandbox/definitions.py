@@ -1,0 +1,126 @@
+"""What a piece of Python defines, needs from elsewhere, and does when it is run: read from its syntax tree alone."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+from collections.abc import Iterable, Iterator
+
+_BUILTIN = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
+_READERS = frozenset({"input", "raw_input", "stdin", "fileinput"})
+"""Names with which a program reads its standard input; `open(0)` and `os.read(0, n)` besides."""
+_COMPOUND = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+class Definitions:
+    """One module's."""
+
+    def __init__(self, source: str, tree: ast.Module) -> None:
+        """Raises SyntaxError or RecursionError if it can be parsed and not compiled."""
+        self._source = source
+        self._statements = tree.body
+        self.defined = {name for statement in tree.body if not _is_stub(statement) for name in bound_names(statement)}
+        """Module-level names, and the methods of a class `Solution`. A function without a body defines nothing."""
+        self.needed = undefined_names(source)
+        """Global names that it reads and does not bind."""
+        self._bodies = {statement.name: statement for statement in tree.body if isinstance(statement, _COMPOUND)}
+
+    def does_something(self) -> bool:
+        """Whether running it does more than to define names or to state a value, as sample output would."""
+        return any(isinstance(node, ast.Call) for statement in self._actions() for node in ast.walk(statement))
+
+    def reads_input(self, helpers: Iterable[Definitions] = ()) -> bool:
+        """Whether running it reads standard input, itself or in a function or class, of its own or of `helpers`."""
+        bodies = {name: body for one in (*helpers, self) for name, body in one._bodies.items()}
+        waiting: list[ast.AST] = list(self._actions())
+        seen: set[str] = set()
+        while waiting:
+            for node in ast.walk(waiting.pop()):
+                if _reads(node):
+                    return True
+                name = node.id if isinstance(node, ast.Name) else ""
+                if name in bodies and name not in seen:
+                    seen.add(name)
+                    waiting.append(bodies[name])
+        return False
+
+    def without_demonstration(self) -> str:
+        """Its source for use by other code: no printing, no assertions, no main block."""
+        kept = [statement for statement in self._statements if not _is_demonstration(statement)]
+        try:
+            return ast.unparse(ast.Module(kept, []))
+        except RecursionError:
+            return self._source
+
+    def _actions(self) -> Iterator[ast.stmt]:
+        """Statements that do something when the module is run, rather than to define a function or class."""
+        return (statement for statement in self._statements if not isinstance(statement, _COMPOUND))
+
+
+def bound_names(statement: ast.stmt) -> Iterator[str]:
+    """Names of the module that a statement binds; of a class `Solution` its methods as well."""
+    if isinstance(statement, ast.ClassDef) and statement.name == "Solution":
+        yield from (name for part in statement.body if not _is_stub(part) for name in bound_names(part))
+    if isinstance(statement, _COMPOUND):
+        yield statement.name
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from ((alias.asname or alias.name).partition(".")[0] for alias in statement.names)
+    else:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
+            elif isinstance(node, _COMPOUND):
+                yield node.name
+
+
+def _is_stub(statement: ast.stmt) -> bool:
+    """A function that only says what it is to do."""
+    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return all(
+        isinstance(part, ast.Pass | ast.Raise) or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+        for part in statement.body
+    )
+
+
+def _is_demonstration(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Assert):
+        return True
+    if isinstance(statement, ast.If):
+        return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
+    if isinstance(statement, ast.Expr):
+        called = statement.value.func if isinstance(statement.value, ast.Call) else None
+        return not (isinstance(called, ast.Attribute))
+    return False
+
+
+def _reads(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in _READERS and isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Attribute):
+        return node.attr == "stdin" and isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Call) and node.args:
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        first = node.args[0]
+        return called in ("open", "read") and isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin")
+    return False
+
+
+def undefined_names(source: str) -> set[str]:
+    """Global names that it reads and does not bind, apart from Python's own.
+
+    Raises SyntaxError or RecursionError if it cannot be compiled.
+    """
+    module = symtable.symtable(source, "<program>", "exec")
+    scopes, read, bound = [module], set(), set(_BUILTIN)
+    while scopes:
+        scope = scopes.pop()
+        scopes += scope.get_children()
+        for symbol in scope.get_symbols():
+            if scope is module or symbol.is_global():
+                if symbol.is_assigned() or symbol.is_imported():
+                    bound.add(symbol.get_name())
+                if symbol.is_referenced():
+                    read.add(symbol.get_name())
+    return read - bound

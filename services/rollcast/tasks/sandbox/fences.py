@@ -1,0 +1,131 @@
+"""The fenced blocks of a Markdown text that may be Python, read as CommonMark does, and a little further.
+
+A fence is of backticks or tildes, and may be indented or begin a list item: its block loses that indentation. A fence
+inside a string of the program (a docstring with an example) does not end the block.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_CLOSING_FENCES = 16
+"""Fences that are tried as the end of one block; if none makes it Python, the first one ends it."""
+MAX_PARSED_CHARACTERS = 1 << 18
+"""Text of one answer that is parsed, counted for each try; a block beyond it is taken as text that is not Python."""
+
+_FENCE = re.compile(r"(?P<before>(?:[ \t]*(?:[-*+]|\d{1,9}[.)])(?=[ \t]))*[ \t]*)(?P<run>`{3,}|~{3,})(?P<info>[^`]*)")
+_LANGUAGE = re.compile(r"[\w+#-]*")
+_PYTHON = ("", "python", "python3", "py", "py3")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    source: str
+    tree: ast.Module | None
+    """None = it is not Python."""
+    named: bool
+    """Whether its fence names Python as the language."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    line: int
+    columns: int
+    run: str
+    info: str
+    can_close: bool
+
+    def closes(self, opening: _Fence) -> bool:
+        return self.can_close and self.run.startswith(opening.run)
+
+    @property
+    def language(self) -> str:
+        found = _LANGUAGE.match(self.info.lower().lstrip("{."))
+        return found[0] if found else ""
+
+
+class Fences:
+    """One text's fences and what is left to parse of it."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.split("\n")
+        self._fences = [fence for number, line in enumerate(self._lines) if (fence := _fence(number, line))]
+        self._last_closing = {fence.run[0]: number for number, fence in enumerate(self._fences) if fence.can_close}
+        self._left_to_parse = MAX_PARSED_CHARACTERS
+
+    def blocks(self) -> Iterator[Block]:
+        """Blocks of Python or of no named language, in order. One that is never closed (the answer was cut) is none."""
+        at = 0
+        while at < len(self._fences):
+            opening = self._fences[at]
+            if self._last_closing.get(opening.run[0], -1) <= at:
+                at += 1
+                continue
+            closing = next(self._closing(at), None)
+            if closing is None:
+                return
+            if opening.language in _PYTHON:
+                block, closing = self._python(at, closing)
+                if block.tree is None and (inner := self._last_python_opening(at, closing)):
+                    at = inner  # this block was never closed
+                    continue
+                yield block
+            at = closing + 1
+
+    def _closing(self, at: int) -> Iterator[int]:
+        opening = self._fences[at]
+        return (number for number in range(at + 1, len(self._fences)) if self._fences[number].closes(opening))
+
+    def _python(self, at: int, closing: int) -> tuple[Block, int]:
+        """The block that fence `at` opens, and the fence that ends it."""
+        named, source = bool(self._fences[at].language), self._between(at, closing)
+        tree = self._parsed(source)
+        if tree is None and (dedented := textwrap.dedent(source)) != source:
+            tree = self._parsed(dedented)
+            source = source if tree is None else dedented
+        if tree is None and ('"""' in source or "'''" in source):
+            for further in itertools.islice(self._closing(at), 1, MAX_CLOSING_FENCES):
+                longer = self._between(at, further)
+                if (tree := self._parsed(longer)) is not None:
+                    return Block(longer, tree, named), further
+        return Block(source, tree, named), closing
+
+    def _last_python_opening(self, at: int, closing: int) -> int | None:
+        inside = range(closing - 1, at, -1)
+        return next((number for number in inside if self._fences[number].language in _PYTHON[1:]), None)
+
+    def _between(self, at: int, closing: int) -> str:
+        opening = self._fences[at]
+        lines = self._lines[opening.line + 1 : self._fences[closing].line]
+        return "".join(f"{_outdented(line, opening.columns)}\n" for line in lines)
+
+    def _parsed(self, source: str) -> ast.Module | None:
+        self._left_to_parse -= len(source)
+        if self._left_to_parse < 0:
+            return None
+        try:
+            return ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+def _fence(number: int, line: str) -> _Fence | None:
+    found = _FENCE.fullmatch(line.rstrip())
+    if found is None:
+        return None
+    before, info = found["before"], found["info"].strip()
+    return _Fence(number, len(before.expandtabs(4)), found["run"], info, not info and not before.strip())
+
+
+def _outdented(line: str, columns: int) -> str:
+    """Without the columns of its fence, or as many of them as the line has."""
+    if not columns:
+        return line
+    if line.startswith("\t"):
+        line = line.expandtabs(4)
+    return line[min(columns, len(line) - len(line.lstrip(" "))) :]
