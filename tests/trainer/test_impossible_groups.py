@@ -29,7 +29,6 @@ from rollcast.rollouts.records import (
     RolloutGroup,
     Sampling,
     StopReason,
-    VersionSpan,
 )
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.runfolder.records import EvaluationRecord

@@ -200,7 +200,9 @@ class Intake:
         settled = self.ready.keys() | self._filtered.keys() | self._training.keys()
         for sequence, dead in snapshot.dead.items():
             is_final = dead.attempt >= MAX_FAILURES
-            log.warning("task given up" if is_final else "unusable answer", task=sequence, reason=dead.reason[:MAX_TOLD])
+            log.warning(
+                "task given up" if is_final else "unusable answer", task=sequence, reason=dead.reason[:MAX_TOLD]
+            )
             if self._open_evaluations.wanted(sequence):
                 if not self._open_evaluations.note_failures(sequence, dead.attempt):
                     self._exporter.add(names.GROUPS, outcome="dead")

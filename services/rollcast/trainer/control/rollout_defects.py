@@ -94,7 +94,7 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     if tokens.min() < 0 or tokens.max() >= vocab_size:
         return f"a token id is outside the vocabulary of {vocab_size}"
     lowest, highest = float(logprobs.min()), float(logprobs.max())  # nan if any is nan
-    if MIN_LOGPROB <= lowest and highest <= MAX_LOGPROB:
+    if lowest >= MIN_LOGPROB and highest <= MAX_LOGPROB:
         return None
     owner = np.repeat([rollout.index for rollout in rollouts], [len(rollout.logprobs) for rollout in rollouts])
     place = int(np.argmin((logprobs >= MIN_LOGPROB) & (logprobs <= MAX_LOGPROB)))
