@@ -225,7 +225,8 @@ class ForecastEngine:
     def _refit(self, name: str, new: set[int], max_replays: int) -> None:
         """`new`: ids of the evaluations that came with this reading."""
         everything = self._logs[name]
-        surviving = everything.surviving()
+        found = everything.sorted_out()
+        surviving = found.kept
         if not surviving:
             return
         run = surviving[-1].run
@@ -240,7 +241,8 @@ class ForecastEngine:
             budget,
             sequence=self._sequence,
             updated_at=time.time(),
-            num_lost=len(everything.evaluations) - len(surviving),
+            num_lost=found.num_lost,
+            num_incomplete=found.num_incomplete,
             origin=origin,
             worth=terms.worth,
             price=terms.price,
@@ -255,6 +257,7 @@ class ForecastEngine:
                 "forecast",
                 run=name,
                 points=len(surviving),
+                incomplete=found.num_incomplete,
                 verdict=str(forecast.forecast.verdict.kind),
                 asymptote=[round(float(value), 3) for value in forecast.forecast.asymptote((0.05, 0.5, 0.95))],
             )

@@ -59,7 +59,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """A task that goes on nowhere. It stays in the snapshot until it is retired, so that its credit is returned once."""
+    """A task that nobody works on. It stays in the snapshot until it is retired: its credit is returned once."""
 
     attempt: int
     """Failures. Below `MAX_FAILURES` its answer, or the task itself, could not be read: it may be dispatched again."""

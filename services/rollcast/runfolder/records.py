@@ -134,8 +134,6 @@ class StepRecord:
     interrupted_ratio: Share | None = None
     completion_tokens_mean: Amount | None = None
     ungraded_ratio: Share | None = None
-    truncated_matches: Count | None = None
-    """Rollouts of the batch that the verifier found right although the token budget cut them off."""
 
 
 @dataclass(frozen=True, slots=True)

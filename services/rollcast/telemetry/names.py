@@ -315,6 +315,11 @@ TIMELINE_DEVICE_HOURS = Metric(
 FORECAST_LOST_POINTS = Metric(
     "rollcast_forecast_lost_points", "Evaluations left out because their step is not in the surviving history", "gauge"
 )
+FORECAST_INCOMPLETE_POINTS = Metric(
+    "rollcast_forecast_incomplete_points",
+    "Evaluations left out because less than 90 % of their prompts were graded",
+    "gauge",
+)
 FORECAST_SOURCE_UP = Metric("rollcast_forecast_source_up", "1 while the forecaster's source answers", "gauge")
 FORECAST_REFITS = Metric("rollcast_forecast_refits_total", "Refits since start", "counter")
 FORECAST_SKIPPED = Metric(

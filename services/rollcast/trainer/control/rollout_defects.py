@@ -1,4 +1,4 @@
-"""What no honest generator can say of a rollout: each rollout is compared with its task, and its numbers with bounds."""
+"""What no honest generator says of a rollout: it is compared with its task, and its numbers with bounds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _grading_defect(rollout: Rollout) -> str | None:
 
 
 def _interruption_defect(rollout: Rollout, task: PromptTask) -> str | None:
-    """Only the phrase that ends thinking is forced, so it alone carries no loss. A truncated rollout used its budget."""
+    """Only the phrase that ends thinking is forced and carries no loss. A truncated rollout has used its budget."""
     budget, length = task.length, len(rollout.token_ids)
     most = budget.max_tokens
     if rollout.interrupted:

@@ -16,7 +16,6 @@ from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 KEPT_EVALUATIONS = 16
 """Newest evaluations that stay on the metrics page, of each data set."""
 _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
-    (names.EVAL_PASS_RATE, "pass_rate"),
     (names.EVAL_STANDARD_ERROR, "standard_error"),
     (names.EVAL_COMPUTE, "compute_device_hours"),
     (names.EVAL_TRAINED_TOKENS, "trained_tokens"),
@@ -26,7 +25,9 @@ _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
     (names.EVAL_START_UP, "start_up_device_hours"),
     (names.EVAL_DEVICES, "devices"),
     (names.EVAL_TRUNCATION, "truncation_ratio"),
+    (names.EVAL_PASS_RATE, "pass_rate"),
 )
+"""The pass rate comes last: a scrape that sees it sees the others."""
 
 
 def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str, float]:
@@ -39,13 +40,12 @@ def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str
         "interrupted_ratio": sum(r.interrupted for r in rollouts) / len(rollouts),
         "completion_tokens_mean": sum(r.num_tokens for r in rollouts) / len(rollouts),
         "ungraded_ratio": 1.0 - len(rewards) / len(rollouts),
-        "truncated_matches": truncated_matches(rollouts),
     }
     exporter.set(names.REWARD_MEAN, statistics["reward_mean"])
     exporter.set(names.TRUNCATION_RATIO, statistics["truncation_ratio"])
     exporter.set(names.INTERRUPTED_RATIO, statistics["interrupted_ratio"])
     exporter.set(names.COMPLETION_TOKENS_MEAN, statistics["completion_tokens_mean"])
-    exporter.add(names.TRUNCATED_MATCHES, statistics["truncated_matches"], purpose=Purpose.TRAIN)
+    exporter.add(names.TRUNCATED_MATCHES, truncated_matches(rollouts), purpose=Purpose.TRAIN)
     return statistics
 
 
