@@ -18,7 +18,7 @@ def counted(number: int, what: str) -> str:
 
 def incomplete_points(count: int) -> str:
     """Evaluations that a curve leaves out because prompts are missing."""
-    return f"{counted(count, 'evaluation')} with less than {MIN_GRADED_SHARE:.0%} of the prompts graded"
+    return f"{counted(count, 'evaluation')} with less than {100 * MIN_GRADED_SHARE:.0f} % of the prompts graded"
 
 
 def left_out(source: Path | str, count: int, what: str, why: str) -> str:
