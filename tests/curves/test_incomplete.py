@@ -13,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
+from rollcast.config.services import CurveFile
+from rollcast.curves.curve_file import CurveFileReader
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog
 from rollcast.curves.reading import Reading, interpret
 from rollcast.curves.run_folder import RunFolder, history_of_folder
 from rollcast.curves.run_forecast import RunBudget
+from rollcast.curves.table import Columns, read_table
 from rollcast.forecaster.answers import forecast_answer, points_answer
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
@@ -67,6 +70,18 @@ def from_folder(path: Path, lines: list[EvaluationRecord]) -> Reading:
     return RunFolder(written(path / "demo", lines), "demo").read()
 
 
+def from_file(path: Path, lines: list[EvaluationRecord]) -> Reading:
+    """A copy of evaluations.jsonl, read as the file of any framework."""
+    file = written(path / "copy", lines) / "evaluations.jsonl"
+    settings = CurveFile(path=file, run="demo", pass_rate="pass_rate", compute="compute_device_hours")
+    return replace_dataset(CurveFileReader(settings).read())
+
+
+def replace_dataset(reading: Reading) -> Reading:
+    reading.evaluations = [replace(item, dataset="d") for item in reading.evaluations]
+    return reading
+
+
 def from_page(path: Path, lines: list[EvaluationRecord]) -> Reading:
     """The trainer's page, as it is scraped directly and as Prometheus keeps it."""
     exporter = Exporter("demo")
@@ -77,7 +92,7 @@ def from_page(path: Path, lines: list[EvaluationRecord]) -> Reading:
 
 
 Source = Callable[[Path, list[EvaluationRecord]], Reading]
-sources = pytest.mark.parametrize("source", [from_folder, from_page])
+sources = pytest.mark.parametrize("source", [from_folder, from_page, from_file])
 
 
 class Service:
@@ -163,6 +178,17 @@ def test_a_restarted_forecaster_still_leaves_it_out(tmp_path: Path) -> None:
 def test_a_run_folder_tells_it_with_either_count(tmp_path: Path, without: tuple[str, ...]) -> None:
     history, malformed, lost = history_of_folder(written(tmp_path / "demo", records(20), *without), None)
     assert (len(history.evaluations), history.num_incomplete, malformed, lost) == (15, 1, 0, 0)
+
+
+@pytest.mark.parametrize("without", [(), ("asked_prompts",), ("missing_prompts",)])
+def test_a_copy_of_the_file_tells_it_too(tmp_path: Path, without: tuple[str, ...]) -> None:
+    folder = written(tmp_path / "copy", records(20), *without)
+    (folder / "evaluations.jsonl").rename(folder / "curve.jsonl")
+    told: list[str] = []
+    table = read_table(str(folder / "curve.jsonl"), Columns(), None, told.append)
+    history = table.history("demo", told.append)
+    assert (len(history.evaluations), history.num_incomplete) == (15, 1)
+    assert 0.99 not in [item.pass_rate for item in history.evaluations]
 
 
 def test_a_record_that_counts_no_prompts_is_complete(tmp_path: Path) -> None:
