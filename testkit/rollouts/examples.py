@@ -88,6 +88,7 @@ def group_of(task: PromptTask, rollouts: list[Rollout], **changes: object) -> Ro
         rollouts=rollouts,
         first_version=VERSION,
         generator="g",
+        eval_step=task.eval_step,
         hand_backs=task.hand_backs,
     )
     for name, value in changes.items():

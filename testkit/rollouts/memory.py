@@ -150,7 +150,7 @@ class MemoryTrainerQueue:
             if told != (sequence, place.attempt, place.purpose, place.first_version, place.owner):
                 raise CodecError("what was published is not the group's")
         except CodecError as error:
-            task.place = Dead(place.attempt, place.purpose, place.stream_id, f"unreadable group: {error}")
+            task.place = Dead(place.attempt + 1, place.purpose, place.stream_id, f"unreadable group: {error}")
             self._broker.unreadable += 1
             return None
         return Delivery(place.stream_id, group, len(task.payload))

@@ -158,3 +158,30 @@ def test_on_a_terminal_the_last_sentence_breaks_between_words_and_a_run_under_wa
     last = shown[shown.index("the end: ") :].split("\n")
     assert len([line for line in last if line.strip()]) > 1
     assert " ".join(" ".join(last).split()) in words(config.run_folder), "no word is broken"
+
+
+INCOMPLETE = "1 evaluation with less than 90 % of the prompts graded left out"
+
+
+def spoilt(folder: Path) -> None:
+    """The newest evaluation lost half of its prompts, and all others of them were solved."""
+    lines = [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
+    lines[-1] |= {"pass_rate": 1.0, "num_prompts": 20, "asked_prompts": 40, "missing_prompts": 20}
+    (folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_fit_and_show_leave_an_incomplete_evaluation_out_and_say_so(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    trained(config)
+    whole = json.loads(rollcast("fit", config.run_folder, "--json").stdout)
+    spoilt(config.run_folder)
+    answered = rollcast("fit", config.run_folder, "--json")
+    assert answered.returncode == 0
+    assert INCOMPLETE in answered.stderr
+    answer = json.loads(answered.stdout)
+    assert (answer["incomplete"], answer["num_points"]) == (1, whole["num_points"] - 1)
+    assert answer["pass_rate"] < 0.8
+    assert whole["incomplete"] == 0
+    shown = words(config.run_folder)
+    assert INCOMPLETE in shown
+    assert "pass rate 1.000" not in shown

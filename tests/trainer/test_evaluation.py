@@ -15,14 +15,16 @@ from rollcast.config.run import parse_run_config
 from rollcast.rollouts.records import (
     GradingStatus,
 )
+from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.evaluation import (
     EvaluationPlan,
     OpenEvaluations,
     evaluation_plans,
     sampling_standard_error,
 )
-from rollcast.trainer.control.telemetry import EvaluationSeries
+from rollcast.trainer.control.telemetry import EvaluationSeries, export_lost_prompts
 from tests.trainer.evaluating import ask, make_group, points
 
 
@@ -88,13 +90,52 @@ def test_deadline_closes_with_what_came() -> None:
     assert (point.num_prompts, point.missing_prompts) == (1, 2)
 
 
-def test_dead_tasks_are_not_waited_for() -> None:
+def test_prompts_that_are_given_up_are_not_waited_for_and_count_as_missing() -> None:
     open_evaluations = OpenEvaluations("run", deadline_seconds=1e9)
-    ask(open_evaluations, range(2))
-    open_evaluations.add(make_group(0, [1, 0]))
-    open_evaluations.give_up([1])
+    ask(open_evaluations, range(3))
+    open_evaluations.add(make_group(0, [1, 1]))
+    open_evaluations.give_up([1, 0, 7])
+    assert open_evaluations.unanswered().keys() == {2}
+    assert not open_evaluations.note_failures(2, 3)
     (point,) = points(open_evaluations)
-    assert point.num_prompts == 1
+    assert (point.pass_rate, point.num_prompts, point.asked_prompts) == (1.0, 1, 3)
+    assert (point.missing_prompts, point.given_up_prompts) == (2, 2)
+    assert point.graded_share == pytest.approx(1 / 3)
+
+
+@given(st.lists(st.sampled_from(["right", "ungraded", "given up", "late"]), min_size=1, max_size=12))
+def test_every_prompt_of_an_evaluation_is_accounted_for(fates: list[str]) -> None:
+    now = [0.0]
+    open_evaluations = OpenEvaluations("run", deadline_seconds=10, clock=lambda: now[0])
+    ask(open_evaluations, range(len(fates)))
+    for sequence, fate in enumerate(fates):
+        if fate == "right":
+            open_evaluations.add(make_group(sequence, [1, 0]))
+        elif fate == "ungraded":
+            open_evaluations.add(make_group(sequence, [0, 0], GradingStatus.TIMEOUT))
+        elif fate == "given up":
+            open_evaluations.give_up([sequence])
+    now[0] = 11.0
+    found = points(open_evaluations)
+    if "right" not in fates:
+        assert found == []
+        return
+    (point,) = found
+    assert (point.num_prompts, point.asked_prompts) == (fates.count("right"), len(fates))
+    assert (point.missing_prompts, point.given_up_prompts) == (
+        fates.count("given up") + fates.count("late"),
+        fates.count("given up"),
+    )
+    assert point.graded_share == pytest.approx(fates.count("right") / len(fates))
+    exporter = Exporter("run")
+    export_lost_prompts(exporter, point)
+    lost = {
+        item.labels["reason"]: item.value
+        for item in parse_page(exporter.render().decode())
+        if item.name == names.EVAL_PROMPTS_LOST.name
+    }
+    fate_of = {"given_up": "given up", "deadline": "late", "no_verdict": "ungraded"}
+    assert lost == {reason: fates.count(fate) for reason, fate in fate_of.items()}
 
 
 def test_standard_error_is_the_spread_of_repeated_samplings() -> None:
@@ -130,7 +171,7 @@ def test_the_whole_of_a_mixture_is_the_weighted_mean_of_its_parts() -> None:
     assert of_b.standard_error is not None
     expected = np.hypot(0.75 * of_a.standard_error, 0.25 * of_b.standard_error)
     assert whole.standard_error == pytest.approx(expected)
-    for field in ("samples", "num_prompts", "generated_tokens", "missing_prompts", "timed_out", "ungraded"):
+    for field in ("samples", "num_prompts", "generated_tokens", "missing_prompts", "asked_prompts", "ungraded"):
         assert getattr(whole, field) == getattr(of_a, field) + getattr(of_b, field)
     assert (of_a.num_prompts, of_b.num_prompts) == (1, 3)
 

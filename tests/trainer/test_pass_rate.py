@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from rollcast.config.recipe import Recipe
 from rollcast.config.tasks import Grading
 from rollcast.recipe.curriculum import Curriculum
-from rollcast.rollouts.records import GradingStatus, RolloutGroup
+from rollcast.rollouts.records import GradingStatus, RolloutGroup, StopReason
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.protections import missing
+from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.dispatch import Dispatcher
 from rollcast.trainer.control.evaluation import OpenEvaluations
@@ -27,19 +29,32 @@ from tests.trainer.evaluating import ask, make_group, points
 from tests.trainer.tiny_models import make_config
 
 FAILED = (GradingStatus.TIMEOUT, GradingStatus.ERROR)
+Outcome = tuple[float, GradingStatus | None, StopReason]
+ends = st.sampled_from([StopReason.END, StopReason.LENGTH])
 outcome = st.one_of(
-    st.tuples(st.floats(0, 1, width=32), st.none()),
-    st.tuples(st.sampled_from([0.0, 1.0]), st.none()),
-    st.tuples(st.just(0.0), st.sampled_from(FAILED)),
+    st.tuples(st.floats(0, 1, width=32), st.none(), ends),
+    st.tuples(st.sampled_from([0.0, 1.0]), st.none(), ends),
+    st.tuples(st.just(0.0), st.sampled_from(FAILED), ends),
 )
 
 
-def graded_group(outcomes: list[tuple[float, GradingStatus | None]]) -> RolloutGroup:
-    """Reward of each rollout, or how its grader failed."""
-    group = make_group(0, [reward for reward, _ in outcomes])
-    for rollout, (_, failed) in zip(group.rollouts, outcomes, strict=True):
+def graded_group(outcomes: list[Outcome]) -> RolloutGroup:
+    """Reward of each rollout, or how its grader failed, and how it ended."""
+    group = make_group(0, [reward for reward, _, _ in outcomes])
+    for rollout, (_, failed, stop_reason) in zip(group.rollouts, outcomes, strict=True):
         rollout.grading_status = failed or rollout.grading_status
+        rollout.stop_reason = stop_reason
     return group
+
+
+def told_matches(exporter: Exporter) -> float:
+    """Truncated completions of training that matched, as the page counts them."""
+    page = parse_page(exporter.render().decode())
+    return sum(item.value for item in page if item.name == names.TRUNCATED_MATCHES.name)
+
+
+def ended(reward: float, failed: GradingStatus | None = None) -> Outcome:
+    return reward, failed, StopReason.END
 
 
 def observed(group: RolloutGroup, tmp_path: Any) -> Curriculum:
@@ -66,12 +81,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @given(outcomes=st.lists(outcome, min_size=1, max_size=16))
 def test_training_the_report_of_a_batch_and_evaluation_find_the_same_pass_rate(
-    folder: Any, outcomes: list[tuple[float, GradingStatus | None]]
+    folder: Any, outcomes: list[Outcome]
 ) -> None:
     group = graded_group(outcomes)
-    rewards = [Fraction(reward) for reward, failed in outcomes if failed is None]
+    verdicts = [(reward, stop_reason is StopReason.LENGTH) for reward, failed, stop_reason in outcomes if not failed]
+    rewards = [Fraction(0 if truncated else reward) for reward, truncated in verdicts]
+    matches = sum(reward > 0 and truncated for reward, truncated in verdicts)
     curriculum, point = observed(group, folder), evaluated(group)
-    statistics = export_batch(Exporter("r"), [group])
+    exporter = Exporter("r")
+    statistics = export_batch(exporter, [group])
+    assert told_matches(exporter) == matches
     assert statistics["ungraded_ratio"] == pytest.approx(1 - len(rewards) / len(outcomes))
     if not rewards:
         assert (curriculum.pass_rate(group.prompt_id), curriculum.num_removed, point) == (None, 0, None)
@@ -80,20 +99,38 @@ def test_training_the_report_of_a_batch_and_evaluation_find_the_same_pass_rate(
     assert point is not None
     assert curriculum.pass_rate(group.prompt_id) == expected
     assert (point.pass_rate, statistics["reward_mean"]) == (expected, expected)
-    failed = Counter(failure for _, failure in outcomes if failure is not None)
+    failed = Counter(failure for _, failure, _ in outcomes if failure is not None)
+    assert point.truncated_matches == matches
     assert (point.samples, point.ungraded) == (len(rewards), failed.total())
     assert point.timed_out == failed[GradingStatus.TIMEOUT]
 
 
 def test_a_verifier_that_gives_everybody_a_little_retires_no_prompt(folder: Any) -> None:
-    curriculum = observed(graded_group([(0.1, None)] * 16), folder)
+    curriculum = observed(graded_group([ended(0.1)] * 16), folder)
     assert curriculum.pass_rate("p0") == pytest.approx(0.1)
     assert curriculum.num_removed == 0
 
 
+def test_a_truncated_answer_that_matches_is_wrong_in_the_curriculum_and_trained_on_as_the_recipe_says(
+    folder: Any,
+) -> None:
+    """Nine of ten end with the reference and were cut off: the prompt is far from solved."""
+    group = graded_group([(1.0, None, StopReason.LENGTH)] * 9 + [(0.0, None, StopReason.END)])
+    curriculum, point = observed(group, folder), evaluated(group)
+    assert (curriculum.pass_rate("p0"), curriculum.num_removed) == (0.0, 0)
+    assert point is not None
+    assert (point.pass_rate, point.truncated_matches) == (0.0, 9)
+    exporter = Exporter("r")
+    export_batch(exporter, [group])
+    assert told_matches(exporter) == 9
+    kept = assemble([group], Recipe(exclude_truncated=False, advantage_normalisation="none")).sequences
+    assert [sequence.advantage for sequence in kept] == pytest.approx([0.1] * 9 + [-0.9])
+    assert assemble([group], Recipe(exclude_truncated=True)).sequences == []
+
+
 @pytest.mark.parametrize("failed", FAILED)
 def test_a_prompt_whose_gradings_all_failed_is_not_retired(folder: Any, failed: GradingStatus) -> None:
-    curriculum = observed(graded_group([(0.0, failed)] * 16), folder)
+    curriculum = observed(graded_group([ended(0.0, failed)] * 16), folder)
     assert (curriculum.pass_rate("p0"), curriculum.num_removed) == (None, 0)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollcast.cli.curve_source import tell
 from rollcast.config.errors import UserError
-from rollcast.curves.left_out import left_out
+from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.local.ablation import WHOLE
 from rollcast.runfolder.outcomes import RunRecord, State
 
@@ -35,6 +35,8 @@ def curve_of_run(folder: Path, name: str) -> Curve:
     history, malformed, _ = history_of_folder(folder, None)
     if malformed:
         tell(left_out(folder, malformed, "line", "of evaluations.jsonl, malformed"))
+    if history.num_incomplete:
+        tell(f"{folder}: {incomplete_points(history.num_incomplete)} left out")
     return replace(history.in_device_hours()[1], name=name)
 
 

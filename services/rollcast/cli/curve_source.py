@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import typer
 
 from rollcast.config.errors import UserError
 from rollcast.curves.curve_row import some
-from rollcast.curves.left_out import left_out
+from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.curves.natural_order import natural
 from rollcast.curves.table import Columns, read_table
 from rollcast.runfolder.files import EVALUATIONS
@@ -33,6 +34,7 @@ def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
     """
     history = _read_history(source, columns, run)
     tell(f"{source}: {history.origin.sentence()}")
+    _tell_incomplete(source, [history])
     return history
 
 
@@ -57,6 +59,7 @@ def read_histories(source: str, columns: Columns) -> list[RunHistory]:
     """The history of every run in a source; those of a file are told by its column `run`. Raises as `read_history`."""
     histories = _read_histories(source, columns)
     tell(f"{source}: {histories[0].origin.sentence()}")
+    _tell_incomplete(source, histories)
     return histories
 
 
@@ -73,6 +76,11 @@ def _read_histories(source: str, columns: Columns) -> list[RunHistory]:
     if len(runs) == 1:
         return [table.history(_name(source), tell)]
     return [table.of_run(run).history(run or _name(source), tell) for run in runs]
+
+
+def _tell_incomplete(source: str, histories: Sequence[RunHistory]) -> None:
+    if count := sum(history.num_incomplete for history in histories):
+        tell(f"{source}: {incomplete_points(count)} left out")
 
 
 def _is_run_folder(source: str) -> bool:
@@ -232,7 +240,8 @@ def _history(run: str, log: EvaluationLog, columns: Columns) -> RunHistory:
     compute, pass_rate = columns.compute or "evaluated compute", columns.pass_rate or "evaluations of Rollcast"
     origin = Origin("Prometheus", compute, pass_rate, DEVICE_HOURS)
 
-    return RunHistory(run, log.surviving(), origin=origin)
+    found = log.sorted_out()
+    return RunHistory(run, found.kept, origin=origin, num_incomplete=found.num_incomplete)
 
 
 def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHistory:

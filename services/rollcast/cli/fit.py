@@ -119,6 +119,7 @@ def fit_report(run: RunForecast, computes: list[float], targets: list[float]) ->
         "curve": curve.name,
         "num_points": len(curve),
         "dropped": curve.dropped,
+        "incomplete": run.num_incomplete,
         "excluded": forecast.excluded,
         "verdict": str(kind),
         "reason": forecast.verdict.reason,

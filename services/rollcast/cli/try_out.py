@@ -75,7 +75,8 @@ def figures(config: RunConfig, trial: TrialRecord) -> list[str]:
     lengths = sorted(one.num_tokens for one in tried)
     lines = []
     if graded:
-        lines.append(f"pass rate: {sum(one.reward for one in graded) / len(graded):.3f} of {len(graded)} completions")
+        right = sum(one.reward for one in graded if not one.truncated)  # as in evaluations
+        lines.append(f"pass rate: {right / len(graded):.3f} of {len(graded)} completions")
         if len({one.reward for one in graded}) == 1:
             lines.append(
                 f"caution: every one has reward {graded[0].reward:g}, and groups without a difference teach nothing; "

@@ -16,7 +16,7 @@ from rollcast.cli.screen.panel import Screen, panel
 from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.curves.left_out import counted
+from rollcast.curves.left_out import counted, incomplete_points
 from rollcast.local.event_log import RunEvent, note
 from rollcast.local.frozen_forecast import freeze
 from rollcast.local.one_line import one_line
@@ -44,6 +44,7 @@ class Follower:
         self._phases_told: set[str] = set()
         self._is_failure_told = False
         self._num_skipped_told = 0
+        self._num_incomplete_told = 0
         self._next_at = 0.0
         self.status = RunStatus()
         self.page: str | None = None
@@ -85,6 +86,9 @@ class Follower:
             if (point.incarnation, point.step) not in self._known:
                 self._known.add((point.incarnation, point.step))
                 lines.append(_in_words(point))
+        if (incomplete := self.status.num_incomplete) > self._num_incomplete_told:
+            self._num_incomplete_told = incomplete
+            lines.append(f"{incomplete_points(incomplete)} left out of curve and forecast")
         if (skipped := self._reader.num_skipped) > self._num_skipped_told:
             self._num_skipped_told = skipped
             lines.append(f"{counted(skipped, 'line')} of the run's files left out, no JSON object")

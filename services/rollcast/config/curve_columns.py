@@ -15,7 +15,10 @@ TRAINED_TOKENS_NAMES = ("trained_tokens",)
 SAMPLES_NAMES = ("samples",)
 START_UP_NAMES = ("start_up_device_hours",)
 DEVICES_NAMES = ("devices",)
-"""The last four as Rollcast itself writes them; other files seldom have them."""
+GRADED_NAMES = ("num_prompts",)
+ASKED_NAMES = ("asked_prompts",)
+MISSING_NAMES = ("missing_prompts",)
+"""The last seven as Rollcast itself writes them; other files seldom have them."""
 STEP_NAMES = ("step", "global_step", "training_step")
 
 

@@ -9,7 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rollcast.config.curve_columns import DEVICES_NAMES, SAMPLES_NAMES, START_UP_NAMES, TRAINED_TOKENS_NAMES
+from rollcast.config.curve_columns import (
+    ASKED_NAMES,
+    DEVICES_NAMES,
+    GRADED_NAMES,
+    MISSING_NAMES,
+    SAMPLES_NAMES,
+    START_UP_NAMES,
+    TRAINED_TOKENS_NAMES,
+)
 from rollcast.curves.curve_row import (
     LARGEST_STEP,
     MOST_KINDS,
@@ -21,7 +29,9 @@ from rollcast.curves.curve_row import (
 )
 from rollcast.curves.evaluation_columns import EvaluationColumns, Steps
 from rollcast.curves.sheet import Mask, Numbers, Sheet
+from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.survival import NEVER_ENDED, surviving
+from rollcast.scaling.curve import Array
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,7 @@ def evaluations_of(sheet: Sheet, columns: CurveColumns, run: str) -> tuple[Evalu
     is_finite = np.isfinite(values["compute"]) & np.isfinite(values["pass_rate"])
     number, starts = _incarnations(sheet, columns.compute, step, has_step & (~is_reading | is_finite), is_reading)
     # By numbers of rows nobody can tell what a step costs usually, so no start-up either.
+    values["graded_share"] = _graded_shares(sheet)
     values["start_up"] = np.where(found["start_up"].given | has_step, values["start_up"], 0.0)
     by_row = np.where(values["compute"] > 0, np.arange(1, len(sheet) + 1), 0)
     made = EvaluationColumns(run=run, incarnation=number, step=np.where(has_step, step, by_row), **values)
@@ -95,6 +106,24 @@ def complaint_of(sheet: Sheet, columns: CurveColumns, option: str) -> str | None
     clashing = sorted(((place, name) for name, place in clashes.items() if place is not None), key=itemgetter(0))
     runs = list(dict.fromkeys(map(text_of, sheet.field("run")))) if sheet.has("run") else [""]
     return mixed(len(sheet), runs, [(name, kinds[name]) for _, name in clashing], columns.compute, option)
+
+
+def complete_of(evaluations: EvaluationColumns) -> EvaluationColumns:
+    """Those with enough prompts graded; `runfolder.completeness` is the rule."""
+    known = np.flatnonzero(~np.isnan(evaluations.graded_share))
+    if known.size == 0:
+        return evaluations
+    kept = np.ones(len(evaluations), dtype=np.bool_)
+    kept[known] = [is_complete(share) for share in evaluations.graded_share[known].tolist()]
+    return evaluations.at(kept)
+
+
+def _graded_shares(sheet: Sheet) -> Array:
+    """(n,) of the prompts asked, nan where the file does not say; as `EvaluationRecord.graded_share` has it."""
+    graded, asked, missing = (sheet.numbers(names[0]).values for names in (GRADED_NAMES, ASKED_NAMES, MISSING_NAMES))
+    asked = np.where(np.isnan(asked), graded + missing, asked)
+    is_known = (graded >= 0) & (graded <= asked) & (asked > 0)
+    return np.where(is_known, graded, np.nan) / np.where(is_known, asked, 1.0)
 
 
 class _Made(NamedTuple):

@@ -30,6 +30,7 @@ class EvaluationColumns(Sequence[CurvePoint]):
     truncation_ratio: Array
     start_up: Array
     devices: Array
+    graded_share: Array
 
     def __len__(self) -> int:
         return int(self.step.size)
@@ -51,6 +52,7 @@ class EvaluationColumns(Sequence[CurvePoint]):
             truncation_ratio=_or_none(self.truncation_ratio[place]),
             start_up=_or_none(self.start_up[place]),
             devices=_or_none(self.devices[place]),
+            graded_share=_or_none(self.graded_share[place]),
         )
 
     def at(self, places: NDArray[Any]) -> EvaluationColumns:

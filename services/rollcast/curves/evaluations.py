@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from rollcast.config.bounds import MOST_COMPUTE, MOST_STEPS
+from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.survival import surviving
 
 MAX_EVALUATIONS = 5_000
@@ -40,6 +42,8 @@ class CurvePoint:
     """Of `compute`, device-hours of engines that started; None = nobody measured them."""
     devices: float | None = None
     """Allocated when it was asked for."""
+    graded_share: float | None = None
+    """Of the prompts asked, those with a verdict; None = all, as far as anybody knows."""
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -80,6 +84,7 @@ def known(evaluation: CurvePoint) -> CurvePoint:
         truncation_ratio=_share(evaluation.truncation_ratio),
         start_up=_part_of(evaluation.compute, evaluation.start_up),
         devices=_at_least_zero(evaluation.devices),
+        graded_share=_share(evaluation.graded_share),
     )
 
 
@@ -99,6 +104,16 @@ def _part_of(whole: float, value: float | None) -> float | None:
 
 def _at_least_zero(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) and value >= 0 else None
+
+
+class SortedOut(NamedTuple):
+    """The evaluations of a log that make its curve."""
+
+    kept: tuple[CurvePoint, ...]
+    num_lost: int
+    """Of steps that are not in the surviving history."""
+    num_incomplete: int
+    """Of the surviving ones, those with too few prompts graded."""
 
 
 @dataclass
@@ -124,6 +139,16 @@ class EvaluationLog:
         return True
 
     def surviving(self) -> tuple[CurvePoint, ...]:
-        """The evaluations of the surviving history, one for each step, in order of compute (it rises with the step)."""
-        kept = surviving(self.evaluations.values(), self.starts)
-        return tuple(sorted(kept, key=lambda item: (item.compute, item.step)))
+        """The complete evaluations of the surviving history, one for each step, in order of compute (it rises with the
+        step)."""
+        return self.sorted_out().kept
+
+    def sorted_out(self) -> SortedOut:
+        """The surviving ones, and how many were left out for which reason."""
+        made = surviving(self.evaluations.values(), self.starts)
+        kept = [item for item in made if is_complete(item.graded_share)]
+        return SortedOut(
+            kept=tuple(sorted(kept, key=lambda item: (item.compute, item.step))),
+            num_lost=len(self.evaluations) - len(made),
+            num_incomplete=len(made) - len(kept),
+        )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.curves.origin import Origin
+from rollcast.runfolder.completeness import graded_share
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import Sample
 
@@ -21,6 +22,8 @@ _EVALUATION_FIELDS = {
     names.EVAL_START_UP.name: "start_up",
     names.EVAL_DEVICES.name: "devices",
     names.EVAL_TRUNCATION.name: "truncation_ratio",
+    names.EVAL_PROMPTS.name: "num_prompts",
+    names.EVAL_ASKED_PROMPTS.name: "asked_prompts",
 }
 _STATUS_FIELDS = {
     names.TRAINER_STEP.name: "step",
@@ -104,6 +107,7 @@ def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
                 truncation_ratio=values.get("truncation_ratio"),
                 start_up=values.get("start_up"),
                 devices=values.get("devices"),
+                graded_share=graded_share(values.get("num_prompts"), values.get("asked_prompts")),
             )
             reading.evaluations.append(checked(evaluation))
         except ValueError:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 
 from rollcast.config.curve_columns import (
+    ASKED_NAMES,
     COMPUTE_NAMES,
     DEVICES_NAMES,
+    GRADED_NAMES,
+    MISSING_NAMES,
     SAMPLES_NAMES,
     STANDARD_ERROR_NAMES,
     START_UP_NAMES,
@@ -18,6 +21,7 @@ from rollcast.config.curve_columns import (
 from rollcast.config.services import CurveFile
 from rollcast.curves.curve_row import MixedRows, Restarts, Row, field, is_fraction, real_number, whole_number
 from rollcast.curves.evaluations import CurvePoint
+from rollcast.runfolder.completeness import graded_share
 from rollcast.runfolder.survival import NEVER_ENDED
 
 
@@ -70,6 +74,7 @@ class RowEvaluations:
             # By numbers of rows nobody can tell what a step costs usually, so no start-up either.
             start_up=0.0 if start_up is None and step is None else start_up,
             devices=_value(row, None, DEVICES_NAMES),
+            graded_share=_graded_share(row),
         )
 
     def starts(self) -> dict[int, int]:
@@ -101,6 +106,24 @@ class RowEvaluations:
 def wanted(given: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:
     """Names of a column, in the order in which they are looked for."""
     return usual if given is None else (given,)
+
+
+def _graded_share(row: Row) -> float | None:
+    """Of the prompts asked, as `EvaluationRecord.graded_share` has it."""
+    graded, asked = _count(row, GRADED_NAMES), _count(row, ASKED_NAMES)
+    missing = _count(row, MISSING_NAMES)
+    if asked is None and graded is not None and missing is not None:
+        asked = graded + missing
+    return graded_share(graded, asked)
+
+
+def _count(row: Row, usual: tuple[str, ...]) -> float | None:
+    """A number, or None where the row tells none: it is no part of the curve and refuses no file."""
+    name = find_column(row, usual)
+    try:
+        return None if name is None or row[name] in (None, "") else float(row[name])
+    except (TypeError, ValueError):
+        return None
 
 
 def _value(row: Row, given: str | None, usual: tuple[str, ...]) -> float | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog, checked
+from rollcast.curves.left_out import incomplete_points
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_history import RunHistory
 from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS, STEPS
@@ -108,10 +109,13 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
     for item in points:
         if (item.run, item.dataset) == (name, points[0].dataset):
             log.add(item)
-    kept = log.surviving()
-    if not any(item.step > 0 and item.compute > 0 for item in kept):
-        raise UserError(f"run folder {folder}: holds no evaluation after the first step; train it for longer")
-    return RunHistory(name, kept), reading.skipped.total(), len(log.evaluations) - len(kept)
+    found = log.sorted_out()
+    if not any(item.step > 0 and item.compute > 0 for item in found.kept):
+        incomplete = f", apart from {incomplete_points(found.num_incomplete)}" if found.num_incomplete else ""
+        raise UserError(
+            f"run folder {folder}: holds no evaluation after the first step{incomplete}; train it for longer"
+        )
+    return RunHistory(name, found.kept, num_incomplete=found.num_incomplete), reading.skipped.total(), found.num_lost
 
 
 def spent_before(folder: Path) -> BeforeRecord | None:
@@ -139,5 +143,6 @@ def point_of(record: EvaluationRecord, run: str, now: float) -> CurvePoint:
             truncation_ratio=record.truncation_ratio,
             start_up=record.start_up_device_hours,
             devices=record.devices,
+            graded_share=record.graded_share,
         )
     )

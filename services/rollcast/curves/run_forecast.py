@@ -51,6 +51,7 @@ class RunForecast:
         updated_at: Unix seconds.
         evaluations: of the surviving history, in order of compute; those at compute 0 too.
         num_lost: evaluations that left the curve with their incarnation.
+        num_incomplete: evaluations left out because too few of their prompts were graded.
         end: device-hours at which the budget ends, or None.
         origin: as what the source was read.
         worth, price: as `advise` takes them, where its owner told them.
@@ -67,6 +68,7 @@ class RunForecast:
     origin: Origin = OWN
     worth: float | None = None
     price: float | None = None
+    num_incomplete: int = 0
 
     @property
     def unit(self) -> str:
@@ -137,6 +139,7 @@ def forecast_run(
     sequence: int,
     updated_at: float,
     num_lost: int = 0,
+    num_incomplete: int = 0,
     origin: Origin = OWN,
     worth: float | None = None,
     price: float | None = None,
@@ -151,6 +154,7 @@ def forecast_run(
         updated_at=updated_at,
         evaluations=evaluations,
         num_lost=num_lost,
+        num_incomplete=num_incomplete,
         forecast=fit(replace(curve_on(axis, evaluations, name), unit=origin.unit)),
         axis=axis,
         end=budget.end(evaluations),
@@ -175,6 +179,7 @@ def forecast_history(history: RunHistory, options: FitOptions) -> RunForecast:
         updated_at=history.evaluations[-1].at,
         evaluations=history.evaluations,
         num_lost=0,
+        num_incomplete=history.num_incomplete,
         forecast=fit(curve, options),
         axis=axis,
         end=None,

@@ -19,12 +19,14 @@ class RunHistory:
     evaluations: of the surviving history, in order of compute.
     num_dropped: readings without a finite pass rate and compute.
     origin: as what the source was read, and in which unit.
+    num_incomplete: evaluations left out because too few of their prompts were graded.
     """
 
     name: str
     evaluations: Sequence[CurvePoint]
     num_dropped: int = 0
     origin: Origin = OWN
+    num_incomplete: int = 0
 
     def fitted(self) -> tuple[ComputeAxis, Curve]:
         """The curve that the law is fitted to, and the axis that leads back from it to device-hours.

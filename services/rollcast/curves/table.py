@@ -19,6 +19,7 @@ from rollcast.config.errors import UserError
 from rollcast.curves.column_evaluations import (
     CurveColumns,
     complaint_of,
+    complete_of,
     evaluations_of,
     num_distinct,
     surviving_of,
@@ -110,8 +111,10 @@ class Table:
             tell(left_out(self.source, twice, "evaluation", "second readings of a step"))
         if lost := len(finite) - twice - len(kept):
             tell(left_out(self.source, lost, "evaluation", "of steps that were made again after a restart"))
+        num_surviving, kept = len(kept), complete_of(kept)
         ordered = kept if np.all(np.diff(kept.compute) > 0) else kept.at(np.lexsort((kept.step, kept.compute)))
-        return RunHistory(name, ordered, len(evaluations) - len(finite), self.origin)
+        num_dropped, num_incomplete = len(evaluations) - len(finite), num_surviving - len(kept)
+        return RunHistory(name, ordered, num_dropped, self.origin, num_incomplete)
 
 
 def read_table(source: str, columns: Columns, run: str | None, tell: Tell) -> Table:

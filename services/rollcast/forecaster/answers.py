@@ -64,6 +64,7 @@ def _forecast_answer(item: RunForecast) -> ForecastAnswer:
         updated_at=item.updated_at,
         num_points=len(item.evaluations),
         num_lost=item.num_lost,
+        num_incomplete=item.num_incomplete,
         excluded=law.excluded,
         verdict=str(law.verdict.kind),
         reason=law.verdict.reason,
@@ -103,6 +104,7 @@ def points_answer(item: RunForecast) -> PointsAnswer:
     return PointsAnswer(
         run=item.name,
         num_lost=item.num_lost,
+        num_incomplete=item.num_incomplete,
         points=[
             Point(
                 step=e.step,

@@ -30,6 +30,7 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.history import History, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.surprise import Surprise, hold_to_account
+from rollcast.runfolder.completeness import is_complete
 from rollcast.scaling.curve import DEVICE_HOURS
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import is_own_curve
@@ -157,6 +158,7 @@ class ForecastEngine:
             if name is not None:
                 fresh.append(evaluation)
                 changed.add(name)
+                _tell_incomplete(name, evaluation)
         if fresh:
             self._write(lambda: self._history.add_evaluations(fresh))
         self._update(changed, fresh)
@@ -225,7 +227,8 @@ class ForecastEngine:
     def _refit(self, name: str, new: set[int], max_replays: int) -> None:
         """`new`: ids of the evaluations that came with this reading."""
         everything = self._logs[name]
-        surviving = everything.surviving()
+        found = everything.sorted_out()
+        surviving = found.kept
         if not surviving:
             return
         run = surviving[-1].run
@@ -240,7 +243,8 @@ class ForecastEngine:
             budget,
             sequence=self._sequence,
             updated_at=time.time(),
-            num_lost=len(everything.evaluations) - len(surviving),
+            num_lost=found.num_lost,
+            num_incomplete=found.num_incomplete,
             origin=origin,
             worth=terms.worth,
             price=terms.price,
@@ -255,6 +259,7 @@ class ForecastEngine:
                 "forecast",
                 run=name,
                 points=len(surviving),
+                incomplete=found.num_incomplete,
                 verdict=str(forecast.forecast.verdict.kind),
                 asymptote=[round(float(value), 3) for value in forecast.forecast.asymptote((0.05, 0.5, 0.95))],
             )
@@ -331,3 +336,14 @@ class ForecastEngine:
         except sqlite3.Error as error:
             self._metrics.count_skipped("history_write", 1)
             log.error("the history of forecasts cannot be written; the forecast goes on", error=str(error))
+
+
+def _tell_incomplete(name: str, evaluation: CurvePoint) -> None:
+    share = evaluation.graded_share
+    if share is not None and not is_complete(share):
+        log.warning(
+            "an evaluation is left out of the forecast: too few of its prompts were graded",
+            run=name,
+            step=evaluation.step,
+            graded_share=round(share, 3),
+        )

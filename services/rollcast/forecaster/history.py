@@ -25,6 +25,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS evaluations (
   run TEXT, dataset TEXT, incarnation INTEGER, step INTEGER, pass_rate REAL, compute REAL, standard_error REAL,
   trained_tokens REAL, samples REAL, at REAL, truncation_ratio REAL, start_up REAL, devices REAL,
+  graded_share REAL,
   PRIMARY KEY (run, dataset, incarnation, step)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS starts (run TEXT, incarnation INTEGER, step INTEGER, PRIMARY KEY (run, incarnation));
 CREATE TABLE IF NOT EXISTS pushed (run TEXT PRIMARY KEY, unit TEXT, budget REAL);
@@ -96,7 +97,7 @@ class History:
     def add_evaluations(self, evaluations: list[CurvePoint]) -> None:
         with self._lock, self._connection:
             self._connection.executemany(
-                "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 [
                     (
                         e.run,
@@ -112,6 +113,7 @@ class History:
                         e.truncation_ratio,
                         e.start_up,
                         e.devices,
+                        e.graded_share,
                     )
                     for e in evaluations
                 ],
@@ -260,6 +262,6 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _add_later_columns(cursor: sqlite3.Cursor) -> None:
     """What an older version of the service wrote stays; what it did not write is unknown."""
     columns = {row[1] for row in cursor.execute("PRAGMA table_info(evaluations)")}
-    for name in ("truncation_ratio", "start_up", "devices"):
+    for name in ("truncation_ratio", "start_up", "devices", "graded_share"):
         if name not in columns:
             cursor.execute(f"ALTER TABLE evaluations ADD COLUMN {name} REAL")

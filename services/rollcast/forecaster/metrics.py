@@ -42,6 +42,7 @@ _OF_A_RUN = (
     names.FORECAST_MISSED,
     names.FORECAST_POINTS,
     names.FORECAST_LOST_POINTS,
+    names.FORECAST_INCOMPLETE_POINTS,
     names.FORECAST_REFITS,
 )
 
@@ -76,6 +77,7 @@ class _Shown:
             yield names.FORECAST_MISSED, (), self.surprise.num_missed
         yield names.FORECAST_POINTS, (), len(forecast.evaluations)
         yield names.FORECAST_LOST_POINTS, (), forecast.num_lost
+        yield names.FORECAST_INCOMPLETE_POINTS, (), forecast.num_incomplete
         yield names.FORECAST_REFITS, (), self.refits
 
 

@@ -106,6 +106,8 @@ class ForecastAnswer(Answer):
     num_points: int
     num_lost: int
     """Evaluations left out because their step is not in the surviving history."""
+    num_incomplete: int
+    """Evaluations left out because less than 90 % of their prompts were graded."""
     excluded: int
     """Points before the fitted part."""
     verdict: str
@@ -166,6 +168,7 @@ class Point(Answer):
 class PointsAnswer(Answer):
     run: str
     num_lost: int
+    num_incomplete: int
     points: list[Point]
 
 

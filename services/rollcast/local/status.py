@@ -16,6 +16,7 @@ from rollcast.local.forecast_reading import ForecastReading, Page, first, foreca
 from rollcast.local.pace import RECENT_STEPS, Pace, pace_of
 from rollcast.local.start_up import Phase, StartUp
 from rollcast.runfolder import files
+from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, IncarnationRecord, StepRecord
 from rollcast.runfolder.survival import surviving
@@ -40,7 +41,9 @@ class RunStatus:
     reward_mean: float | None = None
     compute_device_hours: float = 0.0
     evaluations: tuple[EvaluationRecord, ...] = ()
-    """Of the surviving history, by step."""
+    """Of the surviving history, by step; without the incomplete ones, as the forecast has them."""
+    num_incomplete: int = 0
+    """Surviving evaluations with too few prompts graded."""
     staleness: dict[int, int] = field(default_factory=dict)
     """Tokens trained on in the last steps, by how many steps old they were."""
     tokens_per_second: float | None = None
@@ -91,7 +94,8 @@ class StatusReader:
         step = int(first(trainer, names.TRAINER_STEP) or (newest.step if newest else 0))
         compute = sum(value for _, value in trainer.get(names.COMPUTE_STATE.name, []))
         compute = compute or (self._evaluations[-1].compute_device_hours if self._evaluations else 0.0)
-        last = self._evaluations[-1] if self._evaluations else None
+        evaluations = [item for item in self._evaluations if is_complete(item.graded_share)]
+        last = evaluations[-1] if evaluations else None
         ready = int(first(trainer, names.GENERATORS, state="ready") or 0)
         began = self._start_up.began_at
         own = [record for record in self._recent if began is not None and record.at is not None and record.at >= began]
@@ -101,7 +105,8 @@ class StatusReader:
             evaluated_share=self._budget_share(last.step, last.compute_device_hours) if last else None,
             reward_mean=newest.reward_mean if newest else None,
             compute_device_hours=compute,
-            evaluations=tuple(self._evaluations),
+            evaluations=tuple(evaluations),
+            num_incomplete=len(self._evaluations) - len(evaluations),
             staleness=self._staleness(),
             tokens_per_second=self._token_rate(first(trainer, names.TOKENS, role="generator")),
             generators_ready=ready,

@@ -9,6 +9,9 @@ Life of a task; every arrow is one atomic script, so a snapshot never sees a tas
                                         |
                                         +--> dead --retire--> gone          third failure, or unreadable
 
+A task whose entry nobody can read is dead with fewer failures than `MAX_FAILURES`: the trainer retires it and
+dispatches it again.
+
 A generator owns a task as long as its entry is pending under its name. Whatever it sends after the task was taken from
 it is refused and counted. All calls may be repeated: a repeated one finds that its work is done and changes nothing.
 
@@ -56,9 +59,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """A task given up. It stays in the snapshot until it is retired, so that its credit is returned once."""
+    """A task that nobody works on. It stays in the snapshot until it is retired: its credit is returned once."""
 
     attempt: int
+    """Failures. Below `MAX_FAILURES` its answer, or the task itself, could not be read: it may be dispatched again."""
     purpose: Purpose
     stream_id: str
     """On the dead stream."""

@@ -20,7 +20,9 @@ MAX_SPANS = 65_536
 MAX_CHOICES = 4_096
 """Experts that one token is sent to, over all layers."""
 MAX_TEXT = 1 << 20
-"""Characters of a name."""
+"""Characters of a prompt's id, or of the name of a data set or verifier."""
+MAX_OWNER_CHARACTERS = 512
+"""Of a generator's name; the scripts and the records of :inflight take no longer one."""
 
 
 def check_task(task: PromptTask) -> None:
@@ -46,7 +48,9 @@ def check_task(task: PromptTask) -> None:
 
 def check_group(group: RolloutGroup) -> None:
     """Raises CodecError where the group contradicts itself, is unfinished, or is older than it says."""
-    _check_texts(dataset=group.dataset, prompt_id=group.prompt_id, generator=group.generator)
+    _check_texts(dataset=group.dataset, prompt_id=group.prompt_id)
+    owner = len(group.generator)
+    _require(owner <= MAX_OWNER_CHARACTERS, f"generator: {owner} characters, more than {MAX_OWNER_CHARACTERS}")
     _check_token_ids("prompt", group.prompt_token_ids)
     _require(1 <= len(group.rollouts) <= MAX_ROLLOUTS, f"{len(group.rollouts)} rollouts, not 1..{MAX_ROLLOUTS}")
     indices = sorted(rollout.index for rollout in group.rollouts)

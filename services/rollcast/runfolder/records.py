@@ -19,6 +19,8 @@ from pydantic import (
     WrapValidator,
 )
 
+from rollcast.runfolder.completeness import graded_share
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -75,17 +77,31 @@ class EvaluationRecord:
     started_from: Annotated[Count | None, Unknown] = None
     """The step from which its incarnation continued: what older ones made after it is lost."""
     num_prompts: Annotated[Count | None, Unknown] = None
+    """Prompts with a verdict: the pass rate and its standard error are theirs."""
+    asked_prompts: Annotated[Count | None, Unknown] = None
     generated_tokens: Annotated[Count | None, Unknown] = None
     timed_out: Annotated[Count | None, Unknown] = None
     """Of the ungraded ones, those whose judge or parser hung."""
     ungraded: Annotated[Count | None, Unknown] = None
     """Completions without a verdict, because the grader itself failed: they are left out of the pass rate."""
     missing_prompts: Annotated[Count | None, Unknown] = None
-    """Prompts that had not come back at the deadline."""
+    """Prompts asked that have no answer: they were given up, or had not come back at the deadline."""
+    given_up_prompts: Annotated[Count | None, Unknown] = None
+    """Of the missing ones, those whose tasks failed too often."""
+    truncated_matches: Annotated[Count | None, Unknown] = None
+    """Completions that the verifier found right and that the token budget cut off: in the pass rate they are wrong."""
     version_min: str = ""
     version_max: str = ""
     at: Annotated[float | None, Unknown] = None
     """Unix seconds when it was closed."""
+
+    @property
+    def graded_share(self) -> float | None:
+        """Of the prompts asked; None if it is unknown. Records without `asked_prompts` have the missing ones."""
+        asked = self.asked_prompts
+        if asked is None and self.num_prompts is not None and self.missing_prompts is not None:
+            asked = self.num_prompts + self.missing_prompts
+        return graded_share(self.num_prompts, asked)
 
 
 @dataclass(frozen=True, slots=True)

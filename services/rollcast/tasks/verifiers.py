@@ -23,6 +23,8 @@ ENTRY_POINT_GROUP = "rollcast.verifiers"
 CODE = "code"
 """Runs programs that the model wrote: the one verifier with processes of two kinds."""
 _NO_NUMBER = float("nan")
+MIN_REWARD = 2.0**-149
+"""The smallest float32 above 0. Rewards travel as float32: a smaller one would arrive as 0 with the status `ok`."""
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
@@ -157,6 +159,8 @@ def graded(reward: Any, said: str, place: str = "") -> Grade:
         number = _NO_NUMBER if isinstance(reward, str | bytes) else float(reward)
     except Exception:  # what a user's object does when it is asked for its number
         number = _NO_NUMBER
-    if 0.0 <= number <= 1.0:
-        return Grade(number, "ok" if number > 0.0 else "wrong")
+    if 0.0 <= number < MIN_REWARD:
+        return Grade(0.0, "wrong")
+    if MIN_REWARD <= number <= 1.0:
+        return Grade(number, "ok")
     return Grade(0.0, "error", failure=f"{said} {_SHORT.repr(reward)}{place}; a reward is a number from 0 to 1")

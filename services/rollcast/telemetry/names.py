@@ -99,6 +99,13 @@ INTERRUPTED_RATIO = Metric(
     "rollcast_interrupted_ratio", "Rollouts whose thinking was cut / rollouts of the batch", "gauge"
 )
 REWARD_MEAN = Metric("rollcast_reward_mean", "Mean reward of the batch before filtering", "gauge")
+TRUNCATED_MATCHES = Metric(
+    "rollcast_truncated_matches_total",
+    "Completions that the verifier found right although they were truncated, by purpose (train|eval); they count as "
+    "wrong in pass rates",
+    "counter",
+    ("purpose",),
+)
 LOSS = Metric("rollcast_loss", "Loss of the last update", "gauge")
 GRAD_NORM = Metric("rollcast_grad_norm", "Gradient norm before clipping", "gauge")
 ENTROPY = Metric("rollcast_entropy", "Mean entropy of the policy at the batch's loss tokens (nats)", "gauge")
@@ -133,6 +140,14 @@ EVAL_TRAINED_TOKENS = Metric(
 )
 EVAL_LOST = Metric(
     "rollcast_eval_lost_total", "Evaluations that ended without a single verdict", "counter", ("dataset",)
+)
+EVAL_PROMPTS = Metric("rollcast_eval_prompts", "Prompts with a verdict", "gauge", _EVAL)
+EVAL_ASKED_PROMPTS = Metric("rollcast_eval_asked_prompts", "Prompts that the evaluation asked", "gauge", _EVAL)
+EVAL_PROMPTS_LOST = Metric(
+    "rollcast_eval_prompts_lost_total",
+    "Prompts of evaluations without a verdict, by reason (given_up|deadline|no_verdict)",
+    "counter",
+    ("dataset", "reason"),
 )
 EVAL_SAMPLES = Metric("rollcast_eval_samples", "Completions graded", "gauge", _EVAL)
 EVAL_START_UP = Metric(
@@ -299,6 +314,11 @@ TIMELINE_DEVICE_HOURS = Metric(
 )
 FORECAST_LOST_POINTS = Metric(
     "rollcast_forecast_lost_points", "Evaluations left out because their step is not in the surviving history", "gauge"
+)
+FORECAST_INCOMPLETE_POINTS = Metric(
+    "rollcast_forecast_incomplete_points",
+    "Evaluations left out because less than 90 % of their prompts were graded",
+    "gauge",
 )
 FORECAST_SOURCE_UP = Metric("rollcast_forecast_source_up", "1 while the forecaster's source answers", "gauge")
 FORECAST_REFITS = Metric("rollcast_forecast_refits_total", "Refits since start", "counter")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from rollcast.config.run import RunConfig
+from rollcast.curves.left_out import incomplete_points
 from rollcast.local.forecast_reading import ForecastReading, Quantiles
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, has_law, num_after_first_step
 from rollcast.local.start_up import Phase
@@ -86,6 +87,8 @@ def measured(status: RunStatus) -> list[str]:
         told.append(f"pass rate {newest.pass_rate:.3f}{error} at step {newest.step:,}")
     else:
         told.append("no evaluation yet")
+    if status.num_incomplete:
+        told.append(f"{incomplete_points(status.num_incomplete)} left out")
     if status.reward_mean is not None:
         told.append(f"training reward {status.reward_mean:.3f}")
     return told

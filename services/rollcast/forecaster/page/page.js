@@ -131,7 +131,8 @@ function showNumbers() {
   const f = state.forecast, [word] = VERDICTS[f.verdict] ?? [f.verdict], isLaw = isDescribed(f.verdict);
   $("verdict-word").textContent = `${word}:`;
   $("verdict-reason").textContent = f.reason;
-  const lost = f.num_lost ? `, ${f.num_lost} of lost steps left out` : "";
+  const lost = (f.num_lost ? `, ${f.num_lost} of lost steps left out` : "")
+    + (f.num_incomplete ? `, ${f.num_incomplete} left out that lack more than 10 % of their prompts` : "");
   const end = f.end ? `; end of the budget ${rate(f.end.q50)} (90 %: ${rate(f.end.q05)} to ${rate(f.end.q95)}) at ${hours(f.end.compute)}` : "";
   $("now-note").textContent = `Now ${rate(f.pass_rate)}: ${f.unit === "steps" ? "" : atStep(f.step)}${hours(f.compute)} ${f.unit}, ${f.num_points} evaluations${lost}${end}.`;
   const between = `${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}`;

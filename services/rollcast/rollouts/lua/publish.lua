@@ -6,6 +6,14 @@ if owner_of(stream, id) ~= entry.o then
   local repeated = words[1] == 'finished' and words[7] == entry.o and words[8] == id
   return repeated and 1 or refuse()
 end
+-- The task's own entry says which task it is and how often it failed, not whoever publishes.
+local task = read_entry(stream, id)
+if task and is_task(task) then
+  if task.s ~= entry.s then
+    return refuse()
+  end
+  entry.a = task.a
+end
 local group_id = append(ROLLOUTS, '*',
   's', entry.s, 'a', entry.a, 'p', entry.p, 'v', entry.v, 'o', entry.o, 't', id, 'd', entry.d)
 finished(entry, group_id)

@@ -1,4 +1,4 @@
-"""What keeps a group that came back from being used: it is held against the task it answers and against what can be."""
+"""Why a group that came back must not be used: it is compared with the task it answers and with what is possible."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.rollouts.records import PromptTask, Purpose, Rollout, RolloutGroup
+from rollcast.rollouts.base import MAX_FAILURES
+from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup, Sampling
 from rollcast.trainer.control.history import SurvivingHistory
+from rollcast.trainer.control.rollout_defects import LONGEST_SECONDS, rollouts_defect
 from rollcast.trainer.learner.batch import Routing
 from rollcast.wire.version import PolicyVersion
-
-LARGEST_LOGPROB = 1e-4
-"""A log-softmax in float32 may round to a little above 0."""
-
-LONGEST_SECONDS = 7 * 86_400.0
-"""Between a group's begin and end. It may be handed over, outlive outages and weekends without a trainer, and end on a
-clock that was set back or is another machine's; what lies beyond would make nonsense of the pacing."""
 
 
 @dataclass(slots=True)
@@ -57,9 +52,27 @@ def defect(
 ) -> str | None:
     """Return why this group must not be used, None if it may. Its numbers came over the network.
 
-    `task`: as it was dispatched. `newest`: the newest version that was published. `history`: of the run. `max_length`:
-    tokens of prompt and completion.
+    `task`: as it was dispatched, by the incarnation that the group names if that one did. `newest`: the newest version
+    that was published. `history`: of the run. `max_length`: tokens of prompt and completion.
     """
+    if found := _task_defect(group, task):
+        return found
+    versions = group.versions
+    if (latest := max(versions | {group.first_version})) > newest:
+        return f"it names the version {latest}, and the newest published is {newest}"
+    for version in sorted(versions | {group.first_version}):
+        if history.never_was(version):
+            return f"it names the version {version}, and its incarnation began at a later step"
+    if group.first_version != min(versions, default=group.first_version):
+        return f"it names {group.first_version} as its oldest version, and its oldest token is of {min(versions)}"
+    seconds = group.finished_at - group.started_at
+    if not abs(seconds) <= LONGEST_SECONDS:
+        return f"it took {seconds:g} s, more than {LONGEST_SECONDS:g} s"
+    return rollouts_defect(group.rollouts, task, vocab_size=vocab_size, max_length=max_length)
+
+
+def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
+    """What a generator copies from its task, it cannot have otherwise."""
     prompt = group.prompt_token_ids
     if not len(prompt):
         return "the prompt is empty"
@@ -67,26 +80,28 @@ def defect(
         return f"it is of purpose {group.purpose}, the task of purpose {task.purpose}"
     if group.prompt_id != task.prompt_id:
         return f"it answers the prompt {group.prompt_id[:200]!r}, asked was {task.prompt_id!r}"
+    if group.incarnation != task.incarnation:
+        return f"it names the incarnation {group.incarnation}, which never dispatched this task"
+    if group.dataset != task.dataset:
+        return f"it is of the data set {group.dataset[:200]!r}, the task of {task.dataset!r}"
     if not np.array_equal(prompt, task.prompt_token_ids):
         return f"its prompt has other tokens than {task.prompt_id!r}"
+    if _as_sent(group.sampling) != _as_sent(task.sampling):
+        return f"it was sampled with {group.sampling}, asked was {task.sampling}"
+    if group.length != task.length:
+        return f"its length budget is {str(group.length)[:200]}, asked was {str(task.length)[:200]}"
+    if group.eval_step not in (0, task.eval_step):  # 0 = not stated
+        return f"it names the evaluation of step {group.eval_step}, asked was {task.eval_step}"
+    if not 0 <= group.attempt < MAX_FAILURES:
+        return f"it is attempt {group.attempt}, and a task is given up after {MAX_FAILURES}"
     if len(group.rollouts) != task.num_rollouts:
         return f"it holds {len(group.rollouts)} rollouts, asked were {task.num_rollouts}"
-    versions = {group.first_version} | group.versions
-    if (latest := max(versions)) > newest:
-        return f"it names the version {latest}, and the newest published is {newest}"
-    for version in sorted(versions):
-        if history.never_was(version):
-            return f"it names the version {version}, and its incarnation began at a later step"
-    seconds = group.finished_at - group.started_at
-    if not abs(seconds) <= LONGEST_SECONDS:
-        return f"it took {seconds:g} s, more than {LONGEST_SECONDS:g} s"
-    for rollout in group.rollouts:
-        if what := _rollout_defect(rollout, max_tokens=max_length - len(prompt)):
-            return f"rollout {rollout.index} {what}"
-    tokens = np.concatenate([prompt, *(rollout.token_ids for rollout in group.rollouts)])
-    if tokens.min() < 0 or tokens.max() >= vocab_size:
-        return f"a token id is outside the vocabulary of {vocab_size}"
     return None
+
+
+def _as_sent(sampling: Sampling) -> tuple[float, float, int, int]:
+    """Temperature and top_p travel as float32."""
+    return float(np.float32(sampling.temperature)), float(np.float32(sampling.top_p)), sampling.top_k, sampling.seed
 
 
 def _routing_defect(group: RolloutGroup, routing: Routing) -> str | None:
@@ -103,21 +118,4 @@ def _routing_defect(group: RolloutGroup, routing: Routing) -> str | None:
             )
         if chosen.size and (largest := int(chosen.max())) >= routing.experts:
             return f"rollout {rollout.index} was sent to expert {largest}, and a layer has {routing.experts}"
-    return None
-
-
-def _rollout_defect(rollout: Rollout, *, max_tokens: int) -> str | None:
-    length = len(rollout.token_ids)
-    if len(rollout.logprobs) != length:
-        return f"has {length} tokens and {len(rollout.logprobs)} log-probabilities"
-    if length > max_tokens:
-        return f"has {length} tokens, at most {max_tokens} are allowed behind its prompt"
-    if any(not 0 <= start <= end <= length for start, end in rollout.loss_masked):
-        return f"has a loss-mask range outside its {length} tokens"
-    if not np.isfinite(rollout.logprobs).all():
-        return "has a log-probability that is not finite"
-    if length and (largest := float(rollout.logprobs.max())) > LARGEST_LOGPROB:
-        return f"has a log-probability of {largest:g}, above 0"
-    if not 0.0 <= rollout.reward <= 1.0:
-        return f"has a reward of {rollout.reward:g}, not in [0, 1]"
     return None

@@ -92,6 +92,8 @@ class Dispatcher:
             self.train_task(self._ledger.dispatch(prompt_id, number), prompt_id)
             for prompt_id, number in zip(prompt_ids, numbers, strict=True)
         ]
+        for task in tasks:
+            self._ledger.note_dispatch(task)
         self._reporter.count_dispatched(tasks)
         self.send(tasks)
 

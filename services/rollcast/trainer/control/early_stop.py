@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rollcast.config.services import Budget, StopWhen
+from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.scaling.curve import Array, Curve
 from rollcast.scaling.posterior import fit
@@ -39,7 +40,9 @@ class EarlyStop:
             self._judge(points[:count])
 
     def observe(self, evaluation: EvaluationRecord) -> None:
-        """Take in one point, refit, judge."""
+        """Take in one point, refit, judge. An incomplete one is left out, as the forecaster does."""
+        if not is_complete(evaluation.graded_share):
+            return
         self._points.append(
             [evaluation.step, evaluation.pass_rate, evaluation.standard_error or 0.0, evaluation.compute_device_hours]
         )

@@ -2,9 +2,9 @@
 
     plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close -> EvaluationRecord(s)
 
-An evaluation is closed when every group came back, or at its deadline with what came; the time without any generator or
-without Redis does not count. Several may be open at once. One of a mixture ends in a point of the whole, which is the
-weighted mean of its parts, and a point of each part.
+An evaluation is closed when every group came back or was given up, or at its deadline with what came; the time without
+any generator or without Redis does not count. Prompts without an answer are counted. Several may be open at once. One
+of a mixture ends in a point of the whole, which is the weighted mean of its parts, and a point of each part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX, PART_PREFIX
-from rollcast.trainer.control.pass_rate import verdicts
+from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 
 SAMPLED_PROMPTS = 4
 """Prompts of which a completion is kept as text at every evaluation."""
@@ -86,10 +86,21 @@ class OpenEvaluation:
     plan: EvaluationPlan
     moment: Moment
     tasks: dict[int, PromptTask]
-    """By sequence: every prompt asked and not dead-lettered."""
+    """By sequence: every prompt asked."""
     seconds_left: float
     """With a generator at work."""
     groups: dict[int, RolloutGroup] = field(default_factory=dict)
+    given_up: set[int] = field(default_factory=set)
+    """Sequences of tasks that failed too often."""
+
+    def waits_for(self, sequence: int) -> bool:
+        """Whether the task is one of these and has no answer yet."""
+        return sequence in self.tasks and sequence not in self.groups and sequence not in self.given_up
+
+    @property
+    def unanswered(self) -> set[int]:
+        """Sequences that are still waited for."""
+        return self.tasks.keys() - self.groups.keys() - self.given_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +137,7 @@ class OpenEvaluations:
 
     def unanswered(self) -> dict[int, PromptTask]:
         """Tasks whose answers are still wanted, by sequence."""
-        return {
-            sequence: task
-            for item in self._open
-            for sequence, task in item.tasks.items()
-            if sequence not in item.groups
-        }
+        return {sequence: item.tasks[sequence] for item in self._open for sequence in sorted(item.unanswered)}
 
     @property
     def pending(self) -> bool:
@@ -149,7 +155,7 @@ class OpenEvaluations:
         return item.tasks[sequence] if item else None
 
     def _waiting_for(self, sequence: int) -> OpenEvaluation | None:
-        return next((item for item in self._open if sequence in item.tasks and sequence not in item.groups), None)
+        return next((item for item in self._open if item.waits_for(sequence)), None)
 
     def add(self, group: RolloutGroup) -> bool:
         """Take one answer; False if nobody waits for it."""
@@ -163,18 +169,23 @@ class OpenEvaluations:
         """Note that the answer to a wanted task could not be used; False = that was one too many, it is given up."""
         item = self._waiting_for(sequence)
         assert item is not None, sequence
-        item.tasks[sequence].attempt += 1
-        if item.tasks[sequence].attempt < MAX_FAILURES:
+        return self.note_failures(sequence, item.tasks[sequence].attempt + 1)
+
+    def note_failures(self, sequence: int, count: int) -> bool:
+        """Note that a wanted task has failed `count` times by now; False = that was one too many, it is given up."""
+        item = self._waiting_for(sequence)
+        assert item is not None, sequence
+        task = item.tasks[sequence]
+        task.attempt = max(count, task.attempt)
+        if task.attempt < MAX_FAILURES:
             return True
         self.give_up([sequence])
         return False
 
     def give_up(self, sequences: Sequence[int]) -> None:
-        """Stop waiting for tasks that were dead-lettered."""
+        """Stop waiting for these tasks; their prompts count as missing."""
         for item in self._open:
-            for sequence in sequences:
-                if sequence not in item.groups:
-                    item.tasks.pop(sequence, None)
+            item.given_up |= item.unanswered & set(sequences)
 
     def close_finished(self, *, generators: bool, away_seconds: float = 0.0) -> list[Closed]:
         """Close the evaluations that are complete or out of time, oldest first.
@@ -186,7 +197,7 @@ class OpenEvaluations:
         elapsed, self._looked_at = max(0.0, now - self._looked_at - away_seconds), now
         for item in self._open:
             item.seconds_left -= elapsed if generators else 0.0
-        closing = [item for item in self._open if len(item.groups) == len(item.tasks) or item.seconds_left < 0]
+        closing = [item for item in self._open if not item.unanswered or item.seconds_left < 0]
         self._open = [item for item in self._open if item not in closing]
         return [self._closed(item) for item in closing]
 
@@ -200,7 +211,7 @@ class OpenEvaluations:
                 parts[name] = point
         if whole is not None and plan.weights:
             whole = _weighted_mean(whole, parts, plan.weights) if len(parts) == len(plan.weights) else None
-        unanswered = sorted(item.tasks.keys() - item.groups.keys())
+        unanswered = sorted(item.unanswered)
         sampled = tuple(item.groups[task] for task in sorted(item.tasks)[:SAMPLED_PROMPTS] if task in item.groups)
         return Closed(plan.dataset, item.moment.step, whole, tuple(parts.values()), unanswered, sampled)
 
@@ -223,10 +234,13 @@ class OpenEvaluations:
             standard_error=sampling_standard_error(rewards),
             samples=(samples := sum(len(values) for values in rewards)),
             num_prompts=len(rewards),
+            asked_prompts=len(sequences),
             generated_tokens=sum(group.num_tokens for group in groups),
             timed_out=statuses[GradingStatus.TIMEOUT],
             ungraded=statuses.total() - samples,
             missing_prompts=len(sequences) - len(groups),
+            given_up_prompts=len(item.given_up.intersection(sequences)),
+            truncated_matches=sum(truncated_matches(group.rollouts) for group in groups),
             version_min=str(min(versions)) if versions else "",
             version_max=str(max(versions)) if versions else "",
             at=time.time(),

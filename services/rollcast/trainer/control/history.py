@@ -29,9 +29,9 @@ class SurvivingHistory:
         return first is not None and first <= version.step <= last
 
     def never_was(self, version: PolicyVersion) -> bool:
-        """Whether no such version can have been published: its incarnation began at a later step."""
+        """Whether no such version can have been published: its incarnation began at a later step, or there is none."""
         first = self._first_step(version.incarnation)
-        return first is not None and version.step < first
+        return version.incarnation < 1 or (first is not None and version.step < first)
 
     def _first_step(self, incarnation: int) -> int | None:
         """Where an incarnation began: at the last surviving step of the one before. None = nothing of it survives."""

@@ -6,6 +6,7 @@ read --> of an evaluation --> OpenEvaluations, off the queue at once
      --> unknown, twice ----> off the queue, counted
      --> lost version ------> off the queue, counted; the task is dispatched again
      --> defective ---------> buried with the reason, counted; the task is dispatched again, or dead at the third
+     --> unreadable --------> buried by the queue, counted; likewise
 
 reconcile (before every decision): one snapshot of wire 1 --> dead ones return their credit,
                                                               missing ones (Redis lost them) are dispatched again
@@ -22,12 +23,15 @@ from rollcast.runfolder.records import TaskOutcome
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.control.asked import own_task
 from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.ledger import Ledger
 
 MAX_GROUPS_PER_READ = 64
 """Of one call to the queue; more are read by the next call at once."""
+MAX_TOLD = 500
+"""Characters of a reason in the log; it may quote what somebody else wrote."""
 log = get_logger()
 
 
@@ -108,7 +112,7 @@ class Intake:
             return
         if prompt_id is None or sequence in self.ready.keys() | self._filtered.keys() | self._training.keys():
             self._discard(delivery, "duplicate")
-        elif defect := self._find_defect(group, self._make_task(sequence, prompt_id)):
+        elif defect := self._find_defect(group, self._task_of(group, prompt_id)):
             self._refuse(delivery, defect)
             if self._ledger.refuse(sequence) == MAX_FAILURES:
                 self._count("dead", sequence, self._ledger.settle(sequence))
@@ -118,6 +122,10 @@ class Intake:
             self._filtered[sequence] = delivery
         else:
             self.ready[sequence] = delivery
+
+    def _task_of(self, group: RolloutGroup, prompt_id: str) -> PromptTask:
+        task = self._make_task(group.sequence, prompt_id)
+        return own_task(group, task, self._ledger.asked.get(group.sequence, ()))
 
     def _sort_evaluation(self, delivery: Delivery, task: PromptTask) -> None:
         group = delivery.group
@@ -185,12 +193,23 @@ class Intake:
             self._queue.dispatch([unanswered[sequence] for sequence in sorted(lost)])
 
     def _bury(self, snapshot: Outstanding) -> None:
+        """Tasks that failed too often are given up. Those with an answer that nobody could read are asked again.
+
+        A task's purpose is what it was dispatched for, whatever the queue's record says.
+        """
+        settled = self.ready.keys() | self._filtered.keys() | self._training.keys()
         for sequence, dead in snapshot.dead.items():
-            log.warning("task given up", task=sequence, purpose=str(dead.purpose), reason=dead.reason)
-            if dead.purpose is Purpose.EVAL:
-                self._open_evaluations.give_up([sequence])
-            elif sequence in self._ledger.outstanding.keys() - self.ready.keys() - self._training.keys():
-                self._count("dead", sequence, self._ledger.settle(sequence))
+            is_final = dead.attempt >= MAX_FAILURES
+            log.warning(
+                "task given up" if is_final else "unusable answer", task=sequence, reason=dead.reason[:MAX_TOLD]
+            )
+            if self._open_evaluations.wanted(sequence):
+                if not self._open_evaluations.note_failures(sequence, dead.attempt):
+                    self._exporter.add(names.GROUPS, outcome="dead")
+            elif sequence in self._ledger.outstanding.keys() - settled:
+                self._ledger.note_failures(sequence, dead.attempt)
+                if is_final:
+                    self._count("dead", sequence, self._ledger.settle(sequence))
         self._queue.retire(list(snapshot.dead))
 
     def _dispatch_again(self, sequences: Iterable[int]) -> None:
@@ -198,6 +217,7 @@ class Intake:
         tasks = [self._make_task(sequence, self._ledger.outstanding[sequence]) for sequence in sequences]
         for task in tasks:
             task.attempt = self._ledger.refused.get(task.sequence, 0)
+            self._ledger.note_dispatch(task)
         for sequence in self._queue.dispatch(tasks):
             self._count("redone", sequence, self._ledger.outstanding[sequence])
 

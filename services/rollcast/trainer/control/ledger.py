@@ -16,6 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rollcast.rollouts.records import PromptTask
+from rollcast.trainer.control.asked import Asked, as_plain, from_plain
+
 
 @dataclass(slots=True)
 class Ledger:
@@ -27,6 +30,8 @@ class Ledger:
     """Task sequence -> rollouts asked for, of every outstanding task."""
     refused: dict[int, int] = field(default_factory=dict)
     """Task sequence -> answers that could not be used, of the outstanding tasks that had any."""
+    asked: dict[int, list[Asked]] = field(default_factory=dict)
+    """Task sequence -> what each incarnation that dispatched it asked for, of every outstanding task."""
     held: dict[int, str] = field(default_factory=dict)
     """Used or filtered, on the queue until the next checkpoint: task sequence -> stream id."""
     owed: list[str] = field(default_factory=list)
@@ -39,6 +44,11 @@ class Ledger:
         self.num_rollouts[sequence] = num_rollouts
         return sequence
 
+    def note_dispatch(self, task: PromptTask) -> None:
+        """Note what an outstanding task asks for, before it is sent."""
+        others = [item for item in self.asked.get(task.sequence, []) if item.incarnation != task.incarnation]
+        self.asked[task.sequence] = [*others, Asked.of(task)]
+
     def take_sequence(self) -> int:
         """A sequence for a task that is not accounted here (evaluation)."""
         sequence = self.next_sequence
@@ -49,12 +59,17 @@ class Ledger:
         """Return the task's credit and its prompt id."""
         self.num_rollouts.pop(sequence, None)
         self.refused.pop(sequence, None)
+        self.asked.pop(sequence, None)
         return self.outstanding.pop(sequence)
 
     def refuse(self, sequence: int) -> int:
         """Note that an answer could not be used; returns how many of this task could not."""
         self.refused[sequence] = self.refused.get(sequence, 0) + 1
         return self.refused[sequence]
+
+    def note_failures(self, sequence: int, count: int) -> None:
+        """Note that the task has failed `count` times by now. To note it twice changes nothing."""
+        self.refused[sequence] = max(count, self.refused.get(sequence, 0))
 
     def take_owed(self, count: int) -> list[str]:
         """Up to `count` prompts that are owed, oldest first."""
@@ -72,6 +87,7 @@ class Ledger:
             "outstanding": {str(sequence): prompt_id for sequence, prompt_id in self.outstanding.items()},
             "num_rollouts": {str(sequence): number for sequence, number in self.num_rollouts.items()},
             "refused": {str(sequence): count for sequence, count in self.refused.items()},
+            "asked": {str(sequence): [as_plain(item) for item in items] for sequence, items in self.asked.items()},
             "held": {str(sequence): stream_id for sequence, stream_id in self.held.items()},
             "owed": list(self.owed),
         }
@@ -84,6 +100,7 @@ class Ledger:
             outstanding={int(sequence): prompt_id for sequence, prompt_id in state["outstanding"].items()},
             num_rollouts={int(sequence): int(number) for sequence, number in state.get("num_rollouts", {}).items()},
             refused={int(sequence): int(count) for sequence, count in state.get("refused", {}).items()},
+            asked={int(key): [from_plain(item) for item in items] for key, items in state.get("asked", {}).items()},
             held={int(sequence): stream_id for sequence, stream_id in state["held"].items()},
             owed=list(state.get("owed", ())),
         )

@@ -3,6 +3,9 @@
 A reward is the verifier's own, in [0, 1], before the recipe shapes it: a verifier that gives everybody 0.1 finds a pass
 rate of 0.1. A program that runs into its time limit has failed, and counts 0 as any wrong answer does.
 
+A truncated answer counts as wrong, whatever the verifier found in it: a number that happens to match is the last one
+that the model wrote, and no answer. How many matched is counted. What is trained on is `recipe.exclude_truncated`'s.
+
 A rollout without a verdict, because its grader hung or was lost, is in no pass rate, as it is in no batch: nobody has
 looked at the answer, and what the grader does must move neither the curve nor the curriculum. It is counted.
 """
@@ -15,5 +18,10 @@ from rollcast.rollouts.records import Rollout
 
 
 def verdicts(rollouts: Iterable[Rollout]) -> list[float]:
-    """Return the rewards of those that have a verdict. Their mean is the pass rate; of no verdict there is none."""
-    return [rollout.reward for rollout in rollouts if rollout.has_verdict]
+    """Return what those with a verdict count. Their mean is the pass rate; of no verdict there is none."""
+    return [0.0 if rollout.truncated else rollout.reward for rollout in rollouts if rollout.has_verdict]
+
+
+def truncated_matches(rollouts: Iterable[Rollout]) -> int:
+    """Return how many truncated rollouts the verifier found right, at least in part."""
+    return sum(rollout.truncated and rollout.has_verdict and rollout.reward > 0 for rollout in rollouts)

@@ -15,6 +15,7 @@ from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder import files
+from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.records import (
     EvaluationRecord,
     IncarnationRecord,
@@ -40,6 +41,7 @@ from rollcast.trainer.control.telemetry import (
     EvaluationSeries,
     export_batch,
     export_compute,
+    export_lost_prompts,
     export_staleness,
     staleness_of,
 )
@@ -229,6 +231,7 @@ class Reporter:
 
     def evaluation(self, evaluation: EvaluationRecord) -> None:
         self._series.show(evaluation)
+        export_lost_prompts(self._exporter, evaluation)
         append_line(self._config.run_folder / files.EVALUATIONS, as_json(evaluation))
         log.info(
             "evaluation",
@@ -238,6 +241,15 @@ class Reporter:
             standard_error=round(evaluation.standard_error or 0.0, 4),
             device_hours=round(evaluation.compute_device_hours, 5),
         )
+        if not is_complete(evaluation.graded_share):
+            log.error(
+                "an evaluation is incomplete: the forecast leaves this point out",
+                dataset=evaluation.dataset,
+                step=evaluation.step,
+                prompts=evaluation.num_prompts,
+                asked=evaluation.asked_prompts,
+                given_up=evaluation.given_up_prompts,
+            )
 
     def samples(self, record: SamplesRecord) -> None:
         append_line(self._config.run_folder / files.SAMPLES, as_json(record))

@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 
-from rollcast.rollouts.records import RolloutGroup
+from rollcast.rollouts.records import Purpose, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric
 from rollcast.trainer.control.compute import ComputeLedger
-from rollcast.trainer.control.pass_rate import verdicts
+from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 
 KEPT_EVALUATIONS = 16
 """Newest evaluations that stay on the metrics page, of each data set."""
 _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
-    (names.EVAL_PASS_RATE, "pass_rate"),
     (names.EVAL_STANDARD_ERROR, "standard_error"),
     (names.EVAL_COMPUTE, "compute_device_hours"),
     (names.EVAL_TRAINED_TOKENS, "trained_tokens"),
     (names.EVAL_SAMPLES, "samples"),
+    (names.EVAL_PROMPTS, "num_prompts"),
+    (names.EVAL_ASKED_PROMPTS, "asked_prompts"),
     (names.EVAL_START_UP, "start_up_device_hours"),
     (names.EVAL_DEVICES, "devices"),
     (names.EVAL_TRUNCATION, "truncation_ratio"),
+    (names.EVAL_PASS_RATE, "pass_rate"),
 )
+"""The pass rate comes last: a scrape that sees it sees the others."""
 
 
 def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str, float]:
@@ -42,6 +45,7 @@ def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str
     exporter.set(names.TRUNCATION_RATIO, statistics["truncation_ratio"])
     exporter.set(names.INTERRUPTED_RATIO, statistics["interrupted_ratio"])
     exporter.set(names.COMPLETION_TOKENS_MEAN, statistics["completion_tokens_mean"])
+    exporter.add(names.TRUNCATED_MATCHES, truncated_matches(rollouts), purpose=Purpose.TRAIN)
     return statistics
 
 
@@ -67,6 +71,18 @@ def export_compute(exporter: Exporter, compute: ComputeLedger, exported_spent: d
     for role, hours in compute.spent.items():
         exporter.add(names.COMPUTE_SPENT, max(0.0, hours - exported_spent.get(role, 0.0)), role=role)
         exported_spent[role] = max(hours, exported_spent.get(role, 0.0))
+
+
+def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> None:
+    """Count what the evaluation's pass rate lacks. A part of a mixture is in its whole already."""
+    if evaluation.dataset.startswith(names.PART_PREFIX):
+        return
+    asked, graded = evaluation.asked_prompts or 0, evaluation.num_prompts or 0
+    missing, given_up = evaluation.missing_prompts or 0, evaluation.given_up_prompts or 0
+    lost = {"given_up": given_up, "deadline": missing - given_up, "no_verdict": asked - missing - graded}
+    for reason, count in lost.items():
+        exporter.add(names.EVAL_PROMPTS_LOST, count, dataset=evaluation.dataset, reason=reason)
+    exporter.add(names.TRUNCATED_MATCHES, evaluation.truncated_matches or 0, purpose=Purpose.EVAL)
 
 
 class EvaluationSeries:
