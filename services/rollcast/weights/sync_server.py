@@ -67,7 +67,8 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
                     outgoing.put(SeatRefusal("the first message must be an announcement"))
                     return
         except grpc.RpcError:
-            log.info("a generator's stream broke", generator=seat.name if seat else None)
+            if seat is not None:
+                log.info("a generator's stream broke", generator=seat.name)
         finally:
             if seat is not None:
                 self._events.disconnected(seat)
