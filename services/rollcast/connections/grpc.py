@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -102,16 +101,16 @@ def start_server(
     setting: str,
     max_calls: int = 256,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
-    run_file: Path | None = None,
+    secret_place: str | None = None,
 ) -> tuple[Any, int]:
     """Start a threaded server; returns it and the port it listens on.
 
-    `run_file`: contains the token, so that a refused caller is told where it is. None = no file of the run does.
+    `secret_place`: where the token is, which the refusal of a caller without it names. None = it names no place.
     Raises UserError naming `setting` where the port is taken, or the file of rpc.tls that cannot be used.
     """
     interceptors: list[grpc.ServerInterceptor] = [SilentCalls()]
     if settings.token:
-        interceptors.append(_TokenInterceptor(settings.token.get_secret_value(), run_file))
+        interceptors.append(_TokenInterceptor(settings.token.get_secret_value(), secret_place))
     server = grpc.server(
         ThreadPoolExecutor(max_workers=max_calls + MAX_SILENT_CALLS, thread_name_prefix="rpc"),
         options=_server_options(max_message_bytes),
@@ -159,11 +158,11 @@ def _read(path: Path | None) -> bytes | None:
 class _TokenInterceptor(grpc.ServerInterceptor):
     """Refuses calls that do not carry the token."""
 
-    def __init__(self, token: str, run_file: Path | None) -> None:
+    def __init__(self, token: str, secret_place: str | None) -> None:
         self._expected = f"Bearer {token}".encode()
         sentence = "wrong or missing token; set the one of this service"
-        if run_file is not None:
-            sentence += f", which is in {run_file} on {socket.gethostname()} (readable by the user who started the run)"
+        if secret_place is not None:
+            sentence += f", which is {secret_place}; only the user who started the run can read it"
 
         def refuse(_: Any, context: grpc.ServicerContext) -> None:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, sentence)

@@ -1,4 +1,4 @@
-"""Connections of an HTTP server that wait for their client: closed after a deadline, or earlier to make room for others.
+"""Connections of an HTTP server that wait for their client: closed after a deadline, or earlier to make room.
 
     accepted --> waiting --(the whole request is there)--> served --(answered)--> waiting
                     |

@@ -73,14 +73,16 @@ class Publisher:
         slots: StagingSlots,
         lanes: Lanes = ONE_LANE,
         router_replay: bool = False,
+        secret_place: str | None = None,
     ) -> None:
         """history: surviving (incarnation, last_step) of older incarnations. device: that the groups send from.
         slots: of this rank, filled by the learner. lanes: of all ranks of the trainer.
+        secret_place: as for `start_server`.
 
         on_removed(generator, reason): called once, from a thread of its own, when a generator was fenced or has left.
         """
         self._settings = weights
-        self._rpc = rpc
+        self._rpc, self._secret_place = rpc, secret_place
         self._incarnation = incarnation
         self._welcome = weights_pb2.Welcome(
             incarnation=incarnation,
@@ -112,7 +114,7 @@ class Publisher:
         """Serve; returns the gRPC port. Raises UserError where it is taken."""
         self._store = RendezvousStore(self._rpc.bind)
         register = partial(add_WeightSyncServicer_to_server, WeightSyncService(self))
-        self._server, port = start_server(self._rpc, register, setting="rpc.port")
+        self._server, port = start_server(self._rpc, register, setting="rpc.port", secret_place=self._secret_place)
         self._thread = threading.Thread(target=self._control, name="weight-control", daemon=True)
         self._thread.start()
         self._removals.start()
