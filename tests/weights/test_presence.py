@@ -110,7 +110,7 @@ def test_reports_of_a_starting_process_reach_the_trainer(
                 uncounted_seconds=3600.0,
                 key=name.encode(),
             )
-            stream = WeightSyncStub(channel).Sync(iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60)  # type: ignore[no-untyped-call]
+            stream = WeightSyncStub(channel).Sync(iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60)
             assert next(stream).WhichOneof("kind") == "welcome"
         since = {member.name: member.allocated_since for member in trainer.publisher.members()}
     assert began <= since["honest"] < began + 3.0
@@ -126,7 +126,7 @@ def test_an_announcement_under_another_name_takes_no_place_while_its_holder_live
     trainer.wait_members("holder")
     announce = weights_pb2.Announce(generator="holder", num_workers=1, lm_head="fp32", slots=4, wire=WIRE_VERSION)
     with grpc.insecure_channel(f"127.0.0.1:{trainer.rpc['port']}") as channel:
-        stream = WeightSyncStub(channel).Sync(iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60)  # type: ignore[no-untyped-call]
+        stream = WeightSyncStub(channel).Sync(iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60)
         assert next(stream).WhichOneof("kind") == "leave"
     trainer.publish(1)
     trainer.wait_members("holder")

@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 60.0
 async def welcomed_among_silent_streams(port: int) -> tuple[list[grpc.StatusCode], list[grpc.StatusCode]]:
     """How the silent streams ended that had ended when the Welcome came, and how all of them ended."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        stub = WeightSyncStub(channel)  # type: ignore[no-untyped-call]
+        stub = WeightSyncStub(channel)
         silent = [stub.Sync() for _ in range(SILENT_STREAMS)]
         await asyncio.sleep(1.0)  # they have reached the server
         call = stub.Sync()

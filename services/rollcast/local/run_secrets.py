@@ -10,6 +10,7 @@ import secrets
 from pydantic import SecretStr
 
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Grader, Redis, Rpc
 from rollcast.local.embedded_redis import listening
 from rollcast.runfolder import files
 
@@ -22,7 +23,9 @@ def with_secrets(config: RunConfig, *, embed_redis: bool, embed_grader: bool) ->
 
     The embedded Redis also gets its socket. A Redis or a grader that the user runs keeps what the user has set.
     """
-    updates = {"rpc": config.rpc.model_copy(update={"token": config.rpc.token or _random()})}
+    updates: dict[str, Redis | Rpc | Grader] = {
+        "rpc": config.rpc.model_copy(update={"token": config.rpc.token or _random()})
+    }
     if embed_redis:
         redis = config.redis.model_copy(update={"password": config.redis.password or _random()})
         updates["redis"] = listening(redis, config.run_folder / files.REDIS)
