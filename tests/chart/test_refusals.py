@@ -62,6 +62,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     # Rules across values, and between them and the run file.
     ("config.folder", {"config": {"folder": "/data"}}),
     ("config.redis.host", {"config": {"redis": {"host": "redis"}}}),
+    ("config.redis.socket", {"config": {"redis": {"socket": "/tmp/redis.sock"}}}),
     ("config.rpc.bind", {"config": {"rpc": {"bind": "0.0.0.0"}}}),
     ("config.generator.tensor_parallel", {"config": {"generator": {"tensor_parallel": 2}}}),
     ("config.forecaster.http_port", {"config": {"forecaster": {"http_port": 8500}}}),

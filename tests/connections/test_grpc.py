@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pydantic import SecretStr
 from rollcast.config.errors import UserError
 from rollcast.config.services import TLS, Rpc
 from rollcast.connections.grpc import call_metadata, open_channel_async, start_server
+from rollcast.connections.silent_calls import MAX_SILENT_CALLS
 from testkit.connections.certificates import lock_key, make_certificates
 
 
@@ -24,9 +26,9 @@ def register_echo(server: Any) -> None:
 
 
 @contextmanager
-def serving(rpc: Rpc) -> Iterator[Rpc]:
+def serving(rpc: Rpc, **options: Any) -> Iterator[Rpc]:
     """An echo on a free port; yields the settings that reach it."""
-    server, port = start_server(rpc.model_copy(update={"port": 0}), register_echo, setting="rpc.port")
+    server, port = start_server(rpc.model_copy(update={"port": 0}), register_echo, setting="rpc.port", **options)
     try:
         yield rpc.model_copy(update={"port": port, "host": rpc.bind})
     finally:
@@ -124,3 +126,39 @@ def test_a_port_in_use_is_named_with_and_without_tls(tmp_path: Path, secure: boo
 def test_an_address_of_another_machine_is_not_told_as_a_port_in_use() -> None:
     with pytest.raises(UserError, match=r"forecaster\.grpc_port = 0: 192\.0\.2\.1 .*bind an address of this machine"):
         start_server(Rpc(bind="192.0.2.1", port=0), register_echo, setting="forecaster.grpc_port")
+
+
+def silent_calls(channel: Any, count: int) -> list[Any]:
+    """Calls of the echo that are opened and carry no request; on the wire a call of one request is a stream of one."""
+    return [channel.stream_unary("/test.Echo/Say")() for _ in range(count)]
+
+
+async def test_calls_without_a_request_do_not_keep_others_waiting_and_are_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rollcast.connections.silent_calls.REQUEST_SECONDS", 2.0)
+    with serving(Rpc(), max_calls=4) as rpc:
+        async with open_channel_async(rpc) as channel:
+            silent = silent_calls(channel, MAX_SILENT_CALLS + 100)
+            assert await say(rpc) == b"hello"
+            codes = await asyncio.wait_for(asyncio.gather(*(call.code() for call in silent)), 60.0)
+            assert set(codes) == {grpc.StatusCode.CANCELLED}
+
+
+async def test_without_the_token_a_call_is_refused_before_its_request() -> None:
+    with serving(Rpc(token=SecretStr("secret")), secret_place="in the safe") as rpc:
+        async with open_channel_async(rpc) as channel:
+            (silent,) = silent_calls(channel, 1)
+            assert await asyncio.wait_for(silent.code(), 60.0) is grpc.StatusCode.UNAUTHENTICATED
+            details = await silent.details()
+    assert "in the safe" in details
+
+
+async def test_a_connection_without_a_call_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollcast.connections.grpc.IDLE_SECONDS", 2.0)
+    with serving(Rpc()) as rpc:
+        async with open_channel_async(rpc) as channel:
+            await asyncio.wait_for(channel.channel_ready(), 60.0)
+            await asyncio.wait_for(channel.wait_for_state_change(grpc.ChannelConnectivity.READY), 60.0)
+            assert channel.get_state() is grpc.ChannelConnectivity.IDLE
+        assert await say(rpc) == b"hello"

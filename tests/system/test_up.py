@@ -7,6 +7,7 @@ settings.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import sqlite3
@@ -15,16 +16,22 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import psutil
 import pytest
+import redis
 import yaml
 
 from rollcast.config.run import load_run_config
+from rollcast.connections.redis import connect
 from rollcast.local.monitor import SCRAPE_SECONDS, prometheus_spec
 from rollcast.local.ports import free_port
 from rollcast.local.process import Service
 from rollcast.tasks.arithmetic import prompt_text
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import WIRE_VERSION
+from rollcast.wire.weights_pb2_grpc import WeightSyncStub
 from testkit.forecaster.prometheus_server import PROMETHEUS
 from testkit.forked_programs import ForkedPrograms
 from testkit.monitoring.grafana import FORECASTER, ask, load, panels, query
@@ -61,6 +68,7 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_continued_to_the_end_and_go_on(
             "trainer 0",
             "trainer 1",
         ]
+        check_that_strangers_stay_out(folder)
         family = psutil.Process(up.pid).children(recursive=True)
         up.send_signal(signal.SIGINT)
         assert up.wait(100) == 130, said(tmp_path)
@@ -120,6 +128,24 @@ def minimal_settings(folder: Path, model_folder: Path) -> dict[str, Any]:
     rows = [json.dumps({"prompt": prompt_text(a, b), "answer": str(a + b)}) for a, b in SUMS]
     (folder / settings["tasks"]["dataset"]["path"]).write_text("\n".join(rows))
     return settings
+
+
+def check_that_strangers_stay_out(folder: Path) -> None:
+    """Of Redis without the password, and of the trainer without the token, which says where the token is."""
+    config = load_run_config(folder / "run.json")
+    assert (folder / "run.json").stat().st_mode & 0o077 == 0
+    given = load_run_config(folder / "up.json")
+    assert (given.redis.password, given.rpc.token) == (None, None)
+    with closing(connect(config.redis)) as client:
+        assert client.ping()
+    stranger = config.redis.model_copy(update={"password": None})
+    with closing(connect(stranger)) as client, pytest.raises(redis.RedisError):
+        client.ping()
+    announce = weights_pb2.Announce(generator="stranger", num_workers=1, slots=1, lm_head="fp32", wire=WIRE_VERSION)
+    with grpc.insecure_channel(f"127.0.0.1:{config.rpc.port}") as channel:
+        stream = WeightSyncStub(channel).Sync(iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60)
+        with pytest.raises(grpc.RpcError, match=re.escape(f"rpc.token in {folder / 'run.json'}")):
+            next(stream)
 
 
 def check_what_was_filled_in(first: str, folder: Path, model_folder: Path) -> None:

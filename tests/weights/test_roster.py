@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rollcast.weights.roster import MAX_FAILURES, Roster, Seat, SeatAnswer, SeatRefusal
+from rollcast.weights.roster import MAX_FAILURES, NAME_TAKEN, Roster, Seat, SeatAnswer, SeatRefusal
 from rollcast.weights.weight_engine import Surviving
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion
@@ -96,21 +96,45 @@ def test_a_fenced_name_is_told_to_come_back_as_new(roster: Roster) -> None:
 
 
 def test_the_start_up_of_a_generator_counts_once(roster: Roster) -> None:
-    take_place(roster, now=100.0, uncounted_seconds=40.0)
-    back = take_place(roster, now=150.0, uncounted_seconds=20.0)  # its stream broke; it was counted all the time
+    take_place(roster, now=100.0, uncounted_seconds=40.0, key=b"own")
+    back = take_place(
+        roster, now=150.0, uncounted_seconds=20.0, key=b"own"
+    )  # its stream broke; it was counted all the time
     assert back.member(None).allocated_since == 60.0
     roster.fence(back, "silent")
     assert take_place(roster, name="g-2", now=170.0, uncounted_seconds=5.0).member(None).allocated_since == 165.0
 
 
 def test_a_stream_that_comes_back_takes_over_the_place(roster: Roster) -> None:
-    old = take_place(roster)
+    old = take_place(roster, key=b"own")
     old.joined = True
-    new = take_place(roster, version=PolicyVersion(2, 4).to_proto())
+    new = take_place(roster, version=PolicyVersion(2, 4).to_proto(), key=b"own")
     assert old not in roster
     assert new in roster
     assert (new.joined, new.version) == (False, PolicyVersion(2, 4))
     assert old.outgoing.get() is None  # its stream ends
+
+
+@pytest.mark.parametrize("key", [b"", b"another", b"own\0"])
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_name_whose_holder_has_a_place_is_given_to_its_own_process_only(
+    roster: Roster, key: bytes, connected: bool
+) -> None:
+    holder = take_place(roster, key=b"own")
+    holder.connected = connected
+    queue: SimpleQueue[Any] = SimpleQueue()
+    assert roster.admit(announce(key=key), queue, 101.0) is None
+    assert queue.get().leave.reason == NAME_TAKEN
+    assert queue.get() is None
+    assert roster.find("g") is holder
+    assert holder.outgoing.empty()
+
+
+def test_a_holder_without_a_key_keeps_its_name_while_its_stream_is_there(roster: Roster) -> None:
+    holder = take_place(roster)
+    assert roster.admit(announce(), SimpleQueue(), 101.0) is None
+    holder.connected = False
+    assert take_place(roster) is not holder
 
 
 @pytest.mark.parametrize(

@@ -321,6 +321,13 @@ def _quantised_weights_are_bfloat16(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
+def _a_socket_needs_no_tls(config: RunConfig) -> Iterator[Wrong]:
+    if config.redis.socket is not None and config.redis.tls is not None:
+        yield wrong_value(
+            "redis.socket", str(config.redis.socket), "a Unix socket carries no TLS; remove redis.tls", "redis.tls"
+        )
+
+
 RULES: tuple[Rule, ...] = (
     _lengths_fit_the_model,
     _groups_fit_a_generator,
@@ -340,6 +347,7 @@ RULES: tuple[Rule, ...] = (
     _data_sets_have_a_place,
     _autoscaler_knows_its_fleet,
     _one_logger_of_a_kind,
+    _a_socket_needs_no_tls,
 )
 """What every reader of a run file asks for."""
 START_RULES: tuple[Rule, ...] = (*RULES, the_run_ends, _loggers_are_installed)

@@ -33,11 +33,15 @@ class Redis(Settings):
     host: str = "127.0.0.1"
     """Name or address of the server."""
     port: Port = 6379
-    """TCP port. In local mode 0 = start an embedded server on a free port, also where host and port are left out."""
+    """TCP port. In local mode 0 = start an embedded server, also if host and port are left out. It listens on a Unix socket
+    in the run folder; on a free port if the folder cannot hold one or if `host` is not a loopback address."""
+    socket: Path | None = None
+    """Unix socket of a server on this machine, used instead of host and port. None = TCP."""
     username: str | None = None
     """Of Redis ACLs. None = the default user."""
     password: Secret | None = None
-    """None = no authentication. The environment variable ROLLCAST_REDIS_PASSWORD, where set, wins."""
+    """None = no authentication; for an embedded server a random password of each start, in run.json of the run folder.
+    The environment variable ROLLCAST_REDIS_PASSWORD, where set, wins."""
     tls: TLS | None = None
     """None = plain TCP."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 10.0
@@ -47,6 +51,16 @@ class Redis(Settings):
     sets NAMESPACE/RELEASE where Redis is not its own. Empty = the run's name alone: a Redis that nobody else uses."""
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 4 << 30
     """Bytes of rollouts not yet trained on above which no new task is dispatched (back-pressure)."""
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether local mode starts the server."""
+        return self.port == 0 and self.socket is None
+
+    @property
+    def place(self) -> str:
+        """The socket, or host and port, in words."""
+        return f"{self.host}:{self.port}" if self.socket is None else str(self.socket)
 
 
 class Rpc(Settings):
@@ -59,7 +73,8 @@ class Rpc(Settings):
     bind: str = "127.0.0.1"
     """Address the trainer listens on; 0.0.0.0 in a pod."""
     token: Secret | None = None
-    """Shared secret that a generator presents. None = any peer is accepted. ROLLCAST_RPC_TOKEN, where set, wins."""
+    """Shared secret that a generator presents. None = any peer is accepted; in local mode a random token of each start, in
+    run.json of the run folder. ROLLCAST_RPC_TOKEN, where set, wins."""
     tls: TLS | None = None
     """None = plain TCP."""
 
@@ -74,7 +89,8 @@ class Grader(Settings):
     bind: str = "127.0.0.1"
     """Address the grader listens on; 0.0.0.0 in a pod."""
     token: Secret | None = None
-    """Shared secret that a generator presents. None = any peer is accepted. ROLLCAST_GRADER_TOKEN, where set, wins."""
+    """Shared secret that a generator presents. None = any peer is accepted; for a grader that local mode starts a random
+    token of each start. ROLLCAST_GRADER_TOKEN, where set, wins."""
     http_port: Port = 0
     """Of /healthz, /readyz and /metrics. 0 = a free one, written to the run folder."""
     sandbox: Literal["strict", "gvisor"] = "strict"

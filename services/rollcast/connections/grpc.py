@@ -15,6 +15,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import TLS, Rpc
 from rollcast.connections.certificates import check_client, check_server
 from rollcast.connections.http import in_url, listen
+from rollcast.connections.silent_calls import MAX_SILENT_CALLS, SilentCalls
 
 MAX_MESSAGE_BYTES = 64 << 20
 """A manifest of a large mixture-of-experts model names some 100,000 tensors: a few MiB."""
@@ -28,6 +29,9 @@ LONGEST_PAUSE_SECONDS = 2.0
 """Between a client's attempts to connect: a server that listens again is found as soon."""
 ATTEMPT_SECONDS = 3.0
 """For one attempt; an address that nobody answers at is given up then."""
+
+IDLE_SECONDS = 60.0
+"""A connection without a call is closed after that; a client opens another one for its next call."""
 
 _AUTHORIZATION = "authorization"
 
@@ -43,6 +47,13 @@ def _options(max_message_bytes: int) -> list[tuple[str, int]]:
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.so_reuseport", 0),
+    ]
+
+
+def _server_options(max_message_bytes: int) -> list[tuple[str, int]]:
+    return [
+        *_options(max_message_bytes),
+        ("grpc.max_connection_idle_ms", int(1000 * IDLE_SECONDS)),
     ]
 
 
@@ -90,17 +101,19 @@ def start_server(
     setting: str,
     max_calls: int = 256,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
+    secret_place: str | None = None,
 ) -> tuple[Any, int]:
     """Start a threaded server; returns it and the port it listens on.
 
+    `secret_place`: where the token is, which the refusal of a caller without it names. None = it names no place.
     Raises UserError naming `setting` where the port is taken, or the file of rpc.tls that cannot be used.
     """
-    interceptors: list[grpc.ServerInterceptor] = (
-        [_TokenInterceptor(settings.token.get_secret_value())] if settings.token else []
-    )
+    interceptors: list[grpc.ServerInterceptor] = [SilentCalls()]
+    if settings.token:
+        interceptors.append(_TokenInterceptor(settings.token.get_secret_value(), secret_place))
     server = grpc.server(
-        ThreadPoolExecutor(max_workers=max_calls, thread_name_prefix="rpc"),
-        options=_options(max_message_bytes),
+        ThreadPoolExecutor(max_workers=max_calls + MAX_SILENT_CALLS, thread_name_prefix="rpc"),
+        options=_server_options(max_message_bytes),
         interceptors=interceptors,
     )
     register(server)
@@ -145,22 +158,20 @@ def _read(path: Path | None) -> bytes | None:
 class _TokenInterceptor(grpc.ServerInterceptor):
     """Refuses calls that do not carry the token."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, secret_place: str | None) -> None:
         self._expected = f"Bearer {token}".encode()
+        sentence = "wrong or missing token; set the one of this service"
+        if secret_place is not None:
+            sentence += f", which is {secret_place}; only the user who started the run can read it"
 
         def refuse(_: Any, context: grpc.ServicerContext) -> None:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token; set the one of this service")
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, sentence)
 
-        self._refusals: dict[tuple[bool, bool], Any] = {
-            (False, False): grpc.unary_unary_rpc_method_handler(refuse),
-            (False, True): grpc.unary_stream_rpc_method_handler(refuse),
-            (True, False): grpc.stream_unary_rpc_method_handler(refuse),
-            (True, True): grpc.stream_stream_rpc_method_handler(refuse),
-        }
+        self._refusal: Any = grpc.stream_stream_rpc_method_handler(refuse)  # does not wait for a request
 
     def intercept_service(self, continuation: Any, details: Any) -> Any:
         given = dict(details.invocation_metadata).get(_AUTHORIZATION, "")
         handler = continuation(details)
         if handler is None or hmac.compare_digest(str(given).encode(), self._expected):
             return handler
-        return self._refusals[handler.request_streaming, handler.response_streaming]
+        return self._refusal

@@ -18,10 +18,11 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import TLS, Http
 from rollcast.connections.certificates import check_server, verifying_context
 from rollcast.connections.page_readers import PageReaders
+from rollcast.connections.waiting_connections import WaitingConnections, WatchedListener
 
 START_SECONDS = 20.0
 MAX_CONNECTIONS = 512
-"""Open at once on one server; a request on one more is answered with 503."""
+"""Open at once on one server; for one more, the connection that waited longest for its client is closed."""
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -121,15 +122,15 @@ class HttpServer:
 
             application = TokenGate(application, settings.token.get_secret_value(), guarded)
         self.port: int = listener.getsockname()[1]
-        self._listener = listener
+        self._connections = WaitingConnections(application, MAX_CONNECTIONS)
+        self._listener = WatchedListener(listener, self._connections)
         config = uvicorn.Config(
-            application,
+            self._connections,
             ws="none",
             log_level="warning",
             access_log=False,
             lifespan="auto",
             timeout_graceful_shutdown=2,
-            limit_concurrency=MAX_CONNECTIONS,
             ssl_certfile=settings.tls.certificate if settings.tls else None,
             ssl_keyfile=settings.tls.private_key if settings.tls else None,
         )
@@ -138,7 +139,7 @@ class HttpServer:
                 check_server(settings.tls, "http.tls")
             config.load()
         except BaseException:
-            listener.close()
+            self._listener.close()
             raise
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
@@ -159,7 +160,9 @@ class HttpServer:
         asyncio.run(self._serve_until_stopped())
 
     async def _serve_until_stopped(self) -> None:
+        closing = asyncio.create_task(self._connections.close_the_silent())
         await self._server.serve(sockets=[self._listener])
+        closing.cancel()
         # A TLS peer that keeps its connection does not answer its closing; the loop must end without it.
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()

@@ -36,6 +36,7 @@ def connect_async(settings: RedisSettings) -> redis.asyncio.Redis:
 
 def _arguments(settings: RedisSettings) -> dict[str, Any]:
     arguments: dict[str, Any] = {
+        **({"unix_socket_path": str(settings.socket)} if settings.socket else {}),
         "host": settings.host,
         "port": settings.port,
         "username": settings.username,

@@ -27,6 +27,7 @@ from rollcast.forecaster.picture_api import picture_router
 from rollcast.forecaster.push_api import PUSH_PATH, push_router
 from rollcast.forecaster.rpc import ForecastService
 from rollcast.runfolder.files import FORECASTS
+from rollcast.runfolder.run_secrets import secret_place
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.telemetry.stop_signal import StopSignal
@@ -53,6 +54,7 @@ def serve(config: RunConfig) -> int:
         lambda server: add_ForecastServicer_to_server(ForecastService(board), server),  # type: ignore[no-untyped-call]
         setting="forecaster.grpc_port",
         max_calls=MAX_CALLS,
+        secret_place=secret_place(config, "rpc.token"),
     )
     served = config.http.model_copy(update={"bind": settings.bind})
     interval = settings.source.every_seconds

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import load_run_config
+from rollcast.runfolder.run_secrets import with_run_secrets
 from rollcast.telemetry.process_end import end
 
 
@@ -29,7 +30,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     try:
-        config = load_run_config(arguments.config)
+        config = with_run_secrets(load_run_config(arguments.config))
 
         from rollcast.generator.service import serve
         from rollcast.telemetry.logging import configure_logging

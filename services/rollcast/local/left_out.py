@@ -57,7 +57,7 @@ def _given(settings: Any, name: str) -> bool:
 
 def _on_this_machine(config: RunConfig) -> RunConfig:
     """A Redis of its own, and ports that nobody has."""
-    if not _given(config.redis, "host"):
+    if not _given(config.redis, "host") and config.redis.socket is None:
         config = _changed(config, "redis", port=0)
     if config.tasks.grading.sandbox == "remote" and not _given(config.grader, "host"):
         config = _changed(config, "grader", port=0)

@@ -88,8 +88,8 @@ def check_files(config: RunConfig) -> None:
 def not_checked(config: RunConfig) -> list[str]:
     """What only a start can tell, in words."""
     left = ["whether ports are free"]
-    if config.redis.port:
-        left.append(f"Redis at {config.redis.host}:{config.redis.port}")
+    if not config.redis.is_embedded:
+        left.append(f"Redis at {config.redis.place}")
     if _is_on_the_hub(config.model.path):
         left.append(f"whether the hub has the model {config.model.path}")
     return left
@@ -259,7 +259,7 @@ def _check_rules(config: RunConfig) -> None:
 
 
 def _check_redis(config: RunConfig) -> None:
-    if config.redis.port == 0:
+    if config.redis.is_embedded:
         check_embeddable(config.redis)
     else:
         wait_until_ready(config.redis)

@@ -13,6 +13,7 @@ from rollcast.local.embedded_redis import wait_for_embedded
 from rollcast.local.monitor import Targets, find_prometheus, how_to_watch, prometheus_spec, write_monitor
 from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changed_settings
+from rollcast.local.run_secrets import with_secrets
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Doing, Ending, Supervisor
 from rollcast.runfolder import folder as run_folder
@@ -44,7 +45,7 @@ def run_locally(
     """
     config = config.model_copy(update={"folder": config.folder.absolute()})
     preflight.check(config, monitor=monitor)
-    embed_redis = config.redis.port == 0
+    embed_redis = config.redis.is_embedded
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     with run_folder.locked(config.run_folder):
         up_file = config.run_folder / UP_FILE
@@ -52,6 +53,7 @@ def run_locally(
         run_folder.prepare(config.run_folder, resume=resume)
         write_resolved(config, up_file)
         config = preflight.resolve_ports(config, monitor=monitor)
+        config = with_secrets(config, embed_redis=embed_redis, embed_grader=embed_grader)
         run_file = config.run_folder / RUN_FILE
         write_resolved(config, run_file)
         view.begin(config)

@@ -144,7 +144,8 @@ class Outage:
     def _translate(self, error: Exception) -> Exception:
         if isinstance(error, AuthenticationError):
             return UserError(
-                f"redis.password: the server refuses it ({error}); set redis.password or ROLLCAST_REDIS_PASSWORD"
+                f"redis.password: the server refuses it ({error}); set redis.password or ROLLCAST_REDIS_PASSWORD "
+                "(that of a server started by `rollcast up` is in run.json of its run folder)"
             )
         if isinstance(error, NoPermissionError):
             return UserError(f"redis.username: it may not do what is needed ({error}); widen its ACL")

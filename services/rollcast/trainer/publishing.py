@@ -7,6 +7,7 @@ its fleet are made later than those.
 from __future__ import annotations
 
 from rollcast.config.run import RunConfig
+from rollcast.runfolder.run_secrets import secret_place
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.build import OnRemoved, PublisherMaker
 from rollcast.trainer.control.history import SurvivingHistory
@@ -32,6 +33,7 @@ def publisher_maker(config: RunConfig, learners: LearnerGroup, ranks: Ranks, exp
             slots=learners.slots,
             lanes=learners.lanes,
             router_replay=config.recipe.router_replay,
+            secret_place=secret_place(config, "rpc.token"),
         )
 
     return make

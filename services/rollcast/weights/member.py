@@ -37,6 +37,7 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.weights.deadlines import first_of, within
 from rollcast.weights.manifest import num_pieces
+from rollcast.weights.presence import new_key
 from rollcast.weights.receive_state import FAILED, JOINED, STAGED, ReceiveState
 from rollcast.weights.weight_engine import EngineHeartbeat, Surviving, WeightEngine
 from rollcast.wire import weights_pb2
@@ -91,7 +92,9 @@ class WeightMember:
         weights: Weights,
         exporter: Exporter,
         router_replay: bool = False,
+        key: bytes | None = None,
     ) -> None:
+        """key: as of `presence.report_starting`; None = this process has reported nothing."""
         self.name = name
         """The owner name in use; changes when the generator was fenced."""
         self.version: PolicyVersion | None = None
@@ -99,14 +102,11 @@ class WeightMember:
         self.joined = False
         """Whether the stream to the trainer stands, a join succeeded on it, and no join or reception failed since:
         claim nothing else. A join under way changes nothing, or every newcomer would halt all."""
-        self._engine = engine
-        self._num_workers = num_workers
-        self._slots = slots
-        self._lm_head = lm_head
-        self._router_replay = router_replay
-        self._rpc = rpc
-        self._settings = weights
-        self._exporter = exporter
+        self._engine, self._exporter = engine, exporter
+        self._num_workers, self._slots = num_workers, slots
+        self._lm_head, self._router_replay = lm_head, router_replay
+        self._rpc, self._settings = rpc, weights
+        self._key = new_key() if key is None else key
         self._incarnation: int | None = None
         self._announced: PolicyVersion | None = None  # the newest that this incarnation told us to take
         self._newest_epoch = 0  # that this session was asked to join
@@ -385,6 +385,7 @@ class WeightMember:
             uncounted_seconds=time.monotonic() - self._uncounted_since,
             wire=WIRE_VERSION,
             router_replay=self._router_replay,
+            key=self._key,
         )
         return weights_pb2.FromGenerator(announce=announce)
 

@@ -73,22 +73,21 @@ class Publisher:
         slots: StagingSlots,
         lanes: Lanes = ONE_LANE,
         router_replay: bool = False,
+        secret_place: str | None = None,
     ) -> None:
         """history: surviving (incarnation, last_step) of older incarnations. device: that the groups send from.
-        slots: of this rank, filled by the learner. lanes: of all ranks of the trainer.
+        slots: of this rank, filled by the learner. lanes: of all ranks. secret_place: as for `start_server`.
 
         on_removed(generator, reason): called once, from a thread of its own, when a generator was fenced or has left.
         """
-        self._settings = weights
-        self._rpc = rpc
-        self._incarnation = incarnation
+        self._settings, self._incarnation = weights, incarnation
+        self._rpc, self._secret_place = rpc, secret_place
         self._welcome = weights_pb2.Welcome(
             incarnation=incarnation,
             wire=WIRE_VERSION,
             history=[weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step) for i, last_step in history],
         )
-        self._lm_head, self._device = lm_head, device
-        self._exporter = exporter
+        self._lm_head, self._device, self._exporter = lm_head, device, exporter
         self._buckets = plan_buckets(specs, weights.bucket_bytes)
         self._lanes, self._slots = lanes, slots
         pieces = num_pieces(bucket.num_bytes for bucket in self._buckets)
@@ -110,9 +109,10 @@ class Publisher:
 
     def start(self) -> int:
         """Serve; returns the gRPC port. Raises UserError where it is taken."""
+        self._roster.sightings.open(time.monotonic())
         self._store = RendezvousStore(self._rpc.bind)
-        register = partial(add_WeightSyncServicer_to_server, WeightSyncService(self))
-        self._server, port = start_server(self._rpc, register, setting="rpc.port")
+        register = partial(add_WeightSyncServicer_to_server, WeightSyncService(self, self._roster.sightings))
+        self._server, port = start_server(self._rpc, register, setting="rpc.port", secret_place=self._secret_place)
         self._thread = threading.Thread(target=self._control, name="weight-control", daemon=True)
         self._thread.start()
         self._removals.start()

@@ -8,12 +8,14 @@ announce --> waiting --(caught up by a private group)--> joined --(asks to leave
 
 from __future__ import annotations
 
+import hmac
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Literal
 
+from rollcast.weights.presence import MAX_KEY_BYTES, Sightings
 from rollcast.weights.weight_engine import Surviving, survives
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion, wire_mismatch
@@ -23,6 +25,8 @@ MAX_FAILURES = 3
 """Groups in a row that a generator may report broken before it is itself held to be the cause."""
 MAX_NAME_BYTES = 256
 MAX_WORKERS = 1024
+NAME_TAKEN = "another generator of this name is alive"
+"""Why an announcement gets no place."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class Seat:
     heard_at: float
     stepped_at: float  # when the engine last moved, or had nothing to do
     allocated_since: float
+    key: bytes = b""  # of its process
     connected: bool = True
     joined: bool = False
     leaving: bool = False
@@ -79,6 +84,10 @@ class Seat:
     answer: SeatAnswer | None = None
     failures: int = 0  # groups it reported broken since it last acknowledged
     heartbeat: weights_pb2.Heartbeat = field(default_factory=weights_pb2.Heartbeat)
+
+    def may_be_taken_over(self, key: bytes) -> bool:
+        """Whether an announcement under this name comes from the same process. Without a key only its stream tells."""
+        return hmac.compare_digest(self.key, key) if self.key else not self.connected
 
     def send(self, message: weights_pb2.FromTrainer) -> None:
         self.outgoing.put(message)
@@ -153,6 +162,7 @@ class Roster:
         self._router_replay = router_replay
         self._seats: dict[str, Seat] = {}
         self._fenced: dict[str, str] = {}
+        self.sightings = Sightings()
 
     def __iter__(self) -> Iterator[Seat]:
         return iter(list(self._seats.values()))
@@ -193,11 +203,13 @@ class Roster:
         return min((seat.version.step for seat in self if seat.version is not None), default=None)
 
     def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | SeatRefusal | None:
-        """Give a place. None = fenced before: it was told to come back as a new one."""
+        """Give a place. None = it was told to come back under a new name: the name was fenced, or its holder lives."""
         if mismatch := wire_mismatch(generator=announce.wire, trainer=WIRE_VERSION):
             return SeatRefusal(mismatch)
         if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
             return SeatRefusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
+        if len(announce.key) > MAX_KEY_BYTES:
+            return SeatRefusal(f"announce: key has {len(announce.key)} bytes; it may have {MAX_KEY_BYTES}")
         if not 0 <= announce.uncounted_seconds < math.inf:
             return SeatRefusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is no duration")
         if announce.lm_head != self._lm_head:
@@ -210,14 +222,14 @@ class Roster:
                 f"recipe.router_replay = {_said(announce.router_replay)} at the generator, "
                 f"{_said(self._router_replay)} at the trainer; give both the same run file"
             )
-        name = announce.generator
-        if name in self._fenced:
-            outgoing.put(leave_message(self._fenced[name]))
+        name, old = announce.generator, self._seats.get(announce.generator)
+        taken = old is not None and not old.may_be_taken_over(announce.key)
+        if name in self._fenced or taken:
+            outgoing.put(leave_message(NAME_TAKEN if taken else self._fenced[name]))
             outgoing.put(None)
             return None
         held = PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
         version = held if held is not None and survives(held, self._incarnation, self._history) else None
-        old = self._seats.get(name)
         seat = Seat(
             name=name,
             num_workers=announce.num_workers,
@@ -227,7 +239,8 @@ class Roster:
             arrived_at=now,
             heard_at=now,
             stepped_at=now,
-            allocated_since=now - announce.uncounted_seconds,
+            allocated_since=max(now - announce.uncounted_seconds, self.sightings.claim(announce.key, now)),
+            key=announce.key,
         )
         if old is not None:
             seat.allocated_since = old.allocated_since
@@ -248,6 +261,7 @@ class Roster:
 
     def _drop(self, seat: Seat, reason: str) -> None:
         del self._seats[seat.name]
+        self.sightings.count(seat.key, seat.heard_at)
         seat.send(leave_message(reason))
         seat.outgoing.put(None)
 

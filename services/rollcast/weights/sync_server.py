@@ -9,6 +9,7 @@ Neither thread decides anything.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 import grpc
 
 from rollcast.telemetry.logging import get_logger
+from rollcast.weights.presence import Sightings
 from rollcast.weights.roster import Outgoing, Seat, SeatRefusal
 from rollcast.wire import weights_pb2, weights_pb2_grpc
 
@@ -34,8 +36,13 @@ class SyncEvents(Protocol):
 
 
 class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
-    def __init__(self, events: SyncEvents) -> None:
+    def __init__(self, events: SyncEvents, sightings: Sightings) -> None:
         self._events = events
+        self._sightings = sightings
+
+    def Starting(self, request: Any, context: Any) -> weights_pb2.Noted:  # noqa: N802
+        self._sightings.note(request.key, time.monotonic())
+        return weights_pb2.Noted()
 
     def Sync(self, request_iterator: Any, context: Any) -> Iterator[weights_pb2.FromTrainer]:  # noqa: N802
         outgoing: Outgoing = SimpleQueue()
@@ -67,7 +74,8 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
                     outgoing.put(SeatRefusal("the first message must be an announcement"))
                     return
         except grpc.RpcError:
-            log.info("a generator's stream broke", generator=seat.name if seat else None)
+            if seat is not None:
+                log.info("a generator's stream broke", generator=seat.name)
         finally:
             if seat is not None:
                 self._events.disconnected(seat)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from rollcast.wire import rollout_pb2 as rollcast_dot_wire_dot_rollout__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1brollcast/wire/weights.proto\x12\rrollcast.wire\x1a\x1brollcast/wire/rollout.proto\"4\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x04\"C\n\x06\x42ucket\x12&\n\x07tensors\x18\x01 \x03(\x0b\x32\x15.rollcast.wire.Tensor\x12\x11\n\tnum_bytes\x18\x02 \x01(\x04\"x\n\x08Manifest\x12-\n\x07version\x18\x01 \x01(\x0b\x32\x1c.rollcast.wire.PolicyVersion\x12&\n\x07\x62uckets\x18\x02 \x03(\x0b\x32\x15.rollcast.wire.Bucket\x12\x0f\n\x07lm_head\x18\x04 \x01(\tJ\x04\x08\x03\x10\x04\"\xc1\x01\n\x08\x41nnounce\x12\x11\n\tgenerator\x18\x01 \x01(\t\x12-\n\x07version\x18\x02 \x01(\x0b\x32\x1c.rollcast.wire.PolicyVersion\x12\x13\n\x0bnum_workers\x18\x03 \x01(\r\x12\x0f\n\x07lm_head\x18\x04 \x01(\t\x12\r\n\x05slots\x18\x05 \x01(\r\x12\x19\n\x11uncounted_seconds\x18\x06 \x01(\x01\x12\x0c\n\x04wire\x18\x07 \x01(\r\x12\x15\n\rrouter_replay\x18\x08 \x01(\x08\"\x81\x01\n\tHeartbeat\x12\x14\n\x0c\x65ngine_steps\x18\x01 \x01(\x04\x12\x18\n\x10running_rollouts\x18\x02 \x01(\r\x12 \n\x18\x64\x65\x63ode_tokens_per_second\x18\x03 \x01(\x01\x12\x10\n\x08\x64raining\x18\x04 \x01(\x08\x12\x10\n\x08\x61pplying\x18\x05 \x01(\x08\"{\n\x0b\x41\x63knowledge\x12-\n\x07version\x18\x01 \x01(\x0b\x32\x1c.rollcast.wire.PolicyVersion\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x17\n\x0freceive_seconds\x18\x03 \x01(\x01\x12\x15\n\rpause_seconds\x18\x04 \x01(\x01\"\x17\n\x06Joined\x12\r\n\x05\x65poch\x18\x01 \x01(\r\"V\n\x06\x46\x61iled\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12-\n\x07version\x18\x02 \x01(\x0b\x32\x1c.rollcast.wire.PolicyVersion\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\xa3\x02\n\rFromGenerator\x12+\n\x08\x61nnounce\x18\x01 \x01(\x0b\x32\x17.rollcast.wire.AnnounceH\x00\x12-\n\theartbeat\x18\x02 \x01(\x0b\x32\x18.rollcast.wire.HeartbeatH\x00\x12\x31\n\x0b\x61\x63knowledge\x18\x03 \x01(\x0b\x32\x1a.rollcast.wire.AcknowledgeH\x00\x12\'\n\x06joined\x18\x04 \x01(\x0b\x32\x15.rollcast.wire.JoinedH\x00\x12\'\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x15.rollcast.wire.FailedH\x00\x12)\n\x07leaving\x18\x06 \x01(\x0b\x32\x16.rollcast.wire.LeavingH\x00\x42\x06\n\x04kind\"\x19\n\x07Leaving\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\xae\x01\n\x04Join\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x0f\n\x07\x62\x61\x63kend\x18\x02 \x01(\t\x12\x12\n\nstore_host\x18\x03 \x01(\t\x12\x12\n\nstore_port\x18\x04 \x01(\r\x12\x0c\n\x04rank\x18\x05 \x01(\r\x12\x12\n\nworld_size\x18\x06 \x01(\r\x12\x17\n\x0ftimeout_seconds\x18\x07 \x01(\x01\x12\x14\n\x0cstore_prefix\x18\x08 \x01(\t\x12\r\n\x05lanes\x18\t \x01(\r\"o\n\x07Publish\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12)\n\x08manifest\x18\x02 \x01(\x0b\x32\x17.rollcast.wire.Manifest\x12*\n\x04\x62\x61se\x18\x03 \x01(\x0b\x32\x1c.rollcast.wire.PolicyVersion\"\x17\n\x05Leave\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x1d\n\x08HandOver\x12\x11\n\tsequences\x18\x01 \x03(\x04\"h\n\x07Welcome\x12\x13\n\x0bincarnation\x18\x01 \x01(\r\x12\x34\n\x07history\x18\x03 \x03(\x0b\x32#.rollcast.wire.SurvivingIncarnation\x12\x0c\n\x04wire\x18\x04 \x01(\rJ\x04\x08\x02\x10\x03\">\n\x14SurvivingIncarnation\x12\x13\n\x0bincarnation\x18\x01 \x01(\r\x12\x11\n\tlast_step\x18\x02 \x01(\r\"\xe5\x01\n\x0b\x46romTrainer\x12)\n\x07welcome\x18\x01 \x01(\x0b\x32\x16.rollcast.wire.WelcomeH\x00\x12#\n\x04join\x18\x02 \x01(\x0b\x32\x13.rollcast.wire.JoinH\x00\x12)\n\x07publish\x18\x03 \x01(\x0b\x32\x16.rollcast.wire.PublishH\x00\x12%\n\x05leave\x18\x04 \x01(\x0b\x32\x14.rollcast.wire.LeaveH\x00\x12,\n\thand_over\x18\x05 \x01(\x0b\x32\x17.rollcast.wire.HandOverH\x00\x42\x06\n\x04kind2R\n\nWeightSync\x12\x44\n\x04Sync\x12\x1c.rollcast.wire.FromGenerator\x1a\x1a.rollcast.wire.FromTrainer(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1brollcast/wire/weights.proto\x12\rrollcast.wire\x1a\x1brollcast/wire/rollout.proto\"4\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x04\"C\n\x06\x42ucket\x12&\n\x07tensors\x18\x01 \x03(\x0b\x32\x15.rollcast.wire.Tensor\x12\x11\n\tnum_bytes\x18\x02 \x01(\x04\"x\n\x08Manifest\x12-\n\x07version\x18\x01 \x01(\x0b\x32\x1c.rollcast.wire.PolicyVersion\x12&\n\x07\x62uckets\x18\x02 \x03(\x0b\x32\x15.rollcast.wire.Bucket\x12\x0f\n\x07lm_head\x18\x04 \x01(\tJ\x04\x08\x03\x10\x04\"\xce\x01\n\x08\x41nnounce\x12\x11\n\tgenerator\x18\x01 \x01(\t\x12-\n\x07version\x18\x02 \x01(\x0b\x32\x1c.rollcast.wire.PolicyVersion\x12\x13\n\x0bnum_workers\x18\x03 \x01(\r\x12\x0f\n\x07lm_head\x18\x04 \x01(\t\x12\r\n\x05slots\x18\x05 \x01(\r\x12\x19\n\x11uncounted_seconds\x18\x06 \x01(\x01\x12\x0c\n\x04wire\x18\x07 \x01(\r\x12\x15\n\rrouter_replay\x18\x08 \x01(\x08\x12\x0b\n\x03key\x18\t \x01(\x0c\"\x17\n\x08Presence\x12\x0b\n\x03key\x18\x01 \x01(\x0c\"\x07\n\x05Noted\"\x81\x01\n\tHeartbeat\x12\x14\n\x0c\x65ngine_steps\x18\x01 \x01(\x04\x12\x18\n\x10running_rollouts\x18\x02 \x01(\r\x12 \n\x18\x64\x65\x63ode_tokens_per_second\x18\x03 \x01(\x01\x12\x10\n\x08\x64raining\x18\x04 \x01(\x08\x12\x10\n\x08\x61pplying\x18\x05 \x01(\x08\"{\n\x0b\x41\x63knowledge\x12-\n\x07version\x18\x01 \x01(\x0b\x32\x1c.rollcast.wire.PolicyVersion\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x17\n\x0freceive_seconds\x18\x03 \x01(\x01\x12\x15\n\rpause_seconds\x18\x04 \x01(\x01\"\x17\n\x06Joined\x12\r\n\x05\x65poch\x18\x01 \x01(\r\"V\n\x06\x46\x61iled\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12-\n\x07version\x18\x02 \x01(\x0b\x32\x1c.rollcast.wire.PolicyVersion\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\xa3\x02\n\rFromGenerator\x12+\n\x08\x61nnounce\x18\x01 \x01(\x0b\x32\x17.rollcast.wire.AnnounceH\x00\x12-\n\theartbeat\x18\x02 \x01(\x0b\x32\x18.rollcast.wire.HeartbeatH\x00\x12\x31\n\x0b\x61\x63knowledge\x18\x03 \x01(\x0b\x32\x1a.rollcast.wire.AcknowledgeH\x00\x12\'\n\x06joined\x18\x04 \x01(\x0b\x32\x15.rollcast.wire.JoinedH\x00\x12\'\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x15.rollcast.wire.FailedH\x00\x12)\n\x07leaving\x18\x06 \x01(\x0b\x32\x16.rollcast.wire.LeavingH\x00\x42\x06\n\x04kind\"\x19\n\x07Leaving\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\xae\x01\n\x04Join\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x0f\n\x07\x62\x61\x63kend\x18\x02 \x01(\t\x12\x12\n\nstore_host\x18\x03 \x01(\t\x12\x12\n\nstore_port\x18\x04 \x01(\r\x12\x0c\n\x04rank\x18\x05 \x01(\r\x12\x12\n\nworld_size\x18\x06 \x01(\r\x12\x17\n\x0ftimeout_seconds\x18\x07 \x01(\x01\x12\x14\n\x0cstore_prefix\x18\x08 \x01(\t\x12\r\n\x05lanes\x18\t \x01(\r\"o\n\x07Publish\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12)\n\x08manifest\x18\x02 \x01(\x0b\x32\x17.rollcast.wire.Manifest\x12*\n\x04\x62\x61se\x18\x03 \x01(\x0b\x32\x1c.rollcast.wire.PolicyVersion\"\x17\n\x05Leave\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x1d\n\x08HandOver\x12\x11\n\tsequences\x18\x01 \x03(\x04\"h\n\x07Welcome\x12\x13\n\x0bincarnation\x18\x01 \x01(\r\x12\x34\n\x07history\x18\x03 \x03(\x0b\x32#.rollcast.wire.SurvivingIncarnation\x12\x0c\n\x04wire\x18\x04 \x01(\rJ\x04\x08\x02\x10\x03\">\n\x14SurvivingIncarnation\x12\x13\n\x0bincarnation\x18\x01 \x01(\r\x12\x11\n\tlast_step\x18\x02 \x01(\r\"\xe5\x01\n\x0b\x46romTrainer\x12)\n\x07welcome\x18\x01 \x01(\x0b\x32\x16.rollcast.wire.WelcomeH\x00\x12#\n\x04join\x18\x02 \x01(\x0b\x32\x13.rollcast.wire.JoinH\x00\x12)\n\x07publish\x18\x03 \x01(\x0b\x32\x16.rollcast.wire.PublishH\x00\x12%\n\x05leave\x18\x04 \x01(\x0b\x32\x14.rollcast.wire.LeaveH\x00\x12,\n\thand_over\x18\x05 \x01(\x0b\x32\x17.rollcast.wire.HandOverH\x00\x42\x06\n\x04kind2\x8d\x01\n\nWeightSync\x12\x44\n\x04Sync\x12\x1c.rollcast.wire.FromGenerator\x1a\x1a.rollcast.wire.FromTrainer(\x01\x30\x01\x12\x39\n\x08Starting\x12\x17.rollcast.wire.Presence\x1a\x14.rollcast.wire.Notedb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,33 +39,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MANIFEST']._serialized_start=198
   _globals['_MANIFEST']._serialized_end=318
   _globals['_ANNOUNCE']._serialized_start=321
-  _globals['_ANNOUNCE']._serialized_end=514
-  _globals['_HEARTBEAT']._serialized_start=517
-  _globals['_HEARTBEAT']._serialized_end=646
-  _globals['_ACKNOWLEDGE']._serialized_start=648
-  _globals['_ACKNOWLEDGE']._serialized_end=771
-  _globals['_JOINED']._serialized_start=773
-  _globals['_JOINED']._serialized_end=796
-  _globals['_FAILED']._serialized_start=798
-  _globals['_FAILED']._serialized_end=884
-  _globals['_FROMGENERATOR']._serialized_start=887
-  _globals['_FROMGENERATOR']._serialized_end=1178
-  _globals['_LEAVING']._serialized_start=1180
-  _globals['_LEAVING']._serialized_end=1205
-  _globals['_JOIN']._serialized_start=1208
-  _globals['_JOIN']._serialized_end=1382
-  _globals['_PUBLISH']._serialized_start=1384
-  _globals['_PUBLISH']._serialized_end=1495
-  _globals['_LEAVE']._serialized_start=1497
-  _globals['_LEAVE']._serialized_end=1520
-  _globals['_HANDOVER']._serialized_start=1522
-  _globals['_HANDOVER']._serialized_end=1551
-  _globals['_WELCOME']._serialized_start=1553
-  _globals['_WELCOME']._serialized_end=1657
-  _globals['_SURVIVINGINCARNATION']._serialized_start=1659
-  _globals['_SURVIVINGINCARNATION']._serialized_end=1721
-  _globals['_FROMTRAINER']._serialized_start=1724
-  _globals['_FROMTRAINER']._serialized_end=1953
-  _globals['_WEIGHTSYNC']._serialized_start=1955
-  _globals['_WEIGHTSYNC']._serialized_end=2037
+  _globals['_ANNOUNCE']._serialized_end=527
+  _globals['_PRESENCE']._serialized_start=529
+  _globals['_PRESENCE']._serialized_end=552
+  _globals['_NOTED']._serialized_start=554
+  _globals['_NOTED']._serialized_end=561
+  _globals['_HEARTBEAT']._serialized_start=564
+  _globals['_HEARTBEAT']._serialized_end=693
+  _globals['_ACKNOWLEDGE']._serialized_start=695
+  _globals['_ACKNOWLEDGE']._serialized_end=818
+  _globals['_JOINED']._serialized_start=820
+  _globals['_JOINED']._serialized_end=843
+  _globals['_FAILED']._serialized_start=845
+  _globals['_FAILED']._serialized_end=931
+  _globals['_FROMGENERATOR']._serialized_start=934
+  _globals['_FROMGENERATOR']._serialized_end=1225
+  _globals['_LEAVING']._serialized_start=1227
+  _globals['_LEAVING']._serialized_end=1252
+  _globals['_JOIN']._serialized_start=1255
+  _globals['_JOIN']._serialized_end=1429
+  _globals['_PUBLISH']._serialized_start=1431
+  _globals['_PUBLISH']._serialized_end=1542
+  _globals['_LEAVE']._serialized_start=1544
+  _globals['_LEAVE']._serialized_end=1567
+  _globals['_HANDOVER']._serialized_start=1569
+  _globals['_HANDOVER']._serialized_end=1598
+  _globals['_WELCOME']._serialized_start=1600
+  _globals['_WELCOME']._serialized_end=1704
+  _globals['_SURVIVINGINCARNATION']._serialized_start=1706
+  _globals['_SURVIVINGINCARNATION']._serialized_end=1768
+  _globals['_FROMTRAINER']._serialized_start=1771
+  _globals['_FROMTRAINER']._serialized_end=2000
+  _globals['_WEIGHTSYNC']._serialized_start=2003
+  _globals['_WEIGHTSYNC']._serialized_end=2144
 # @@protoc_insertion_point(module_scope)

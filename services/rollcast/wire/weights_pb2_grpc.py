@@ -39,12 +39,23 @@ class WeightSyncStub:
                 request_serializer=rollcast_dot_wire_dot_weights__pb2.FromGenerator.SerializeToString,
                 response_deserializer=rollcast_dot_wire_dot_weights__pb2.FromTrainer.FromString,
                 _registered_method=True)
+        self.Starting = channel.unary_unary(
+                '/rollcast.wire.WeightSync/Starting',
+                request_serializer=rollcast_dot_wire_dot_weights__pb2.Presence.SerializeToString,
+                response_deserializer=rollcast_dot_wire_dot_weights__pb2.Noted.FromString,
+                _registered_method=True)
 
 
 class WeightSyncServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Sync(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Starting(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -57,6 +68,11 @@ def add_WeightSyncServicer_to_server(servicer, server):
                     servicer.Sync,
                     request_deserializer=rollcast_dot_wire_dot_weights__pb2.FromGenerator.FromString,
                     response_serializer=rollcast_dot_wire_dot_weights__pb2.FromTrainer.SerializeToString,
+            ),
+            'Starting': grpc.unary_unary_rpc_method_handler(
+                    servicer.Starting,
+                    request_deserializer=rollcast_dot_wire_dot_weights__pb2.Presence.FromString,
+                    response_serializer=rollcast_dot_wire_dot_weights__pb2.Noted.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +102,33 @@ class WeightSync:
             '/rollcast.wire.WeightSync/Sync',
             rollcast_dot_wire_dot_weights__pb2.FromGenerator.SerializeToString,
             rollcast_dot_wire_dot_weights__pb2.FromTrainer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Starting(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollcast.wire.WeightSync/Starting',
+            rollcast_dot_wire_dot_weights__pb2.Presence.SerializeToString,
+            rollcast_dot_wire_dot_weights__pb2.Noted.FromString,
             options,
             channel_credentials,
             insecure,

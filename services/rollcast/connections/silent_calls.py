@@ -1,0 +1,106 @@
+"""Calls of a gRPC server whose client sends no request: cancelled after a deadline, or earlier to make room for others.
+
+Every call takes a thread from the moment it is opened. A client may open many and send nothing; then the calls of
+others would wait for a thread until those are given up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+MAX_SILENT_CALLS = 128
+"""Calls without a request at one time; for one more, the oldest is cancelled."""
+REQUEST_SECONDS = 15.0
+"""How long a call may be without its first request."""
+LOOK_SECONDS = 1.0
+"""Interval between two looks for calls that were silent for too long, while there are any."""
+
+
+class SilentCalls(grpc.ServerInterceptor):
+    """Knows the calls of its server that have not sent a request yet. Thread-safe.
+
+    Handlers that take one request are served as streams of one, because gRPC would wait for that request without end.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened_at: dict[grpc.ServicerContext, float] = {}
+        self._timer: threading.Timer | None = None
+
+    def intercept_service(self, continuation: Any, details: Any) -> Any:
+        handler = continuation(details)
+        if handler is None:
+            return None
+        serialize = {
+            "request_deserializer": handler.request_deserializer,
+            "response_serializer": handler.response_serializer,
+        }
+        if handler.response_streaming:
+            respond = handler.stream_stream if handler.request_streaming else _of_one(handler.unary_stream)
+            return grpc.stream_stream_rpc_method_handler(
+                lambda requests, context: respond(self._watched(requests, context), context), **serialize
+            )
+        answer = handler.stream_unary if handler.request_streaming else _of_one(handler.unary_unary)
+        return grpc.stream_unary_rpc_method_handler(
+            lambda requests, context: answer(self._watched(requests, context), context), **serialize
+        )
+
+    def _watched(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        """The same requests; the call is silent until the first of them."""
+        self._begin(context)
+
+        def watched() -> Iterator[Any]:
+            for request in requests:
+                self._forget(context)
+                yield request
+
+        return watched()
+
+    def _begin(self, context: grpc.ServicerContext) -> None:
+        with self._lock:
+            self._opened_at[context] = time.monotonic()
+            oldest = next(iter(self._opened_at)) if len(self._opened_at) > MAX_SILENT_CALLS else None
+            self._look_later()
+        if not context.add_callback(lambda: self._forget(context)):
+            self._forget(context)
+        if oldest is not None:
+            self._forget(oldest)
+            oldest.cancel()
+
+    def _forget(self, context: grpc.ServicerContext) -> None:
+        with self._lock:
+            self._opened_at.pop(context, None)
+
+    def _look_later(self) -> None:
+        """Called with the lock held."""
+        if self._timer is None and self._opened_at:
+            self._timer = threading.Timer(LOOK_SECONDS, self._look)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _look(self) -> None:
+        latest = time.monotonic() - REQUEST_SECONDS
+        with self._lock:
+            overdue = [context for context, opened_at in self._opened_at.items() if opened_at < latest]
+            for context in overdue:
+                del self._opened_at[context]
+            self._timer = None
+            self._look_later()
+        for context in overdue:
+            context.cancel()
+
+
+def _of_one(behavior: Any) -> Any:
+    """`behavior`, which takes one request, for a stream of requests."""
+
+    def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
+        for request in requests:
+            return behavior(request, context)
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call carries no request")
+
+    return answer

@@ -1,0 +1,49 @@
+"""The secrets of a run that `rollcast up` started: for other processes on this machine, and where others find them."""
+
+from __future__ import annotations
+
+import socket
+from typing import TypeVar
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig, load_run_config
+from rollcast.config.services import Grader, Redis, Rpc
+from rollcast.runfolder.files import RUN_FILE
+from rollcast.runfolder.folder import is_held
+
+_Service = TypeVar("_Service", Redis, Rpc, Grader)
+
+
+def with_run_secrets(config: RunConfig) -> RunConfig:
+    """`config` with the addresses and secrets of its run under way, for those services that it leaves open.
+
+    A generator that is started with the user's own run file, next to those of `rollcast up`, thus joins the run.
+    Unchanged if no run is under way, or if this process cannot read its run file.
+    """
+    if not is_held(config.run_folder):
+        return config
+    try:
+        started = load_run_config(config.run_folder / RUN_FILE)
+    except UserError:
+        return config
+    updates: dict[str, Redis | Rpc | Grader] = {}
+    if config.redis.password is None and _leaves_open(config.redis, started.redis):
+        updates["redis"] = started.redis
+    if config.rpc.token is None and _leaves_open(config.rpc, started.rpc):
+        updates["rpc"] = started.rpc
+    if config.grader.token is None and _leaves_open(config.grader, started.grader):
+        updates["grader"] = started.grader
+    return config.model_copy(update=updates)
+
+
+def _leaves_open(settings: _Service, started: _Service) -> bool:
+    """Whether `settings` do not name another service than `started`."""
+    same_host = "host" not in settings.model_fields_set or settings.host == started.host
+    same_port = "port" not in settings.model_fields_set or settings.port in (0, started.port)
+    return same_host and same_port
+
+
+def secret_place(config: RunConfig, setting: str) -> str | None:
+    """Where the secret `setting` of this run is, in words; None if the run was not started by `rollcast up`."""
+    file = (config.run_folder / RUN_FILE).absolute()
+    return f"{setting} in {file} on {socket.gethostname()}" if file.exists() else None

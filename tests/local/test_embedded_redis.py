@@ -1,0 +1,180 @@
+"""The embedded Redis of a run, as a real server: who gets in, and what they may do."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from pydantic import SecretStr
+
+from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.config.services import Redis
+from rollcast.connections.redis import connect, connect_async
+from rollcast.local import preflight
+from rollcast.local.embedded_redis import SOCKET, find_server, wait_until_ready, write_server_config
+from rollcast.local.run_secrets import with_secrets
+from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from testkit.rollouts.examples import make_task
+
+NOBODY = 65_534
+LONGEST_SOCKET_PATH = 107
+"""Bytes; sun_path of unix(7) has 108, with a zero at the end."""
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+def started(folder: Path, **redis_settings: Any) -> RunConfig:
+    """The settings as `rollcast up` resolves them."""
+    config = parse_run_config(
+        {"run": "r", "folder": str(folder), "model": {"path": "m"}, "redis": {"port": 0, **redis_settings}},
+        source="test",
+    )
+    return with_secrets(preflight.resolve_ports(config), embed_redis=True, embed_grader=False)
+
+
+@contextmanager
+def serving(config: RunConfig) -> Iterator[Redis]:
+    path = write_server_config(config.redis, config.run_folder / "redis")
+    server = subprocess.Popen([str(find_server()), str(path)], stdout=subprocess.DEVNULL)
+    try:
+        wait_until_ready(config.redis)
+        yield config.redis
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+@pytest.fixture(params=["socket", "port"])
+def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Redis]:
+    """Reached by its socket, or by TCP, as it is if the run folder's path is too long for a socket."""
+    depth = 0 if request.param == "socket" else LONGEST_SOCKET_PATH
+    folder = tmp_path / ("d" * depth) / "runs"
+    tmp_path.chmod(0o755)
+    with serving(started(folder)) as settings:
+        assert (settings.socket is None) == (request.param == "port")
+        yield settings
+
+
+def is_refused(settings: Redis) -> bool:
+    with closing(connect(settings)) as client:
+        try:
+            client.ping()
+        except redis.RedisError:
+            return True
+    return False
+
+
+def test_without_the_password_nothing_is_answered(served: Redis) -> None:
+    assert not is_refused(served)
+    assert is_refused(served.model_copy(update={"password": None}))
+    assert is_refused(served.model_copy(update={"password": SecretStr("wrong")}))
+
+
+def test_over_a_socket_no_port_is_open(tmp_path: Path) -> None:
+    with serving(started(tmp_path)) as settings:
+        assert settings.socket == tmp_path / "r" / "redis" / SOCKET
+        assert is_refused(settings.model_copy(update={"socket": None}))
+
+
+def become_nobody(settings: Redis, folder: Path, answers: Any) -> None:
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+    found = []
+    for way in (settings, settings.model_copy(update={"password": None})):
+        found.append(is_refused(way))
+    for file in (folder / "redis.conf", folder / SOCKET, *folder.glob("*")):
+        try:
+            found.append(not file.read_bytes())
+        except OSError:
+            found.append(True)
+    answers.put(found)
+
+
+@as_root
+def test_another_user_gets_in_neither_by_the_socket_nor_by_the_files(tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    with serving(started(tmp_path)) as settings:
+        forked = multiprocessing.get_context("fork")
+        answers = forked.Queue()
+        assert settings.socket is not None
+        other = forked.Process(target=become_nobody, args=(settings, settings.socket.parent, answers))
+        other.start()
+        assert all(answers.get(timeout=60))
+        other.join(60)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "CONFIG SET dir /tmp",
+        "CONFIG GET dir",
+        "MODULE LOAD /tmp/module.so",
+        "SAVE",
+        "BGSAVE",
+        "BGREWRITEAOF",
+        "DEBUG SLEEP 0",
+        "REPLICAOF 127.0.0.1 1",
+        "SLAVEOF NO ONE",
+        "SHUTDOWN NOSAVE",
+        "ACL SETUSER default nopass",
+        "ACL LIST",
+        "MIGRATE 127.0.0.1 1 key 0 1",
+        "FLUSHALL",
+        "CLIENT LIST",
+        "MONITOR",
+        "EVAL return(redis.call('config','get','dir')) 0",
+        "EVAL return(redis.call('flushall')) 0",
+    ],
+)
+def test_what_reaches_beyond_the_keys_is_refused_to_whoever_knows_the_password(served: Redis, command: str) -> None:
+    with closing(connect(served)) as client:
+        with pytest.raises(redis.ResponseError, match=r"(?i)no permissions|can't run|not allowed"):
+            client.execute_command(*command.split())
+        assert client.ping()
+
+
+def test_scripts_and_streams_work_over_both_clients(served: Redis) -> None:
+    queue = RedisTrainerQueue(served, "r")
+    assert queue.dispatch([make_task(1), make_task(2)]) == [1, 2]
+    assert set(queue.outstanding().waiting) == {1, 2}
+    queue.close()
+
+    async def ask() -> Any:
+        async with connect_async(served) as client:
+            return await client.eval("return redis.call('INCR', KEYS[1])", 1, "counter")
+
+    assert asyncio.run(ask()) == 1
+
+
+def test_data_is_there_after_a_restart_with_another_password(tmp_path: Path) -> None:
+    passwords = set()
+    for count in (1, 2):
+        config = started(tmp_path)
+        assert config.redis.password is not None
+        passwords.add(config.redis.password.get_secret_value())
+        with serving(config) as settings, closing(connect(settings)) as client:
+            assert client.incr("counter") == count
+    assert len(passwords) == 2
+
+
+def test_a_folder_that_was_open_to_others_is_closed(tmp_path: Path) -> None:
+    folder = tmp_path / "r" / "redis"
+    folder.mkdir(parents=True, mode=0o755)
+    (folder / SOCKET).touch()  # left by a server that was killed
+    with serving(started(tmp_path)) as settings:
+        assert settings.socket is not None
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_an_address_that_other_machines_reach_stays_on_tcp(tmp_path: Path) -> None:
+    config = started(tmp_path, host="0.0.0.0")
+    assert config.redis.socket is None
+    assert config.redis.password is not None
