@@ -10,7 +10,6 @@ from pydantic import SecretStr
 
 from rollcast.config.schema import RunConfig
 
-
 USUAL_PORTS = (("forecaster", "http_port"), ("local", "prometheus_port"))
 """Settings that stay left out if the run file leaves them out: a resumed run finds a free port if another run has them."""
 
