@@ -17,6 +17,7 @@ from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.curves.left_out import counted
+from rollcast.local.disk_watch import DiskWatch
 from rollcast.local.event_log import RunEvent, note
 from rollcast.local.frozen_forecast import freeze
 from rollcast.local.one_line import one_line
@@ -53,6 +54,7 @@ class Follower:
         self._config = config
         self._reader = StatusReader(config)
         self._verifiers = VerifierNews(config.run_folder)
+        self._disk = DiskWatch(config.run_folder)
         self._earlier = self._reader.read().evaluations  # of starts before this one: no news
         self._known = {(point.incarnation, point.step) for point in self._earlier}
 
@@ -64,8 +66,10 @@ class Follower:
             report(line)
 
     def _troubles(self) -> list[str]:
-        """What verifiers fail at; as often as there is news."""
-        return self._verifiers.lines() if self._reader is not None and time.monotonic() >= self._next_at else []
+        """A disk that is full, and what verifiers fail at; as often as there is news."""
+        if self._reader is None or time.monotonic() < self._next_at:
+            return []
+        return [*self._disk.lines(), *self._verifiers.lines()]
 
     def news(self) -> list[str]:
         """Lines about what happened since the last call."""

@@ -51,6 +51,10 @@ class RunStatus:
     """Of the newest start; empty where no start is known."""
     is_started: bool = False
     """Whether the newest start has made a step."""
+    stepped_at: float | None = None
+    """When it made its last step, in Unix seconds."""
+    waits_for: str | None = None
+    """The service without which no step can be made, while it does not work."""
     pace: Pace | None = None
 
 
@@ -108,6 +112,8 @@ class StatusReader:
             forecast=forecast_on_page(self._page("forecaster")),
             phases=self._start_up.phases(is_ready=ready > 0, stepped_at=own[0].at if own else None),
             is_started=bool(own),
+            stepped_at=own[-1].at if own else None,
+            waits_for="the trainer" if not trainer else None if ready else "a generator",
             pace=pace_of(own, self._config, compute),
         )
 

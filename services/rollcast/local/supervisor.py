@@ -23,7 +23,7 @@ from enum import StrEnum
 from types import FrameType
 from typing import Protocol
 
-from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.config.errors import EXIT_FAILED, EXIT_USER_ERROR, UserError
 from rollcast.local.last_words import same_reason
 from rollcast.local.process import Orphans, Service, ServiceSpec
 from rollcast.local.stopping import killed_at
@@ -211,7 +211,8 @@ class Supervisor:
         self._signals_at_stop = self._signals
         orders = sorted({watched.service.spec.stop_order for watched in self._watched})
         for place, order in enumerate(orders):
-            services = [w.service for w in self._watched if w.service.spec.stop_order == order]
+            of_order = [watched.service for watched in self._watched if watched.service.spec.stop_order == order]
+            services = [service for service in of_order if service.running]
             for service in services:
                 service.terminate()
             began, num_later = time.monotonic(), len(orders) - place - 1
@@ -241,6 +242,12 @@ class Supervisor:
             self._tell_of_kill(spec, is_finished=is_finished)
             service.kill()
             self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
+        elif spec.saves and (code := service.poll()) in (EXIT_FAILED, EXIT_USER_ERROR):
+            self._report(
+                f"{spec.name} {how_it_ended(code, self._kills)} while it stopped: {service.last_words()} "
+                f"(log: {service.log})",
+                trouble=True,
+            )
 
     def _deadline(self) -> float | None:
         """Of all services together, once a signal came."""
