@@ -34,4 +34,6 @@ class DiskWatch:
         self._told_below = limit
         if limit == FULL_BYTES:
             return [f"no space is left on the disk of {self._folder}: the run cannot go on until you free some"]
-        return [f"{free >> 20} MiB are left on the disk of {self._folder}: free space, or the run stops when it is full"]
+        return [
+            f"{free >> 20} MiB are left on the disk of {self._folder}: free space, or the run stops when it is full"
+        ]

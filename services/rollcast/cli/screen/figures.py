@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 
 from rollcast.config.run import RunConfig
+from rollcast.curves.left_out import counted
 from rollcast.local.forecast_reading import ForecastReading, Quantiles
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, has_law, num_after_first_step
 from rollcast.local.start_up import Phase
 from rollcast.local.status import RunStatus
+from rollcast.recipe.group_signal import GroupSignal, unused_in_words
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 LEAST_DUE_SECONDS = 0.5
@@ -44,6 +46,17 @@ def phase_words(phase: Phase, now: float) -> str:
     if seconds is None:
         return f"{phase.name}: waits"
     return f"{phase.name}: {'' if phase.done_at is None else 'after '}{duration(seconds)}"
+
+
+def came_back(status: RunStatus) -> list[str]:
+    """Of the groups before the first step: how many, and why those that cannot be trained on cannot."""
+    counts = status.group_signals
+    if not (total := sum(counts.values())):
+        return []
+    unused = unused_in_words(counts)
+    return [
+        f"{counted(total, 'group')} came back, {counts.get(GroupSignal.USABLE, 0)} usable" + (unused and f": {unused}")
+    ]
 
 
 def coming(status: RunStatus, now: float) -> list[str]:
