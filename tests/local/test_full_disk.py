@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,28 +11,15 @@ import pytest
 from rollcast.local.disk_watch import LOW_BYTES, DiskWatch
 from rollcast.local.last_words import last_words
 from rollcast.local.process import Command, Service, ServiceSpec
+from testkit.small_disk import fill, small_disk
 
 DISK_BYTES = 3 * LOW_BYTES
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(folder: Path, *, but_bytes: int) -> None:
-    """Leave so many bytes free."""
-    free = os.statvfs(folder)
-    with (folder / "filler").open("ab") as file:
-        os.posix_fallocate(
-            file.fileno(), 0, os.fstat(file.fileno()).st_size + free.f_bavail * free.f_frsize - but_bytes
-        )
+    with small_disk(tmp_path / "disk", DISK_BYTES) as folder:
+        yield folder
 
 
 def test_it_is_said_once_that_a_disk_fills_up_and_once_that_it_is_full(disk: Path) -> None:
