@@ -23,6 +23,11 @@ MOST_TRUNCATION = 0.10
 MOST_GAP = 0.05
 """Nats. Rounding and k steps of learning make less; a head in lower precision or a wrong version makes more."""
 MISSED_READINGS = 3
+COUNT, NUMBER = '{{ $value | printf "%.0f" }}', '{{ $value | printf "%.3g" }}'
+SHARE = "{{ $value | humanizePercentage }}"
+"""The value in words. Prometheus' own `humanize` would print 0.078 as 78m."""
+_NAME = "{{ with $labels.namespace }}{{ . }}/{{ end }}{{ $labels.run }}"
+"""A run of `rollcast up --monitor` has no namespace."""
 
 
 def _of(metric: Metric, *matchers: str, suffix: str = "") -> str:
@@ -34,7 +39,7 @@ _STEP = f"max by ({_EACH}) ({_of(names.TRAINER_STEP)})"
 
 @dataclass(frozen=True)
 class Alert:
-    """Attributes: name; expression; how long it must hold; severity; one sentence with {{ $value }}."""
+    """Attributes: name; expression; how long it must hold; severity; one sentence with COUNT, NUMBER or SHARE."""
 
     name: str
     expression: str
@@ -54,7 +59,7 @@ class Alert:
             "for": self.holds_for,
             "labels": {"severity": self.severity},
             "annotations": {
-                "summary": f"Run {{{{ $labels.namespace }}}}/{{{{ $labels.run }}}}: {self.summary}",
+                "summary": f"Run {_NAME}: {self.summary}",
                 "runbook_url": f"{RUNBOOK}#{self.anchor}",
             },
         }
@@ -71,7 +76,8 @@ def _share_waited(reason: str) -> str:
 
 
 def _came(metric: Metric, *matchers: str) -> str:
-    return f"sum by ({_EACH}) (increase({_of(metric, *matchers)}[15m])) > 0"
+    """`increase` extrapolates, so that its counts are no whole numbers."""
+    return f"round(sum by ({_EACH}) (increase({_of(metric, *matchers)}[15m]))) > 0"
 
 
 def _verdict(kind: str) -> str:
@@ -99,7 +105,7 @@ ALERTS = (
         f"count by ({_EACH}) ({_of(names.RUNNING_ROLLOUTS)})\nunless on ({_EACH}) {_STEP}",
         PATIENCE,
         "critical",
-        "{{ $value }} generators hold devices, and no trainer has answered for @NO_STEP_MINUTES@ minutes",
+        f"{COUNT} generators hold devices, and no trainer has answered for @NO_STEP_MINUTES@ minutes",
     ),
     Alert(
         "RollcastStalenessNearBound",
@@ -108,14 +114,14 @@ ALERTS = (
         ),
         "10m",
         "warning",
-        "the longest groups take {{ $value | humanizePercentage }} of the steps that the bound on staleness leaves",
+        f"the longest groups take {SHARE} of the steps that the bound on staleness leaves",
     ),
     Alert(
         "RollcastTrainerStarved",
         _while_training(f"{_share_waited('batch')} > 0.1"),
         "15m",
         "warning",
-        "the trainer waits for rollouts {{ $value | humanizePercentage }} of its time",
+        f"the trainer waits for rollouts {SHARE} of its time",
     ),
     Alert(
         "RollcastGeneratorsIdle",
@@ -123,14 +129,14 @@ ALERTS = (
         + f"\nand on ({_EACH}) changes(({_STEP})[30m:1m]) > 0",
         "30m",
         "warning",
-        "generators have had nothing to sample {{ $value | humanizePercentage }} of their time",
+        f"generators have had nothing to sample {SHARE} of their time",
     ),
     Alert(
         "RollcastGeneratorParked",
         f"sum by ({_EACH}) ({_of(names.GENERATOR_PARKED)}) > 0",
         "0m",
         "critical",
-        "{{ $value }} generators have ended their engines for want of memory and hold devices for nothing",
+        f"{COUNT} generators have ended their engines for want of memory and hold devices for nothing",
     ),
     Alert(
         "RollcastLogprobGap",
@@ -139,14 +145,14 @@ ALERTS = (
         ),
         "10m",
         "warning",
-        "trainer and generators differ by {{ $value | humanize }} nats a token",
+        f"trainer and generators differ by {NUMBER} nats a token",
     ),
     Alert(
         "RollcastTruncation",
         _while_training(f"max by ({_EACH}) (avg_over_time({_of(names.TRUNCATION_RATIO)}[15m])) > {MOST_TRUNCATION:g}"),
         "10m",
         "warning",
-        "{{ $value | humanizePercentage }} of the rollouts are cut off by the token budget",
+        f"{SHARE} of the rollouts are cut off by the token budget",
     ),
     Alert(
         "RollcastQueueBytes",
@@ -156,21 +162,21 @@ ALERTS = (
         ),
         "5m",
         "warning",
-        "finished rollouts fill {{ $value | humanizePercentage }} of what the queue may hold",
+        f"finished rollouts fill {SHARE} of what the queue may hold",
     ),
     Alert(
         "RollcastUnusableAnswers",
         _while_training(f"({_came(names.UNREADABLE)} or {_came(names.GROUPS, _DEFECTIVE)})"),
         "0m",
         "warning",
-        "{{ $value | humanize }} entries or answers came in a quarter of an hour that could not be used",
+        f"{COUNT} entries or answers came in a quarter of an hour that could not be used",
     ),
     Alert(
         "RollcastWeightSyncSlow",
         _while_training(f"({_share_waited('weights')} > 0.05 or {_PAUSED} > 0.05)"),
         "15m",
         "warning",
-        "new weights cost {{ $value | humanizePercentage }} of the time of the trainer or of the generators",
+        f"new weights cost {SHARE} of the time of the trainer or of the generators",
     ),
     Alert(
         "RollcastSaturated",
@@ -184,7 +190,7 @@ ALERTS = (
         _while_training(f"max by ({_EACH}) ({_of(names.FORECAST_MISSED)}) >= {MISSED_READINGS}"),
         "0m",
         "warning",
-        "the last {{ $value }} readings lie outside the 90 % interval that had been forecast for them",
+        f"the last {COUNT} readings lie outside the 90 % interval that had been forecast for them",
     ),
     Alert(
         "RollcastCurveBroken",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from monitoring.alerts import ALERTS
+from monitoring.alerts import ALERTS, COUNT, NUMBER, SHARE
 
 MARK = "<!-- Written by `python -m monitoring` from here on. -->\n"
 
@@ -30,7 +30,7 @@ def _alerts() -> str:
 def _plain(text: str) -> str:
     """Templates and placeholders as what they usually say."""
     text = text.replace("@NO_STEP_MINUTES@", "30")
-    for template in ("{{ $value | humanizePercentage }}", "{{ $value | humanize }}", "{{ $value }}"):
+    for template in (COUNT, NUMBER, SHARE):
         text = text.replace(template, "..")
     return text
 

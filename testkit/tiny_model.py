@@ -11,8 +11,13 @@ VOCABULARY = 64
 ARCHITECTURES = ("qwen3", "qwen3_moe", "mixtral", "llama", "llama4", "gemma2", "granite", "cohere")
 
 
-def make_tiny_model(folder: Path, *, seed: int = 0, hidden: int = 64, layers: int = 2, max_length: int = 512) -> None:
-    """Write config, float32 weights and tokenizer of a Qwen3; about 0.15 million parameters by default."""
+def make_tiny_model(
+    folder: Path, *, seed: int = 0, hidden: int = 64, layers: int = 2, max_length: int = 512, head_dim: int = 32
+) -> None:
+    """Write config, float32 weights and tokenizer of a Qwen3; about 0.15 million parameters by default.
+
+    vLLM serves heads of 32 numbers and more on a CPU: one with fewer is a model that it cannot serve.
+    """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -25,7 +30,7 @@ def make_tiny_model(folder: Path, *, seed: int = 0, hidden: int = 64, layers: in
         num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
-        head_dim=32,
+        head_dim=head_dim,
         max_position_embeddings=max_length,
         bos_token_id=1,
         eos_token_id=2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,12 @@ CHECK = ("config", "check", "run.yaml")
 UP = ("up", "--config", "run.yaml")
 TAKEN = "TAKEN"
 """A port that somebody listens on."""
+KEPT = "KEPT"
+"""A port that another run will listen on."""
+PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
+ROW = re.compile(r"^\| (?P<title>[^|]+) \| `` (?P<said>.+) `` \|$", re.MULTILINE)
+FIRST_MINUTES = "The first minutes"
+"""The table whose mistakes tests/system/test_first_hour.py makes, since they take a run."""
 ROWS = [{"prompt": f"{n} + 1?", "answer": str(n + 1)} for n in range(1, 9)]
 CAUSAL = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "max_position_embeddings": 512}
 SOUND: dict[str, Any] = {
@@ -41,14 +48,30 @@ class Mistake:
     """A package that is not installed."""
 
 
-def prepared(folder: Path, mistake: Mistake, taken_port: int = 0) -> None:
-    """What the user's folder holds. `taken_port`: what stands for TAKEN in the run file."""
+def told_by_the_page() -> dict[tuple[str, str], str]:
+    """Table and what was done -> what the page says is told."""
+    return {
+        (section.partition("\n")[0], match["title"]): match["said"]
+        for section in PAGE.read_text().split("\n## ")
+        for match in ROW.finditer(section)
+    }
+
+
+def is_as_told(said: str, wanted: str) -> bool:
+    """Whether the words are the page's, where three dots stand for anything."""
+    return re.fullmatch(".*".join(map(re.escape, wanted.split("..."))), said) is not None
+
+
+def prepared(folder: Path, mistake: Mistake, taken_port: int = 0, kept_port: int = 0) -> None:
+    """What the user's folder holds. `taken_port`, `kept_port`: what stands for TAKEN and KEPT in the run file."""
     files: dict[str, str | bytes | int | None] = {
         "rows.jsonl": lines(*ROWS),
         "model/config.json": json.dumps(CAUSAL),
         "model/model.safetensors": b"\0" * 64,
         "model/tokenizer.json": "{}",
-        "run.yaml": yaml.safe_dump(merged(SOUND, mistake.change)).replace(TAKEN, str(taken_port)),
+        "run.yaml": yaml.safe_dump(merged(SOUND, mistake.change))
+        .replace(TAKEN, str(taken_port))
+        .replace(KEPT, str(kept_port)),
     }
     for name, content in {**files, **mistake.files}.items():
         if content is None:
@@ -179,6 +202,9 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A certificate that is not there": Mistake({"http": {"tls": {"certificate": "c.pem", "private_key": "k.pem"}}}),
         "No C++ compiler, and no GPU": Mistake(environment={"PATH": "/nowhere", "CXX": ""}),
         "A port that somebody has": Mistake({"forecaster": {"http_port": TAKEN}}, command=UP),
+        "A page's port that another run has taken, though nothing listens there yet": Mistake(
+            {"forecaster": {"http_port": KEPT}}, command=UP
+        ),
         "A disk without room for the checkpoints": Mistake(files={"model/model.safetensors": 1 << 42}),
         "A logger whose package is not installed": Mistake({"log": [{"kind": "wandb"}]}, lacks="wandb"),
     },

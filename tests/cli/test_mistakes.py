@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 import os
-import re
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from rollcast.connections.http import listen
+from rollcast.local.ports import free_port
 from rollcast.tasks.sandbox import protections
 from tests.cli import command
-from tests.cli.mistakes import MISTAKES, Mistake, prepared
+from tests.cli.mistakes import FIRST_MINUTES, MISTAKES, Mistake, is_as_told, prepared, told_by_the_page
 
-PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
-ROW = re.compile(r"^\| (?P<title>[^|]+) \| `` (?P<said>.+) `` \|$", re.MULTILINE)
-TOLD = {
-    (section.partition("\n")[0], match["title"]): match["said"]
-    for section in PAGE.read_text().split("\n## ")
-    for match in ROW.finditer(section)
-}
+TOLD = told_by_the_page()
 CASES = [(group, title, mistake) for group, titles in MISTAKES.items() for title, mistake in titles.items()]
 IN_THE_SANDBOX = ("It opens a file in the sandbox", "It starts a thread in the sandbox")
 
 
+@contextmanager
+def port_of_another_run() -> Iterator[int]:
+    """Taken as `rollcast up` takes it, by the kernel's own means: a test needs no second process for that."""
+    port = free_port("127.0.0.1")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mark:
+        mark.bind(f"\0rollcast-port-127.0.0.1-{port}")
+        yield port
+
+
 def refusal(folder: Path, mistake: Mistake) -> str:
     """What is said, with the user's folder as the page has it."""
-    with listen("127.0.0.1", 0, setting="port") as somebody:
-        prepared(folder, mistake, somebody.getsockname()[1])
+    with listen("127.0.0.1", 0, setting="port") as somebody, port_of_another_run() as kept:
+        prepared(folder, mistake, somebody.getsockname()[1], kept)
         words = command.refusal(*mistake.command)
     return words.replace(str(folder), "/home/me").replace(os.path.realpath(folder), "/home/me")
 
 
 def test_the_page_has_every_mistake_once_and_there_are_forty() -> None:
     titles = [(group, title) for group, title, _ in CASES]
-    assert sorted(TOLD) == sorted(titles)
+    assert sorted(one for one in TOLD if one[0] != FIRST_MINUTES) == sorted(titles)
     assert len(titles) >= 40
 
 
@@ -55,5 +61,4 @@ def test_a_mistake_is_told_as_the_page_says(
         monkeypatch.setattr(sys, "stdin", nothing)
         said = refusal(tmp_path, mistake)
     assert "\n" not in said, "one mistake, one sentence"
-    wanted = TOLD[group, title]
-    assert re.fullmatch(".*".join(map(re.escape, wanted.split("..."))), said), said
+    assert is_as_told(said, TOLD[group, title]), said

@@ -198,3 +198,28 @@ def test_nothing_is_promised_of_a_run_without_an_end() -> None:
     text = " ".join(shown(endless, [], 80, 23))
     assert "no end is set" in text
     assert "end in" not in text
+
+
+def test_a_step_that_is_late_is_not_due_now_for_ever() -> None:
+    """Three and a half minutes without a generator, as with a full disk; nothing else is due then either."""
+    late = replace(RUNNING, pace=Pace(3.2, NOW - 210, NOW - 200, NOW + 100), generators_ready=0)
+    waiting = replace(late, waits_for="a generator")
+    assert figures.coming(waiting, NOW) == ["3.2 s a step", "next step late by 3 min 30 s, waits for a generator"]
+    assert figures.coming(late, NOW) == ["3.2 s a step", "next step late by 3 min 30 s"]
+    soon = replace(late, pace=Pace(3.2, NOW - 2, NOW + 2, NOW + 100))
+    assert figures.coming(soon, NOW)[1] == "next step now", "each step takes its own time"
+    assert figures.coming(replace(soon, waits_for="the trainer"), NOW)[1:] == [
+        "next step late by 2 s, waits for the trainer"
+    ]
+    first = replace(waiting, pace=None, stepped_at=NOW - 100)
+    assert figures.coming(first, NOW) == ["no step for 1 min 40 s, waits for a generator"]
+    assert figures.coming(replace(first, stepped_at=NOW - 5), NOW) == []
+
+
+def test_before_the_first_step_the_picture_says_what_came_back_and_why_it_is_of_no_use() -> None:
+    said = "460 groups came back, 0 usable: 459 with every answer cut off, 1 with every answer wrong"
+    starting = replace(STARTING, group_signals={"usable": 0, "truncated": 459, "wrong": 1, "right": 0})
+    assert said in shown(starting, [], 100, 30)
+    assert not [line for line in shown(STARTING, [], 100, 30) if "came back" in line]
+    usable = replace(STARTING, group_signals={"usable": 1})
+    assert "1 group came back, 1 usable" in shown(usable, [], 100, 30)

@@ -103,6 +103,30 @@ def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path, programs: ForkedProg
     assert "give the folder of a Hugging Face causal LM" in last
 
 
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("engine", "blamed"),
+    [
+        ({"enable_expert_parallel": False, "disable_custom_all_reduce": False, "enforce_eager": None}, ""),
+        ({"max_num_batched_tokens": 2048}, " with generator.engine (max_num_batched_tokens)"),
+    ],
+    ids=["defaults", "set"],
+)
+def test_a_model_that_vllm_cannot_serve_is_one_sentence_with_the_deepest_error_and_what_the_user_set(
+    engine: dict[str, Any], blamed: str, tmp_path: Path, programs: ForkedPrograms
+) -> None:
+    """Its kernels on a CPU know no head of 16 numbers. `up` writes every default into the file that it reads."""
+    make_tiny_model(tmp_path / "model", head_dim=16)
+    model = {"path": str(tmp_path / "model"), "max_length": 512, "dtype": "float32"}
+    done = run_generator(programs, tmp_path, {"slots": 8, "engine": engine}, model=model)
+    assert done.code == 2, done.said
+    last = done.said.splitlines()[-1]
+    assert last.startswith(f"error: model.path = {tmp_path}/model{blamed}: vLLM cannot serve it (RuntimeError: ")
+    assert "head_dim=16" in last
+    assert ("generator.engine" in last) is bool(blamed)
+    assert "above" not in last
+
+
 def test_help_imports_nothing_heavy() -> None:
     code = "import sys, rollcast.generator.__main__; print([m for m in ('torch', 'vllm', 'grpc') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

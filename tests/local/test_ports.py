@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.connections.http import listen
-from rollcast.local.ports import ATTEMPTS, PORTS, free_port, ports_below
+from rollcast.local.ports import ATTEMPTS, PORTS, free_port, keep_port, ports_below
 
 
 @pytest.mark.parametrize(
@@ -69,3 +71,18 @@ def test_where_there_is_no_candidate_the_kernel_chooses(monkeypatch: pytest.Monk
 def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(UserError, match="bind an address of this machine"):
         free_port("192.0.2.1")
+
+
+def test_a_port_is_kept_from_other_runs_before_anything_listens_until_its_process_ends() -> None:
+    port = free_port("127.0.0.1")
+    program = f"from rollcast.local.ports import keep_port; print(keep_port('127.0.0.1', {port}), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        listen("127.0.0.1", port, setting="port").close()
+        assert not keep_port("127.0.0.1", port)
+        other.communicate("\n", timeout=60)
+    assert keep_port("127.0.0.1", port)
+    assert keep_port("127.0.0.1", port), "its own"

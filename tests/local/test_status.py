@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rollcast.cli import views
 from rollcast.cli.views import Follower
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
@@ -254,3 +256,43 @@ def test_a_forecast_that_came_too_late_is_not_counted(tmp_path: Path) -> None:
     assert result.error is None
     assert "no forecast was ready" in result.sentence()
     assert conclude(tmp_path, RunStatus()) is None
+
+
+def test_why_no_group_is_used_is_told_once_before_the_first_step_and_whom_the_next_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Off the trainer's own page; the line is an error, so that it stands first and stays in the log."""
+    monkeypatch.setattr(views, "REFRESH_SECONDS", 0.0)
+    config = settings(tmp_path)
+    (config.run_folder / "run.json").touch()
+    exporter = Exporter("r")
+    exporter.set(names.GENERATORS, 0, state="ready")
+    listener = listen("127.0.0.1", 0, setting="port")
+    server = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener, Http())
+    server.start()
+    troubles: list[str] = []
+
+    def report(line: str, *, trouble: bool = False) -> None:
+        if trouble:
+            troubles.append(line)
+
+    try:
+        publish_port(config.run_folder, "trainer", server.port)
+        follower = Follower()
+        follower.begin(config)
+        for _ in range(12):
+            assert troubles == []
+            exporter.add(names.GROUP_SIGNALS, signal="truncated")
+            follower.tell(report)
+        for _ in range(3):
+            follower.tell(report)
+        (line,) = troubles
+        assert line.startswith("none of the first 12 groups can be trained on: 12 with every answer cut off; raise ")
+        assert follower.status.waits_for is None, "the start has its own words"
+        append(config.run_folder / "steps.jsonl", step=1, at=time.time() + 1)
+        follower.tell(report)
+        assert follower.status.waits_for == "a generator"
+    finally:
+        server.stop()
+    follower.tell(report)
+    assert follower.status.waits_for == "the trainer"

@@ -126,11 +126,65 @@ def test_a_service_that_keeps_dying_ends_the_run_with_its_last_words(tmp_path: P
     assert_all_gone(tmp_path)
 
 
+UNLIKE = "import random; print(f'Traceback (most recent call last):\\nOSError: {random.choice([1, 22, 333])} wires'); "
+
+
+@pytest.mark.parametrize("essential", [True, False])
+def test_three_starts_that_fail_for_one_reason_are_enough_whatever_the_limit(tmp_path: Path, essential: bool) -> None:
+    """Numbers of processes and the like differ from start to start, and the reason is the same."""
+    program = UNLIKE + "sys.exit(1)"
+    supervisor = run_supervisor(
+        tmp_path,
+        f"[spec('generator', {program!r}, essential={essential}), spec('trainer', 'time.sleep(12)')]",
+        limit=100,
+    )
+    output, _ = supervisor.communicate(timeout=120)
+    assert len(pids(tmp_path, "generator")) == 3
+    assert output.count("starting it again") == output.count("It said: OSError: ") == 2, "each is told with its reason"
+    named = rf"generator ended with exit code 1: OSError: \d+ wires \(log: {tmp_path}/generator.log; 3 starts failed"
+    assert re.search(named, output)
+    assert ("ServiceLostError" in output) is essential
+    assert ("ending: finished" in output) is not essential
+    assert_all_gone(tmp_path)
+
+
+def test_starts_that_served_before_they_failed_count_by_the_limit_alone(tmp_path: Path) -> None:
+    ready = f"open(r'{tmp_path}/port', 'w').write('1'); "
+    supervisor = run_supervisor(
+        tmp_path,
+        f"[spec('trainer', {ready + UNLIKE + 'sys.exit(1)'!r}, ready_file=folder / 'port')]",
+        limit=3,
+    )
+    output, _ = supervisor.communicate(timeout=120)
+    assert len(pids(tmp_path, "trainer")) == 4
+    assert "restarted 3 times" in output
+
+
+def test_a_service_that_is_killed_from_outside_has_no_reason_of_its_own(tmp_path: Path) -> None:
+    started = str(tmp_path / "trainer.pids")
+    killed = f"sys.stdout.flush(); os.kill(os.getpid(), 9) if len(open({started!r}).readlines()) < 5 else "
+    program = UNLIKE + killed + "time.sleep(600)"
+    supervisor = run_supervisor(tmp_path, f"[spec('trainer', {program!r})]", limit=5)
+    wait_for(lambda: len(pids(tmp_path, "trainer")) == 5, 60)
+    supervisor.send_signal(signal.SIGINT)
+    output, _ = supervisor.communicate(timeout=60)
+    assert "It said" not in output
+    assert "ending: interrupted" in output
+
+
+def test_the_reason_is_that_of_the_newest_start(tmp_path: Path) -> None:
+    (tmp_path / "trainer.log").write_text("error: of a run of last week\n")
+    supervisor = run_supervisor(tmp_path, "[spec('trainer', 'sys.exit(1)')]", limit=0)
+    output, _ = supervisor.communicate(timeout=60)
+    assert "last week" not in output
+    assert "ended with exit code 1: no message (log: " in output
+
+
 def test_a_users_mistake_in_a_service_is_not_tried_again(tmp_path: Path) -> None:
     program = "print('model.path = x: mend it'); sys.exit(2)"
     supervisor = run_supervisor(tmp_path, f"[spec('redis', SLEEP), spec('trainer', {program!r})]")
     output, _ = supervisor.communicate(timeout=60)
-    assert "UserError model.path = x: mend it" in output
+    assert f"UserError model.path = x: mend it (log: {tmp_path}/trainer.log)" in output
     assert len(pids(tmp_path, "trainer")) == 1
     assert_all_gone(tmp_path)
 
@@ -138,7 +192,8 @@ def test_a_users_mistake_in_a_service_is_not_tried_again(tmp_path: Path) -> None
 def test_the_same_exit_code_after_a_restart_is_a_death_like_any_other(tmp_path: Path) -> None:
     program = (
         f"starts = len(open(r'{tmp_path}/generator.pids').readlines());"
-        "print('no memory'); sys.exit(1 if starts == 1 else 2) if starts < 4 else time.sleep(600)"
+        "print('no', ['memory', 'room', 'luck', 'end'][starts - 1]);"
+        "sys.exit(1 if starts == 1 else 2) if starts < 4 else time.sleep(600)"
     )
     supervisor = run_supervisor(tmp_path, f"[spec('trainer', SLEEP), spec('generator', {program!r})]", limit=3)
     wait_for(lambda: len(pids(tmp_path, "generator")) == 4)

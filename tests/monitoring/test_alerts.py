@@ -191,6 +191,60 @@ def test_the_alert(case: Case, rules: Path, tmp_path: Path) -> None:
 
 
 @NEEDS_PROMTOOL
+@pytest.mark.parametrize("namespace", ["", "n"], ids=["on-one-machine", "on-a-cluster"])
+@pytest.mark.parametrize(
+    ("alert", "series", "sentence"),
+    [
+        ("RollcastLogprobGap", LEARNING | {GAP: "0.07808x60"}, "trainer and generators differ by 0.0781 nats a token"),
+        (
+            "RollcastUnusableAnswers",
+            LEARNING | {UNREADABLE: "0x50 2x10"},
+            "2 entries or answers came in a quarter of an hour that could not be used",
+        ),
+        (
+            "RollcastGeneratorParked",
+            LEARNING | {PARKED: "1x90"},
+            "1 generators have ended their engines for want of memory and hold devices for nothing",
+        ),
+        (
+            "RollcastTruncation",
+            LEARNING | {TRUNCATED: "0.125x60"},
+            "12.5% of the rollouts are cut off by the token budget",
+        ),
+    ],
+)
+def test_the_sentence_has_plain_numbers_and_a_namespace_if_there_is_one(
+    alert: str, series: dict[str, str], sentence: str, namespace: str, tmp_path: Path
+) -> None:
+    text = RULES.read_text()
+    for placeholder, value in (PLACEHOLDERS | {"@NAMESPACE@": namespace}).items():
+        text = text.replace(placeholder, value)
+    (tmp_path / "rules.yaml").write_text(text)
+    (rule,) = (each for each in yaml.safe_load(text)["groups"][0]["rules"] if each["alert"] == alert)
+    label = f'{{namespace="{namespace}",' if namespace else "{"
+    labels = {"run": "r", "severity": rule["labels"]["severity"]} | ({"namespace": namespace} if namespace else {})
+    annotations = {
+        "summary": f"Run {f'{namespace}/' if namespace else ''}r: {sentence}",
+        "runbook_url": f"docs/runbook.md#{alert.lower()}",
+    }
+    expected = [{"exp_labels": labels, "exp_annotations": annotations}]
+    test = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": name.replace("{", label, 1), "values": values} for name, values in series.items()
+                ],
+                "alert_rule_test": [{"eval_time": "60m", "alertname": alert, "exp_alerts": expected}],
+            }
+        ],
+    }
+    _promtool_passes(test, tmp_path)
+
+
+@NEEDS_PROMTOOL
 @pytest.mark.parametrize("exported", ["", "exported_"], ids=["labels-honoured", "labels-set-aside"])
 def test_gpus_are_those_of_the_runs_namespace(exported: str, tmp_path: Path) -> None:
     """The one kind of query that no local run can answer, on what dcgm-exporter says of pods in two namespaces."""

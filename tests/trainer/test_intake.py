@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rollcast.config.recipe import Recipe
 from rollcast.rollouts.base import MAX_FAILURES, Claimed
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import (
@@ -19,6 +20,7 @@ from rollcast.rollouts.records import (
 )
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.evaluation import EvaluationPlan, Moment, OpenEvaluations
+from rollcast.trainer.control.group_signals import GroupSignals
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
@@ -73,6 +75,7 @@ class Desk:
             make_task=self.make_task,
             count_outcome=lambda outcome, sequence, prompt_id: self.outcomes.update([outcome]),
             find_defect=lambda group, *_: "too long" if group.prompt_id == "bad" else None,
+            note_answer=GroupSignals(Recipe(), self.exporter).note,
         )
 
     def make_task(self, sequence: int, prompt_id: str, purpose: Purpose = Purpose.TRAIN) -> PromptTask:
@@ -243,3 +246,15 @@ async def test_an_answer_that_is_there_outlives_its_task_given_up_on_redis() -> 
     assert desk.outcomes == {}
     assert desk.ledger.outstanding == {0: "a", 1: "b"}
     assert [group.ready for group in desk.intake.groups()] == [True, False]
+
+
+async def test_each_answer_is_counted_once_with_what_it_can_teach() -> None:
+    """Not one that is refused; wrong answers alone teach nothing."""
+    desk = Desk()
+    desk.dispatch("a", "b", "bad")
+    await desk.answer(PolicyVersion(2, 6))
+    desk.turn()
+    desk.turn()
+    page = desk.exporter.render().decode()
+    assert 'rollcast_group_signals_total{run="r",signal="wrong"} 2.0' in page
+    assert 'rollcast_group_signals_total{run="r",signal="usable"} 0.0' in page

@@ -52,7 +52,8 @@ def show(
 def look_at(run: Path) -> Screen:
     """All that is shown of the run in this folder, as it is now. Raises UserError."""
     from rollcast.cli.screen.panel import Screen
-    from rollcast.local.event_log import events_of
+    from rollcast.local.disk_watch import DiskWatch
+    from rollcast.local.event_log import RunEvent, events_of
     from rollcast.local.status import StatusReader
     from rollcast.runfolder.folder import is_held
 
@@ -67,6 +68,8 @@ def look_at(run: Path) -> Screen:
     page = reader.url("forecaster") if is_running else None
     state = _state(config, status, is_running=is_running)
     events = events_of(config.run_folder)
+    if is_running:  # a full disk takes no line in the log
+        events += [RunEvent(time.strftime("%H:%M:%S"), line, True) for line in DiskWatch(config.run_folder).lines()]
     return Screen(config, status, events, state, page, time.time(), is_running=is_running)
 
 

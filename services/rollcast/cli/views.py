@@ -17,12 +17,14 @@ from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.curves.left_out import counted, incomplete_points
+from rollcast.local.disk_watch import DiskWatch
 from rollcast.local.event_log import RunEvent, note
 from rollcast.local.frozen_forecast import freeze
 from rollcast.local.one_line import one_line
 from rollcast.local.status import RunStatus, StatusReader
 from rollcast.local.supervisor import Doing, EventReport
 from rollcast.local.up import View
+from rollcast.recipe.group_signal import why_none_is_used
 from rollcast.runfolder.records import EvaluationRecord
 
 REFRESH_SECONDS = 1.0
@@ -43,6 +45,7 @@ class Follower:
         self._page_told = False
         self._phases_told: set[str] = set()
         self._is_failure_told = False
+        self._is_unused_told = False
         self._num_skipped_told = 0
         self._num_incomplete_told = 0
         self._next_at = 0.0
@@ -54,6 +57,7 @@ class Follower:
         self._config = config
         self._reader = StatusReader(config)
         self._verifiers = VerifierNews(config.run_folder)
+        self._disk = DiskWatch(config.run_folder)
         self._earlier = self._reader.read().evaluations  # of starts before this one: no news
         self._known = {(point.incarnation, point.step) for point in self._earlier}
 
@@ -65,8 +69,18 @@ class Follower:
             report(line)
 
     def _troubles(self) -> list[str]:
-        """What verifiers fail at; as often as there is news."""
-        return self._verifiers.lines() if self._reader is not None and time.monotonic() >= self._next_at else []
+        """A disk that is full, and what verifiers fail at; as often as there is news."""
+        if self._reader is None or time.monotonic() < self._next_at:
+            return []
+        return [*self._disk.lines(), *self._verifiers.lines(), *self._unused()]
+
+    def _unused(self) -> list[str]:
+        """Why none of the first groups can be trained on, once; the counts go on beside the phases of the start."""
+        if self._config is None or self._is_unused_told or self.status.is_started:
+            return []
+        sentence = why_none_is_used(self.status.group_signals, self._config.recipe)
+        self._is_unused_told = sentence is not None
+        return [] if sentence is None else [sentence]
 
     def news(self) -> list[str]:
         """Lines about what happened since the last call."""
@@ -158,7 +172,7 @@ class PlainView:
         status, now = self._follower.status, time.time()
         if not status.is_started:
             waited_for = [figures.phase_words(phase, now) for phase in status.phases if phase.done_at is None]
-            return ", ".join(waited_for) or "starting"
+            return ", ".join([*waited_for, *figures.came_back(status)]) or "starting"
         return ", ".join([figures.step_of(config, status), *figures.coming(status, now)])
 
 

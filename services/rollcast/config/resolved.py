@@ -10,13 +10,20 @@ from pydantic import SecretStr
 
 from rollcast.config.schema import RunConfig
 
+USUAL_PORTS = (("forecaster", "http_port"), ("local", "prometheus_port"))
+"""Settings that stay left out if the run file leaves them out: a resumed run finds a free port if another run has them."""
+
 
 def write_resolved(config: RunConfig, path: Path) -> None:
     """Write the configuration with secrets in clear, readable by the owner only."""
+    settings = reveal(config.model_dump())
+    for group, name in USUAL_PORTS:
+        if name not in getattr(config, group).model_fields_set:
+            del settings[group][name]
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     temporary.touch(mode=0o600)
-    temporary.write_text(json.dumps(reveal(config.model_dump()), indent=1, default=str) + "\n")
+    temporary.write_text(json.dumps(settings, indent=1, default=str) + "\n")
     temporary.replace(path)
 
 

@@ -24,6 +24,7 @@ import psutil
 
 from rollcast.config.run import RunConfig
 from rollcast.generator import engine_start
+from rollcast.generator.engine_failure import told_of_failure
 from rollcast.generator.engine_folder import EngineFolder
 from rollcast.generator.engine_process import EngineFork
 from rollcast.generator.no_room import noted, told_of_no_room
@@ -119,14 +120,15 @@ class Engine:
         folder = await asyncio.to_thread(EngineFolder)
         try:
             taken = nullcontext() if fork is None else fork.taken_by_vllm()
-            with told_of_no_room(config, folder.path), folder.environment(), taken:
+            told = told_of_no_room(config, folder.path), told_of_failure(config, folder.path)
+            with told[0], told[1], folder.environment(), taken:
                 llm = await asyncio.to_thread(engine_start.start_llm, config, name, "auto" if own_weights else "dummy")
         except BaseException:
             folder.close()
             raise
         engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
         try:
-            with told_of_no_room(config, folder.path):
+            with told_of_no_room(config, folder.path), told_of_failure(config, folder.path):
                 await engine._get_ready(config)
         except BaseException:
             engine.shutdown()

@@ -1,4 +1,4 @@
-"""How vLLM's engine is started: its environment, its arguments, and what is said where it does not start."""
+"""How vLLM's engine is started: its environment and its arguments."""
 
 from __future__ import annotations
 
@@ -88,10 +88,13 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
 
 
 def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
-    """What the run file says of generator.engine, and no default. Raises UserError where this vLLM does not know it."""
+    """What the run file says of generator.engine, and no default: resolved run files hold those as well.
+
+    Raises UserError where this vLLM does not know it.
+    """
     from vllm.engine.arg_utils import AsyncEngineArgs
 
-    given = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    given = settings.model_dump(mode="json", exclude_defaults=True)
     known = {field.name for field in fields(AsyncEngineArgs)}
     for name in given:
         if name not in known:
@@ -122,18 +125,7 @@ def start_llm(config: RunConfig, name: str, load_format: str) -> Any:
     from vllm.v1.engine.async_llm import AsyncLLM
 
     arguments = engine_arguments(config, name) | {"load_format": load_format}
-    given = ", ".join(passed_arguments(config.generator.engine))
-    blamed = f"model.path = {config.model.path}" + (f" with {passed.FIELD} ({given})" if given else "")
-    try:
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
-    except RuntimeError as error:
-        raise UserError(
-            f"{blamed}: vLLM's engine did not start ({first_sentence(error)}); its own message stands above"
-        ) from error
-    except Exception as error:  # a broken tokenizer.json is a bare Exception, other files are whatever they break
-        raise UserError(
-            f"{blamed}: vLLM cannot serve it ({first_sentence(error)}); give the folder of a Hugging Face causal LM"
-        ) from error
+    return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
 
 
 def first_sentence(error: Exception) -> str:

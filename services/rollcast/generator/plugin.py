@@ -4,7 +4,7 @@ vLLM packs the weight of every linear layer into a oneDNN handle on CPU and empt
 could not be loaded without rebuilding the layers. Plain `F.linear` costs small models nothing and loads as on CUDA. For
 experts see `expert_packing` and `routed_experts`. The file over which an engine's workers meet would stay in the
 temporary folder, without a name that tells whose it is, where the engine is killed. Why an engine ends stands in the
-log of one of its processes (`no_room`).
+log of one of its processes (`no_room`, `engine_failure`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import uuid
 
 import torch
 
+from rollcast.generator import engine_failure, no_room
 from rollcast.generator.expert_packing import keep_experts_plain
-from rollcast.generator.no_room import take_notes
 from rollcast.generator.routed_experts import return_from_first_runner
 from rollcast.telemetry.heavy_imports import collect_from_now
 
@@ -24,7 +24,8 @@ def register() -> None:
     """Entry point `vllm.general_plugins`; runs in every process of the engine, any number of times."""
     if not gc.isenabled():  # in a child of `python -m rollcast.generator` it is off since its first line
         collect_from_now()
-    take_notes()
+    no_room.take_notes()
+    engine_failure.take_notes()
     from vllm.platforms import current_platform
     from vllm.v1.executor import multiproc_executor, uniproc_executor
 

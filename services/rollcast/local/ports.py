@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+import socket
 from pathlib import Path
 
 from rollcast.config.errors import UserError
@@ -33,6 +34,8 @@ def ports_below(range_file: Path) -> range:
 PORTS = ports_below(KERNELS_CHOICE)
 _candidates = itertools.cycle(random.SystemRandom().sample(PORTS, len(PORTS)))
 """One order per process, so that none is given twice and two processes seldom choose the same."""
+_kept: dict[str, socket.socket] = {}
+"""What `keep_port` holds, by name."""
 
 
 def free_port(host: str) -> int:
@@ -45,3 +48,20 @@ def free_port(host: str) -> int:
         return port
     with listen(host, 0, setting="port") as listener:
         return int(listener.getsockname()[1])
+
+
+def keep_port(host: str, port: int) -> bool:
+    """Take a port for this process until it ends, although its service listens later; False = another run has taken it.
+
+    A socket of that name in Linux's abstract namespace stands for the port: the kernel removes it with its process.
+    """
+    name = f"\0rollcast-port-{host}-{port}"
+    if name not in _kept:
+        mark = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            mark.bind(name)
+        except OSError:
+            mark.close()
+            return False
+        _kept[name] = mark
+    return True

@@ -24,7 +24,7 @@ from rollcast.local.devices import check_gpus, usable_gpus
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
 from rollcast.local.left_out import filled_in
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
-from rollcast.local.ports import free_port
+from rollcast.local.ports import free_port, keep_port
 from rollcast.memory.causal import check_causal
 from rollcast.memory.check import check_memory
 from rollcast.memory.device import smallest_gpu
@@ -167,8 +167,13 @@ def _raise_all(checks: Sequence[Callable[[], object]]) -> None:
 
 
 def resolve_ports(config: RunConfig, *, monitor: bool = False) -> RunConfig:
-    """Give every port that other processes must know beforehand a number; services publish the rest themselves."""
+    """Give every port that other processes must know beforehand a number; services publish the rest themselves.
+
+    Raises UserError where another run has taken a port that is set, although its service does not listen yet.
+    """
+    config = _untaken(config, "forecaster", "http_port", config.forecaster.bind)
     if monitor:
+        config = _untaken(config, "local", "prometheus_port", PROMETHEUS_HOST)
         forecaster, local = config.forecaster, config.local
         page = forecaster.http_port or free_port(forecaster.bind)
         prometheus = local.prometheus_port or free_port(PROMETHEUS_HOST)
@@ -185,6 +190,17 @@ def resolve_ports(config: RunConfig, *, monitor: bool = False) -> RunConfig:
             "grader": config.grader.model_copy(update={"port": config.grader.port or free_port(config.grader.bind)}),
         }
     )
+
+
+def _untaken(config: RunConfig, group: str, name: str, host: str) -> RunConfig:
+    """A usual port that another run of this machine has taken becomes 0, any free one, if the run file left it out."""
+    settings = getattr(config, group)
+    port = getattr(settings, name)
+    if not port or keep_port(host, port):
+        return config
+    if name in settings.model_fields_set:
+        raise UserError(f"{group}.{name} = {port}: another run of this machine is about to use it; choose a free port")
+    return config.model_copy(update={group: settings.model_copy(update={name: 0})})
 
 
 def weight_bytes(model: str) -> int:

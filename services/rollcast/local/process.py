@@ -23,6 +23,7 @@ from pathlib import Path
 import psutil
 
 from rollcast.config.errors import EXIT_USER_ERROR
+from rollcast.local.last_words import last_words
 
 MAX_LOG_BYTES = 64 << 20
 LAGGARD_SECONDS = 30.0
@@ -72,6 +73,8 @@ class ServiceSpec:
     """What becomes of what it had not done when an interrupt cut it short."""
     restart_arguments: tuple[str, ...] = ()
     """Added when it is started again."""
+    ready_file: Path | None = None
+    """Written by it when it serves: one that ends before has failed to start. None = it is not seen."""
 
 
 class Service:
@@ -81,6 +84,8 @@ class Service:
         self.spec = spec
         self.starts = 0
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._log_starts: list[int] = [0] * len(spec.commands)
+        self._started_at = 0.0
         self._first_ended_at: float | None = None
         self._failed = 0
 
@@ -98,7 +103,10 @@ class Service:
         self.starts += 1
         self._first_ended_at = None
         self._failed = 0
-        self._processes = [_start(command, extra) for command in self.spec.commands]
+        self._started_at = time.time()
+        started = [_start(command, extra) for command in self.spec.commands]
+        self._processes = [process for process, _ in started]
+        self._log_starts = [start_bytes for _, start_bytes in started]
 
     def poll(self) -> int | None:
         """The exit code once the service has ended (negative = the signal that ended it), None while it runs."""
@@ -144,23 +152,28 @@ class Service:
         return self.spec.commands[self._failed].log
 
     def last_words(self) -> str:
-        """The last line of that log."""
+        """Why that process ended, by what its log says since the newest start."""
+        return last_words(self.log, self._log_starts[self._failed])
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether the newest start came as far as to serve; False if the spec does not say how that is seen."""
+        ready = self.spec.ready_file
         try:
-            with self.log.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-                lines = file.read().decode(errors="replace").strip().splitlines()
+            return ready is not None and ready.stat().st_mtime >= self._started_at
         except OSError:
-            lines = []
-        return lines[-1].strip().removeprefix("error: ") if lines else "no message"
+            return False
 
 
-def _start(command: Command, extra: tuple[str, ...]) -> subprocess.Popen[bytes]:
+def _start(command: Command, extra: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], int]:
+    """The process, and how many bytes its log had before."""
     command.log.parent.mkdir(parents=True, exist_ok=True)
     if command.log.exists() and command.log.stat().st_size > MAX_LOG_BYTES:
         command.log.replace(command.log.with_suffix(".old"))
     guard = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid())]
     with command.log.open("ab") as log:
-        return subprocess.Popen(  # noqa: S603  # our own services
+        start_bytes = log.tell()
+        process = subprocess.Popen(  # noqa: S603  # our own services
             [*guard, *command.arguments, *extra],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -168,6 +181,7 @@ def _start(command: Command, extra: tuple[str, ...]) -> subprocess.Popen[bytes]:
             env={**os.environ, **command.environment()},
             start_new_session=True,
         )
+    return process, start_bytes
 
 
 class Orphans:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
+from rollcast.connections.port_files import port_file
 from rollcast.local.devices import generator_gpus, no_gpus, trainer_gpus
 from rollcast.local.embedded_redis import find_server, write_server_config
 from rollcast.local.ports import free_port
@@ -91,7 +92,8 @@ def _grader(config: RunConfig, devices: Mapping[str, str]) -> ServiceSpec:
         },
     )
     stop_seconds = config.tasks.grading.longest_wall_seconds + GRADER_STOP_SECONDS
-    return ServiceSpec("grader", (command,), stop_order=2, stop_seconds=stop_seconds)
+    ready = port_file(config.run_folder, "grader")
+    return ServiceSpec("grader", (command,), stop_order=2, stop_seconds=stop_seconds, ready_file=ready)
 
 
 def _forecaster(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
@@ -101,7 +103,8 @@ def _forecaster(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -
         lambda: {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **devices},
     )
     # Together with the trainer: one after the other they take seconds longer.
-    return ServiceSpec("forecaster", (command,), stop_order=1, stop_seconds=10.0, essential=False)
+    ready = port_file(config.run_folder, "forecaster")
+    return ServiceSpec("forecaster", (command,), stop_order=1, stop_seconds=10.0, essential=False, ready_file=ready)
 
 
 def _loggers(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
@@ -117,6 +120,7 @@ def _loggers(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -> S
         essential=False,
         unhurried=True,
         when_cut="what is left is told when the run goes on",
+        ready_file=port_file(config.run_folder, "loggers"),
     )
 
 
@@ -163,6 +167,7 @@ def _trainer(config: RunConfig, run_file: Path, devices: Mapping[str, str], *, r
         stop_seconds=TRAINER_STOP_SECONDS,
         saves=True,
         restart_arguments=() if resume else ("--resume",),
+        ready_file=port_file(config.run_folder, "trainer"),
     )
 
 
@@ -176,4 +181,5 @@ def _generator(config: RunConfig, run_file: Path, index: int, devices: Mapping[s
         stop_order=0,
         stop_seconds=config.generator.drain_seconds + HAND_BACK_SECONDS,
         when_cut="what it had not handed back is sampled again when the run goes on",
+        ready_file=port_file(config.run_folder, name),
     )

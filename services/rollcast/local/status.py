@@ -54,7 +54,13 @@ class RunStatus:
     """Of the newest start; empty where no start is known."""
     is_started: bool = False
     """Whether the newest start has made a step."""
+    stepped_at: float | None = None
+    """When it made its last step, in Unix seconds."""
+    waits_for: str | None = None
+    """The service without which no step can be made, while it does not work."""
     pace: Pace | None = None
+    group_signals: dict[str, int] = field(default_factory=dict)
+    """Training groups that came back since the trainer was started, by what they can teach."""
 
 
 class StatusReader:
@@ -113,7 +119,12 @@ class StatusReader:
             forecast=forecast_on_page(self._page("forecaster")),
             phases=self._start_up.phases(is_ready=ready > 0, stepped_at=own[0].at if own else None),
             is_started=bool(own),
+            stepped_at=own[-1].at if own else None,
+            waits_for=None if ready or not own else "a generator" if trainer else "the trainer",
             pace=pace_of(own, self._config, compute),
+            group_signals={
+                labels.get("signal", ""): int(count) for labels, count in trainer.get(names.GROUP_SIGNALS.name, [])
+            },
         )
 
     @property

@@ -1,6 +1,7 @@
 """Keeps the services of one run alive on this machine.
 
-start in order -> watch: a dead service is started again, after a back-off, up to a limit
+start in order -> watch: a dead service is started again, after a back-off, up to a limit; its reason is told each time
+               -> three starts in a row fail for one reason: it is given up, whatever the limit
                -> the trainer ended with 0: the run is finished
                -> a service ended its first start with 2: the user must mend something; the run is given up with its
                   last words
@@ -22,7 +23,8 @@ from enum import StrEnum
 from types import FrameType
 from typing import Protocol
 
-from rollcast.config.errors import EXIT_USER_ERROR, UserError
+from rollcast.config.errors import EXIT_FAILED, EXIT_USER_ERROR, UserError
+from rollcast.local.last_words import same_reason
 from rollcast.local.process import Orphans, Service, ServiceSpec
 from rollcast.local.stopping import killed_at
 from rollcast.telemetry.host_memory import how_it_ended, kills
@@ -30,6 +32,10 @@ from rollcast.telemetry.host_memory import how_it_ended, kills
 POLL_SECONDS = 0.2
 RESTART_WINDOW_SECONDS = 600.0
 MAX_BACKOFF_SECONDS = 30.0
+MAX_SAME_FAILURES = 3
+"""Starts in a row that fail for one reason: a further one would fail as well."""
+CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
+"""Signals that a process brings upon itself, so that its log says why; the others come from outside."""
 NOTHING_MADE_STOP_SECONDS = 3.0
 """The same before a run made anything; for all services together. What imports or compiles does not listen yet."""
 
@@ -59,6 +65,8 @@ class Doing(StrEnum):
 class _Watched:
     service: Service
     died_at: deque[float] = field(default_factory=deque)
+    failures: list[str] = field(default_factory=list)
+    """Reasons of the newest starts that failed one after the other, if they are the same."""
     start_again_at: float | None = None
     abandoned: bool = False
 
@@ -172,33 +180,39 @@ class Supervisor:
         return False
 
     def _handle_death(self, watched: _Watched, code: int, now: float) -> None:
-        spec = watched.service.spec
+        service, spec = watched.service, watched.service.spec
         how = how_it_ended(code, self._kills)
         self._kills = kills()
+        words = service.last_words() if code > 0 or -code in CRASHES else ""
         while watched.died_at and now - watched.died_at[0] > RESTART_WINDOW_SECONDS:
             watched.died_at.popleft()
         watched.died_at.append(now)
-        deaths = len(watched.died_at)
+        deaths, failures = len(watched.died_at), _note_failure(watched, words)
         # One that has worked with these settings may say 2 because of the moment: memory that is short, say.
-        is_users_mistake = code == EXIT_USER_ERROR and watched.service.starts == 1
-        if is_users_mistake or deaths > self._restart_limit:
-            message = f"{spec.name} {how}: {watched.service.last_words()}"
+        is_users_mistake = code == EXIT_USER_ERROR and service.starts == 1
+        if is_users_mistake and spec.essential:
+            raise UserError(f"{words} (log: {service.log})")
+        if is_users_mistake or failures == MAX_SAME_FAILURES or deaths > self._restart_limit:
+            tried = f"restarted {deaths - 1} times"
+            if failures == MAX_SAME_FAILURES:
+                tried = f"{failures} starts failed for this reason"
+            message = f"{spec.name} {how}{words and f': {words}'} (log: {service.log}; {tried})"
             if spec.essential:
-                if is_users_mistake:
-                    raise UserError(watched.service.last_words())
-                raise ServiceLostError(f"{message} (log: {watched.service.log}; restarted {deaths - 1} times)")
+                raise ServiceLostError(message)
             watched.abandoned = True
             self._report(f"{message}; the run goes on without it", trouble=True)
             return
         delay = 0.0 if deaths == 1 else min(MAX_BACKOFF_SECONDS, 2.0 ** (deaths - 2))
         watched.start_again_at = now + delay
-        self._report(f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else ""), trouble=True)
+        again = f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else "")
+        self._report(again + (f". It said: {words} (log: {service.log})" if words else ""), trouble=True)
 
     def _stop(self, *, is_finished: bool) -> None:
         self._signals_at_stop = self._signals
         orders = sorted({watched.service.spec.stop_order for watched in self._watched})
         for place, order in enumerate(orders):
-            services = [w.service for w in self._watched if w.service.spec.stop_order == order]
+            of_order = [watched.service for watched in self._watched if watched.service.spec.stop_order == order]
+            services = [service for service in of_order if service.running]
             for service in services:
                 service.terminate()
             began, num_later = time.monotonic(), len(orders) - place - 1
@@ -228,6 +242,12 @@ class Supervisor:
             self._tell_of_kill(spec, is_finished=is_finished)
             service.kill()
             self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
+        elif spec.saves and (code := service.poll()) in (EXIT_FAILED, EXIT_USER_ERROR):
+            self._report(
+                f"{spec.name} {how_it_ended(code, self._kills)} while it stopped: {service.last_words()} "
+                f"(log: {service.log})",
+                trouble=True,
+            )
 
     def _deadline(self) -> float | None:
         """Of all services together, once a signal came."""
@@ -274,6 +294,18 @@ class Supervisor:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+
+def _note_failure(watched: _Watched, words: str) -> int:
+    """How many starts in a row have now failed for this reason; 0 if this one served, or was ended from outside."""
+    if not words or watched.service.was_ready:
+        watched.failures.clear()
+        return 0
+    reason = same_reason(words)
+    if reason not in watched.failures:
+        watched.failures.clear()
+    watched.failures.append(reason)
+    return len(watched.failures)
 
 
 class ServiceLostError(RuntimeError):

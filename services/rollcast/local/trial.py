@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -15,6 +16,7 @@ from rollcast.config.errors import PassingError, UserError
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.local.devices import trainer_gpus, usable_gpus
+from rollcast.local.last_words import last_words
 from rollcast.local.process import Command, Orphans, Service, ServiceSpec
 from rollcast.local.services import rank_environments
 from rollcast.runfolder.files import RUN_FILE
@@ -23,7 +25,6 @@ from rollcast.runfolder.trial import TrialRecord, UpdateTrialRecord
 
 TRIAL_SECONDS = 1_800.0
 """An engine that starts, and completions of the paper's length."""
-SHOWN_CHARACTERS = 2_000
 LOOK_SECONDS = 0.1
 SECONDS_PER_HOUR = 3_600.0
 _Record = TypeVar("_Record")
@@ -89,7 +90,7 @@ def _record(commands: Sequence[Command], folder: Path, kind: type[_Record]) -> _
     """What the commands have found. Raises UserError."""
     code, failed = _ended(commands)
     if code != 0:
-        raise _failed(failed.read_text(errors="replace"), code)
+        raise _failed(failed, code)
     try:
         return read_record(folder / "found.json", kind)
     except (OSError, ValueError) as error:
@@ -117,11 +118,17 @@ def _ended(commands: Sequence[Command]) -> tuple[int, Path]:
     return code, trial.log
 
 
-def _failed(said: str, code: int) -> UserError:
+def _failed(log: Path, code: int) -> UserError:
+    """The sentences of the log, else the reason that it names; it is kept where the user finds it."""
+    said = log.read_text(errors="replace")
+    descriptor, kept = tempfile.mkstemp(prefix="rollcast-try-", suffix=".log")
+    with os.fdopen(descriptor, "w") as file:
+        file.write(said)
     sentences = [line.removeprefix("error: ") for line in said.splitlines() if line.startswith("error: ")]
     if sentences:
-        return UserError("\n".join(sentences)) if code == UserError.exit_code else PassingError("\n".join(sentences))
-    return PassingError(f"the trial ended with exit code {code}: {' '.join(said.split())[-SHOWN_CHARACTERS:]}")
+        words = "\n".join(sentences)
+        return (UserError if code == UserError.exit_code else PassingError)(f"{words} (log: {kept})")
+    return PassingError(f"the trial ended with exit code {code}: {last_words(log, 0)} (log: {kept})")
 
 
 def outlook(config: RunConfig, trial: TrialRecord, update: UpdateTrialRecord) -> TimeOutlook:

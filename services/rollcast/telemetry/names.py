@@ -68,6 +68,12 @@ GROUPS = Metric(
     "counter",
     ("outcome",),
 )
+GROUP_SIGNALS = Metric(
+    "rollcast_group_signals_total",
+    "Training groups that came back, by what they can teach (usable|truncated|wrong|right|equal|no_verdict)",
+    "counter",
+    ("signal",),
+)
 GROUPS_BY_DECILE = Metric(
     "rollcast_groups_by_length_total",
     "Groups by outcome and decile of the prompt's length",

@@ -27,7 +27,7 @@ def main() -> int:
 
         return serve(config, resume=arguments.resume)
     except UserError as error:
-        print(error, file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return error.exit_code
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import time
 
 from rollcast.config.run import RunConfig
-from rollcast.curves.left_out import incomplete_points
+from rollcast.curves.left_out import counted, incomplete_points
 from rollcast.local.forecast_reading import ForecastReading, Quantiles
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, has_law, num_after_first_step
 from rollcast.local.start_up import Phase
 from rollcast.local.status import RunStatus
+from rollcast.recipe.group_signal import GroupSignal, unused_in_words
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+LEAST_DUE_SECONDS = 0.5
+"""What is due sooner is due now."""
+LATE_SECONDS = 10.0
+"""A step that takes this much longer than those before it, and as long again as one of them, is late."""
 
 
 def duration(seconds: float) -> str:
@@ -43,12 +48,28 @@ def phase_words(phase: Phase, now: float) -> str:
     return f"{phase.name}: {'' if phase.done_at is None else 'after '}{duration(seconds)}"
 
 
+def came_back(status: RunStatus) -> list[str]:
+    """Of the groups before the first step: how many, and why those that cannot be trained on cannot."""
+    counts = status.group_signals
+    if not (total := sum(counts.values())):
+        return []
+    unused = unused_in_words(counts)
+    return [
+        f"{counted(total, 'group')} came back, {counts.get(GroupSignal.USABLE, 0)} usable" + (unused and f": {unused}")
+    ]
+
+
 def coming(status: RunStatus, now: float) -> list[str]:
-    """When what comes next is due: step, evaluation, end. Nothing is due where no pace is known."""
+    """When what comes next is due: step, evaluation, end. Nothing is due while the next step is late."""
     pace = status.pace
     if pace is None:
-        return []
-    told = [f"{_step_seconds(pace.step_seconds)} a step", _due("next step", pace.next_step_at, now)]
+        since = now - (status.stepped_at or now)
+        return [] if since < LATE_SECONDS else [f"no step for {duration(since)}{_waiting(status)}"]
+    told = [f"{_step_seconds(pace.step_seconds)} a step"]
+    late = now - pace.next_step_at
+    if late >= max(LATE_SECONDS, pace.step_seconds) or (late >= LEAST_DUE_SECONDS and status.waits_for):
+        return [*told, f"next step late by {duration(late)}{_waiting(status)}"]
+    told.append(_due("next step", pace.next_step_at, now))
     if pace.next_evaluation_at is not None:
         told.append(_due("next evaluation", pace.next_evaluation_at, now))
     if pace.end_at is not None:
@@ -57,8 +78,12 @@ def coming(status: RunStatus, now: float) -> list[str]:
     return told
 
 
+def _waiting(status: RunStatus) -> str:
+    return f", waits for {status.waits_for}" if status.waits_for else ""
+
+
 def _due(what: str, at: float, now: float) -> str:
-    return f"{what} in {duration(at - now)}" if at - now >= 0.5 else f"{what} now"
+    return f"{what} in {duration(at - now)}" if at - now >= LEAST_DUE_SECONDS else f"{what} now"
 
 
 def _step_seconds(seconds: float) -> str:

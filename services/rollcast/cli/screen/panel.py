@@ -73,7 +73,7 @@ def _head(screen: Screen, width: int) -> list[Text]:
 def _body(screen: Screen, width: int) -> list[Text]:
     config, status = screen.config, screen.status
     if status.phases and not status.is_started and screen.state.startswith("starting"):
-        lines = _phases(screen, width)
+        lines = [*_phases(screen, width), *map(Text, flow(figures.came_back(status), width))]
     else:
         lines = [Text(line) for line in _progress(config, status, width)]
         lines += map(Text, flow(figures.coming(status, screen.now), width))

@@ -28,6 +28,7 @@ from rollcast.trainer.control.dispatch import Dispatcher, stored_sequence
 from rollcast.trainer.control.evaluation import evaluation_plans
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import Fleet
+from rollcast.trainer.control.group_signals import GroupSignals
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
@@ -230,6 +231,7 @@ def _intake(shared: _Shared, dispatcher: Dispatcher, examiner: Examiner, defects
         count_outcome=shared.reporter.count_group,
         find_defect=defects.find,
         is_filtered=(lambda group: not assemble([group], recipe).sequences) if recipe.refill_filtered else None,
+        note_answer=GroupSignals(recipe, shared.exporter).note,
     )
 
 

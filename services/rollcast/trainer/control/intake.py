@@ -49,11 +49,12 @@ class Intake:
         count_outcome: Callable[[TaskOutcome, int, str], None],
         find_defect: Callable[[RolloutGroup, PromptTask], str | None],
         is_filtered: Callable[[RolloutGroup], bool] | None = None,
+        note_answer: Callable[[RolloutGroup], None] = lambda _: None,
     ) -> None:
         """`make_task(sequence, prompt id)` makes a task anew; `count_outcome(outcome, sequence, prompt id)`
         exports it;
         `find_defect` says why a group must not be used as a task's answer; `is_filtered` whether it counts towards no
-        batch (None = every group does)."""
+        batch (None = every group does); `note_answer` is given each training group that answers its task."""
         self._queue = queue
         self._ledger = ledger
         self._history = history
@@ -63,6 +64,7 @@ class Intake:
         self._count = count_outcome
         self._find_defect = find_defect
         self._is_filtered = is_filtered
+        self._note_answer = note_answer
         self._filtered: dict[int, Delivery] = {}
         self._done: list[str] = []
         """Stream ids to be removed."""
@@ -118,10 +120,10 @@ class Intake:
                 self._count("dead", sequence, self._ledger.settle(sequence))
         elif not self._survives(group):
             self._discard(delivery, "lost_version")
-        elif self._is_filtered is not None and self._is_filtered(group):
-            self._filtered[sequence] = delivery
         else:
-            self.ready[sequence] = delivery
+            self._note_answer(group)
+            is_filtered = self._is_filtered is not None and self._is_filtered(group)
+            (self._filtered if is_filtered else self.ready)[sequence] = delivery
 
     def _task_of(self, group: RolloutGroup, prompt_id: str) -> PromptTask:
         task = self._make_task(group.sequence, prompt_id)

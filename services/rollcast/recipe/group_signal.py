@@ -1,0 +1,89 @@
+"""What a group that came back can teach: its rewards differ, or why it is filtered and what to change.
+
+    usable      rewards differ among the rollouts that count, or the recipe does without that filter
+    truncated   every answer was cut off by the token budget
+    wrong       every answer that counts has reward 0
+    right       every answer that counts has reward 1
+    equal       every answer that counts has the same reward between the two
+    no_verdict  no answer was graded
+
+A group with one rollout that counts, or none, is called by what most of the others were left out for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from rollcast.config.recipe import Recipe
+
+FIRST_GROUPS = 12
+"""Groups that come back before it is said that none of them is usable."""
+
+
+class GroupSignal(StrEnum):
+    USABLE = "usable"
+    TRUNCATED = "truncated"
+    WRONG = "wrong"
+    RIGHT = "right"
+    EQUAL = "equal"
+    NO_VERDICT = "no_verdict"
+
+
+_HOW = {
+    GroupSignal.TRUNCATED: "every answer cut off",
+    GroupSignal.WRONG: "every answer wrong",
+    GroupSignal.RIGHT: "every answer right",
+    GroupSignal.EQUAL: "the same reward for every answer",
+    GroupSignal.NO_VERDICT: "no verdict on any answer",
+}
+"""In words, for one group or more."""
+_REMEDY = {
+    GroupSignal.TRUNCATED: "raise recipe.max_completion_tokens (now {most}), or give a model and a tasks.prompt_format "
+    "with which answers end",
+    GroupSignal.WRONG: "`rollcast try` shows answers and rewards: correct the verifier or tasks.prompt_format, or take "
+    "easier prompts",
+    GroupSignal.RIGHT: "take harder prompts",
+    GroupSignal.EQUAL: "correct the verifier, which gives every answer of a prompt the same reward",
+    GroupSignal.NO_VERDICT: "correct the verifier, or raise tasks.grading.deadline_seconds",
+}
+
+
+def signal_of(
+    rewards: Sequence[float], truncated: Sequence[bool], has_verdict: Sequence[bool], recipe: Recipe
+) -> GroupSignal:
+    """The signal of one group, by its rollouts."""
+    rollouts = list(zip(rewards, truncated, has_verdict, strict=True))
+    kept = [reward for reward, cut, graded in rollouts if graded and not (cut and recipe.exclude_truncated)]
+    if kept and (min(kept) < max(kept) or not recipe.zero_variance_filter):
+        return GroupSignal.USABLE
+    if all(truncated):
+        return GroupSignal.TRUNCATED
+    if len(kept) <= 1:
+        num_ungraded = sum(not graded for graded in has_verdict)
+        num_cut = sum(cut for cut, graded in zip(truncated, has_verdict, strict=True) if graded)
+        if max(num_ungraded, num_cut) > len(kept):
+            return GroupSignal.NO_VERDICT if num_ungraded >= num_cut else GroupSignal.TRUNCATED
+    if kept[0] <= 0.0:
+        return GroupSignal.WRONG
+    return GroupSignal.RIGHT if kept[0] >= 1.0 else GroupSignal.EQUAL
+
+
+def unused_in_words(counts: Mapping[str, int]) -> str:
+    """How many groups are not usable for which reason, the most frequent first; empty if there is none."""
+    return ", ".join(f"{count} with {_HOW[signal]}" for signal, count in _unused(counts))
+
+
+def why_none_is_used(counts: Mapping[str, int], recipe: Recipe) -> str | None:
+    """A sentence with the remedy once the first dozen groups are there and none is usable. `counts`: by signal."""
+    total = sum(counts.values())
+    if total < FIRST_GROUPS or counts.get(GroupSignal.USABLE):
+        return None
+    most = _unused(counts)[0][0]
+    remedy = _REMEDY[most].format(most=recipe.max_completion_tokens)
+    return f"none of the first {total} groups can be trained on: {unused_in_words(counts)}; {remedy}"
+
+
+def _unused(counts: Mapping[str, int]) -> list[tuple[GroupSignal, int]]:
+    found = [(signal, counts.get(signal, 0)) for signal in GroupSignal if signal is not GroupSignal.USABLE]
+    return sorted(((signal, count) for signal, count in found if count), key=lambda one: -one[1])

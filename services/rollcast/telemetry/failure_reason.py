@@ -1,0 +1,107 @@
+"""Why a process ended, from what it wrote: the deepest error of the last failure, on one line.
+
+A log ends in one of several ways, often in more than one of them. The last that names a reason counts:
+
+    error: model.path = x: ...                      a sentence of Rollcast's commands and services
+    2026-01-01T00:00:00Z [error    ] ... reason=..  a line of Rollcast's log
+    Traceback ...                                   of a chain of errors the first, which caused the others
+    EngineDeadError: ... See stack trace (above)    names no reason: an earlier one does
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator, Sequence
+
+MAX_REASON_CHARACTERS = 400
+"""Of an error that is no sentence of Rollcast's: some carry a whole file."""
+SENTENCE = "error: "
+_PREFIX = re.compile(
+    r"^(\([^)]*pid=\d+\) )?((ERROR|WARNING|INFO|CRITICAL|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ?)?(?P<rest>.*)$"
+)
+"""vLLM's: which of its processes, the level, the time, the line of the source."""
+_TRACEBACK = "Traceback (most recent call last):"
+_ERROR_LINE = re.compile(r"^(?P<module>[A-Za-z_][\w.]*\.)?(?P<kind>[A-Za-z_]\w*)(: (?P<said>.*)|:?)$")
+_LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z \[(error|critical) *\] (?P<said>.*)$")
+_CHAINED = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+_POINTS_ELSEWHERE = re.compile(r"(trace|root cause|message)\W+above|See stack trace|EngineDeadError|ChildFailedError")
+_LOOKUPS = ("KeyError", "IndexError", "AttributeError", "StopIteration", "StopAsyncIteration")
+"""What code that looks something up catches: the error that it raises then says more."""
+
+
+def failure_reason(log: str) -> str | None:
+    """The reason that the log of a process ends with; None = it names none."""
+    lines = [_without_prefix(line) for line in log.splitlines()]
+    reasons = list(_reasons(lines))
+    telling = [reason for reason in reasons if not _POINTS_ELSEWHERE.search(reason)]
+    chosen = telling or reasons
+    found = chosen[-1] if chosen else None
+    if found is None or found.startswith(SENTENCE):
+        return None if found is None else found.removeprefix(SENTENCE)
+    return found if len(found) <= MAX_REASON_CHARACTERS else f"{found[:MAX_REASON_CHARACTERS]}..."
+
+
+def deepest_error(error: BaseException) -> str:
+    """The error that caused the others, as a log would have it."""
+    return failure_reason("".join(traceback.format_exception(error))) or type(error).__name__
+
+
+def points_elsewhere(reason: str) -> bool:
+    """Whether it says only that another process has failed."""
+    return _POINTS_ELSEWHERE.search(reason) is not None
+
+
+def _without_prefix(line: str) -> str:
+    match = _PREFIX.match(line)
+    return line if match is None else match["rest"]
+
+
+def _reasons(lines: Sequence[str]) -> Iterator[str]:
+    """In the order of the log; of a chain of tracebacks one."""
+    chain: list[str] = []
+    is_chained = False
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        if line.strip() == _TRACEBACK:
+            if chain and not is_chained:
+                yield _deepest(chain)
+                chain = []
+            found, number = _error_of(lines, number)
+            chain += [found] if found else []
+            is_chained = False
+        elif line.strip() in _CHAINED:
+            is_chained = True
+        elif line.startswith(SENTENCE) or (match := _LOG_LINE.match(line)):
+            if chain:
+                yield _deepest(chain)
+                chain = []
+            yield line if line.startswith(SENTENCE) else str(match["said"]).strip()  # type: ignore[index]
+    if chain:
+        yield _deepest(chain)
+
+
+def _error_of(lines: Sequence[str], number: int) -> tuple[str | None, int]:
+    """The error below a traceback's frames with its indented lines, and the number of the line behind it."""
+    while number < len(lines) and (lines[number].startswith(" ") or not lines[number]):
+        number += 1
+    if number == len(lines) or (match := _ERROR_LINE.match(lines[number])) is None:
+        return None, number
+    words = [match["kind"] + (f": {match['said']}" if match["said"] else "")]
+    number += 1
+    while number < len(lines) and lines[number].startswith(" ") and lines[number].strip():
+        words.append(lines[number].strip())
+        number += 1
+    return " ".join(words), number
+
+
+def _deepest(chain: Sequence[str]) -> str:
+    for reason in chain[:-1]:
+        if not reason.startswith(_LOOKUPS):
+            return reason
+    return chain[-1]

@@ -1,0 +1,33 @@
+"""A tmpfs of a given size: a disk that a test can fill."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def small_disk(folder: Path, num_bytes: int) -> Iterator[Path]:
+    """Mounted at `folder`, which it makes; the test is skipped where that takes a right that it has not."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={num_bytes}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path, *, but_bytes: int) -> Path:
+    """Leave so many bytes free; returns the file to remove."""
+    filler, disk = folder / "filler", os.statvfs(folder)
+    with filler.open("ab") as file:
+        taken = os.fstat(file.fileno()).st_size + disk.f_bavail * disk.f_frsize - but_bytes
+        os.posix_fallocate(file.fileno(), 0, taken)
+    return filler
