@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 CHECK = ("config", "check", "run.yaml")
 UP = ("up", "--config", "run.yaml")
@@ -21,7 +24,7 @@ SOUND: dict[str, Any] = {
     "model": {"path": "model"},
     "tasks": {
         "dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl"},
-        "evaluation": {"num_prompts": 2},
+        "evaluation": {"num_prompts": 2, "every_steps": 2},
         "grading": {"deadline_seconds": 20},
     },
     "recipe": {"prompts_per_step": 2},
@@ -41,13 +44,24 @@ class Mistake:
     """A package that is not installed."""
 
 
+@functools.cache
+def byte_tokenizer(*words: str) -> str:
+    """A tokenizer.json that spells everything: one token for each byte, and one for each of `words`."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: number for number, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_tokens(list(words))
+    return str(tokenizer.to_str())
+
+
 def prepared(folder: Path, mistake: Mistake, taken_port: int = 0) -> None:
     """What the user's folder holds. `taken_port`: what stands for TAKEN in the run file."""
     files: dict[str, str | bytes | int | None] = {
         "rows.jsonl": lines(*ROWS),
         "model/config.json": json.dumps(CAUSAL),
         "model/model.safetensors": b"\0" * 64,
-        "model/tokenizer.json": "{}",
+        "model/tokenizer.json": byte_tokenizer(),
         "run.yaml": yaml.safe_dump(merged(SOUND, mistake.change)).replace(TAKEN, str(taken_port)),
     }
     for name, content in {**files, **mistake.files}.items():
@@ -122,6 +136,10 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A gzip file that was cut off": Mistake(
             {"tasks": {"dataset": {"path": "rows.jsonl.gz"}}}, {"rows.jsonl.gz": b"\x1f\x8b\x08\0\0\0\0\0"}
         ),
+        "An empty file": Mistake(files={"rows.jsonl": ""}),
+        "A file of blank lines": Mistake(files={"rows.jsonl": "\n \n\n"}),
+        "Every prompt is longer than allowed": Mistake({"recipe": {"max_prompt_tokens": 5}}),
+        "Completions leave no room for any prompt": Mistake({"recipe": {"max_completion_tokens": 508}}),
     },
     "Verifiers": {
         "A name that nothing has": data(verifier="mathh"),
@@ -150,6 +168,10 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "The folder is not there": Mistake({"model": {"path": "./modle"}}),
         "The folder has no config.json": model(config_json=None),
         "Its config.json is no JSON": model(config_json="{"),
+        "A folder's name is misspelt": Mistake({"model": {"path": "modle"}}),
+        "A name on the hub without its owner": Mistake({"model": {"path": "Qwen3-0.6B"}}),
+        "Its tokenizer.json is none": model(tokenizer_json="{}"),
+        "A length that the model does not know": Mistake({"model": {"max_length": 4_096}}),
         "It has no weights": Mistake(files={"model/model.safetensors": None}),
         "A BERT": model(config_json=json.dumps({"architectures": ["BertForMaskedLM"], "model_type": "bert"})),
         "A T5": model(
@@ -178,8 +200,46 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A core that the machine does not have": Mistake({"generator": {"cpu": 100_000}}),
         "A certificate that is not there": Mistake({"http": {"tls": {"certificate": "c.pem", "private_key": "k.pem"}}}),
         "No C++ compiler, and no GPU": Mistake(environment={"PATH": "/nowhere", "CXX": ""}),
+        "Two services on one port": Mistake({"rpc": {"port": 7_001}, "forecaster": {"http_port": 7_001}}),
+        "A generator on the trainer's port": Mistake(
+            {"trainer": {"http_port": 7_002}, "generator": {"http_port": 7_001}, "local": {"generators": 2}}
+        ),
+        "Redis on the port of another service": Mistake({"redis": {"host": "localhost"}, "rpc": {"port": 6_379}}),
+        "More generators than there are ports": Mistake(
+            {"generator": {"http_port": 65_535}, "local": {"generators": 2}}
+        ),
         "A port that somebody has": Mistake({"forecaster": {"http_port": TAKEN}}, command=UP),
         "A disk without room for the checkpoints": Mistake(files={"model/model.safetensors": 1 << 42}),
         "A logger whose package is not installed": Mistake({"log": [{"kind": "wandb"}]}, lacks="wandb"),
     },
 }
+
+
+def spelling(*words: str) -> Mapping[str, str]:
+    """The model's tokenizer knows these words as tokens, and letters of plain text alone."""
+    letters = {letter: number for number, letter in enumerate(string.digits + string.ascii_letters + " +?:.,;'\n")}
+    tokenizer = Tokenizer(models.BPE(letters, []))
+    tokenizer.add_tokens(list(words))
+    return {"model/tokenizer.json": str(tokenizer.to_str())}
+
+
+CAUTIONS: dict[str, Mistake] = {
+    "Rows that are there twice": data(ROWS[0], ROWS[1]),
+    "Some prompts are longer than allowed": Mistake(
+        {"recipe": {"max_prompt_tokens": 10}}, {"rows.jsonl": lines(*ROWS, {"prompt": "9 + 1? " * 3, "answer": "10"})}
+    ),
+    "Letters that the tokenizer does not know": Mistake(
+        files={"rows.jsonl": lines(*ROWS, {"prompt": "3² = é?", "answer": "9"}), **spelling()}
+    ),
+    "A verifier that says 1 to everything": reward("return 1.0"),
+    "A verifier that says 0 to everything": reward("return float(completion == row['prompt'])"),
+    "Fewer steps than between two evaluations": Mistake({"tasks": {"evaluation": {"every_steps": 100}}}),
+    "Too few evaluations for a forecast": Mistake({"tasks": {"evaluation": {"every_steps": 4}}}),
+    "More processes than cores": Mistake({"local": {"generators": 60}}),
+    "Layout think, and no token for it": Mistake({"tasks": {"prompt_format": {"layout": "think"}}}),
+    "Layout think, and no letters for it": Mistake({"tasks": {"prompt_format": {"layout": "think"}}}, spelling()),
+    "A model that is not where others are": Mistake(
+        {"model": {"path": "models/arithmtic"}}, {"models/arithmetic/config.json": json.dumps(CAUSAL)}
+    ),
+}
+"""What `config check` warns of and `up` says as well: the run may be started."""

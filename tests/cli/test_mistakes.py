@@ -12,7 +12,7 @@ import pytest
 from rollcast.connections.http import listen
 from rollcast.tasks.sandbox import protections
 from tests.cli import command
-from tests.cli.mistakes import MISTAKES, Mistake, prepared
+from tests.cli.mistakes import CAUTIONS, MISTAKES, Mistake, prepared
 
 PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
 ROW = re.compile(r"^\| (?P<title>[^|]+) \| `` (?P<said>.+) `` \|$", re.MULTILINE)
@@ -21,6 +21,7 @@ TOLD = {
     for section in PAGE.read_text().split("\n## ")
     for match in ROW.finditer(section)
 }
+CAUTION = "Cautions"
 CASES = [(group, title, mistake) for group, titles in MISTAKES.items() for title, mistake in titles.items()]
 IN_THE_SANDBOX = ("It opens a file in the sandbox", "It starts a thread in the sandbox")
 
@@ -34,7 +35,7 @@ def refusal(folder: Path, mistake: Mistake) -> str:
 
 
 def test_the_page_has_every_mistake_once_and_there_are_forty() -> None:
-    titles = [(group, title) for group, title, _ in CASES]
+    titles = [*((group, title) for group, title, _ in CASES), *((CAUTION, title) for title in CAUTIONS)]
     assert sorted(TOLD) == sorted(titles)
     assert len(titles) >= 40
 
@@ -55,5 +56,31 @@ def test_a_mistake_is_told_as_the_page_says(
         monkeypatch.setattr(sys, "stdin", nothing)
         said = refusal(tmp_path, mistake)
     assert "\n" not in said, "one mistake, one sentence"
-    wanted = TOLD[group, title]
-    assert re.fullmatch(".*".join(map(re.escape, wanted.split("..."))), said), said
+    assert matches(said, TOLD[group, title]), said
+
+
+def matches(said: str, on_the_page: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, on_the_page.split("..."))), said) is not None
+
+
+def cautions() -> list[str]:
+    """What a check that finds nothing wrong warns of."""
+    checked = command.rollcast("config", "check", "run.yaml")
+    assert checked.returncode == 0, checked.stderr
+    return [line.removeprefix("caution: ") for line in checked.stdout.splitlines() if line.startswith("caution: ")]
+
+
+@pytest.mark.parametrize(("title", "mistake"), CAUTIONS.items(), ids=list(CAUTIONS))
+def test_a_check_warns_of_it_as_the_page_says(
+    title: str, mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    prepared(tmp_path, mistake)
+    (said,) = cautions()
+    assert matches(said, TOLD[CAUTION, title]), said
+
+
+def test_a_sound_run_file_has_no_caution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    prepared(tmp_path, Mistake())
+    assert cautions() == []
