@@ -102,6 +102,11 @@ def reward(body: str, *, name: str = "grade", before: str = "", **change: Any) -
     return Mistake({"tasks": tasks}, {"reward.py": source})
 
 
+def rewards_of(arguments: str, returned: str) -> Mistake:
+    """A function with the arguments of another library."""
+    return reward("pass", before=f"def theirs({arguments}):\n    return {returned}\n", name="theirs")
+
+
 def declared(**settings: Any) -> Mistake:
     """A verifier of tasks.verifiers, which the data set names."""
     settings = {"name": "mine", **settings}
@@ -152,6 +157,10 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "It raises": reward("return float(completion.split()[0] == row['answer'])"),
         "It asks for a field that rows do not have": reward("return float(completion == row['solution'])"),
         "It takes other arguments": reward("pass", before="def old(completions):\n    return 1.0\n", name="old"),
+        "TRL's arguments, and a field that rows do not have": rewards_of("completions, solution, **kwargs", "[1.0]"),
+        "TRL's arguments, and no list": rewards_of("prompts, completions", "1.0"),
+        "verl's arguments, and a field that rows do not have": rewards_of("data_source, solution_str", "1.0"),
+        "verl's arguments, and no score": rewards_of("solution_str, ground_truth", "{'reward': 1.0}"),
         "It opens a file in the sandbox": reward("return float(completion in open('rows.jsonl').read())"),
         "It starts a thread in the sandbox": reward(
             "threading.Thread(target=print).start(); return 1.0", before="import threading\n"

@@ -175,7 +175,7 @@ def _check_verifier(verifiers: Verifiers, name: str) -> None:
 
 
 def _raise_all(checks: Sequence[Check]) -> list[str]:
-    """Make every check; returns all cautions. What they refuse is one error, which may pass by itself if all of it may."""
+    """Make every check; returns all cautions. What they refuse is one error, which may pass if all of it may."""
     found: list[UserError] = []
     said: list[str] = []
     for make in checks:
