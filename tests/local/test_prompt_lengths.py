@@ -77,8 +77,8 @@ def check_refuses(config: RunConfig) -> str:
 
 @pytest.mark.parametrize(
     ("template", "prompt_format"),
-    [(None, {}), (TEMPLATE, {}), (TEMPLATE, {"layout": "bare"}), (None, {"layout": "think"})],
-    ids=["no template", "template", "bare", "think"],
+    [(None, {}), (TEMPLATE, {}), (None, {"layout": "think"})],
+    ids=["no template", "template", "think"],
 )
 def test_at_the_edge_both_agree(template: str | None, prompt_format: dict[str, Any], tmp_path: Path) -> None:
     config = run(tmp_path, 400, template=template, **prompt_format)
@@ -90,8 +90,8 @@ def test_at_the_edge_both_agree(template: str | None, prompt_format: dict[str, A
     for limit in (edge - 1, edge):
         config = run(tmp_path, limit, template=template, **prompt_format)
         assert trainer_refuses(config) is (limit < edge)
-        assert bool(said := check_refuses(config)) is (limit < edge), said
-    assert f"set at least {edge}" in check_refuses(run(tmp_path, edge - 1, template=template, **prompt_format))
+        said = check_refuses(config)
+        assert f"set at least {edge}" in said if limit < edge else said == ""
 
 
 def test_what_the_template_refuses_is_told_if_it_had_to_be_asked(tmp_path: Path) -> None:

@@ -14,6 +14,13 @@ ALIKE = 0.75
 MOST_OFFERED = 3
 
 
+def is_elsewhere_or_near(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> bool:
+    """Whether another kind of its group has the setting, or its group has one spelt nearly like it."""
+    name = field.rpartition(".")[2]
+    beside = [found for group in groups for found in group.model_fields]
+    return _without_numbers(field) in settings_of(schema) or bool(difflib.get_close_matches(name, beside, 1, ALIKE))
+
+
 def did_you_mean(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> tuple[str, tuple[str, ...]]:
     """The remedy for a setting that does not exist, and the settings that it offers: one of the same group (`groups`, as
     they are left by its `kind`) spelt nearly like it, or one elsewhere."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
@@ -24,35 +25,69 @@ MAX_LOOK_SECONDS = 5.0
 """How long prompts of one part are counted. A vocabulary takes about a megabyte a second."""
 MAX_EXACT_PROMPTS = 16
 """The shortest ones are counted with their template if the answer depends on it."""
-EXACT_SECONDS = 120.0
-"""Transformers is imported and a tokenizer read: some seconds on a free machine."""
+EXACT_SECONDS = 300.0
+"""Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on a busy
+one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """Prompts that the trainer keeps together: without a single usable one it does not start."""
+
+    name: str
+    total: int
+    counted: list[tuple[int, Prompt]]
+    """Tokens of the bare texts; those of all prompts unless the time was over, or enough fit."""
+
+    @property
+    def shortest(self) -> int:
+        return min(tokens for tokens, _ in self.counted)
+
+    @property
+    def shortest_prompts(self) -> list[Prompt]:
+        return [prompt for _, prompt in sorted(self.counted, key=lambda item: item[0])[:MAX_EXACT_PROMPTS]]
 
 
 def check_lengths(config: RunConfig, split: PromptSplit, tokenizer: TokenizerFile) -> list[str]:
     """Cautions. Raises UserError if the run would start without a training, held-out or downstream prompt."""
-    parts = [("training", split.train), ("held-out", split.held_out)]
-    parts += [(repr(name), prompts) for name, prompts in split.downstream.items()]
-    return [line for name, prompts in parts if prompts for line in _check_part(config, name, prompts, tokenizer)]
-
-
-def _check_part(config: RunConfig, name: str, prompts: Sequence[Prompt], tokenizer: TokenizerFile) -> list[str]:
     limit = config.recipe.max_prompt_tokens
-    counted = _counted(prompts, tokenizer, limit)
-    shortest, total = min(counts := [tokens for tokens, _ in counted]), len(prompts)
-    if shortest <= limit:
-        if shortest + _room_around(config, tokenizer) <= limit:
-            return []
-        closest = sorted(zip(counts, (prompt for _, prompt in counted), strict=True), key=lambda item: item[0])
-        exact = _exact(config, [prompt for _, prompt in closest[:MAX_EXACT_PROMPTS]])
-        if exact is None or exact <= limit:
-            return []
-        shortest = exact
-    sentence = f"recipe.max_prompt_tokens = {limit}: "
-    if len(counted) < total:
-        looked_at = f"none of the {len(counted)} shortest of {total} {name} prompts fits"
-        return [f"{sentence}{looked_at} (all could not be looked at in {MAX_LOOK_SECONDS:g} s); raise it"]
-    each = f"each of the {total} {name} prompts is longer" if total > 1 else f"the one {name} prompt is longer"
-    raise UserError(f"{sentence}{each}, the shortest has {shortest} tokens; {_remedy(config, shortest)}")
+    named = [("training", split.train), ("held-out", split.held_out)]
+    named += [(repr(name), prompts) for name, prompts in split.downstream.items()]
+    parts = [PromptPart(name, len(found), _counted(found, tokenizer, limit)) for name, found in named if found]
+    room = _room_around(config, tokenizer)
+    at_the_edge = [part for part in parts if part.shortest <= limit < part.shortest + room]
+    cautions = [_not_all_seen(part, limit) for part in parts if part.shortest > limit and not _is_whole(part)]
+    refused = [(part, part.shortest) for part in parts if part.shortest > limit and _is_whole(part)]
+    if at_the_edge and not refused:
+        exact = _exact(config, [part.shortest_prompts for part in at_the_edge])
+        if exact is None:
+            cautions.append(
+                f"recipe.max_prompt_tokens = {limit}: whether the shortest prompts fit was not found out here"
+            )
+        else:
+            refused = [(part, tokens) for part, tokens in zip(at_the_edge, exact, strict=True) if tokens > limit]
+    if refused:
+        raise UserError(_too_long(config, *max(refused, key=lambda item: item[1])))
+    return cautions
+
+
+def _is_whole(part: PromptPart) -> bool:
+    return len(part.counted) == part.total
+
+
+def _not_all_seen(part: PromptPart, limit: int) -> str:
+    return (
+        f"recipe.max_prompt_tokens = {limit}: none of the {len(part.counted)} shortest of {part.total} {part.name} "
+        f"prompts fits (the others were not looked at within {MAX_LOOK_SECONDS:g} s); raise it"
+    )
+
+
+def _too_long(config: RunConfig, part: PromptPart, shortest: int) -> str:
+    each = f"each of the {part.total} {part.name} prompts" if part.total > 1 else f"the one {part.name} prompt"
+    return (
+        f"recipe.max_prompt_tokens = {config.recipe.max_prompt_tokens}: {each} is longer, the shortest has {shortest} "
+        f"tokens; {_remedy(config, shortest)}"
+    )
 
 
 def _counted(prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: int) -> list[tuple[int, Prompt]]:
@@ -76,12 +111,18 @@ def _room_around(config: RunConfig, tokenizer: TokenizerFile) -> int:
     return TEMPLATE_TOKENS + system if layout.layout == "auto" and tokenizer.has_chat_template else SPECIAL_TOKENS
 
 
-def _exact(config: RunConfig, prompts: Sequence[Prompt]) -> int | None:
-    """Tokens of the shortest, as the trainer counts them; None if that cannot be found out here. Raises UserError."""
+def _exact(config: RunConfig, groups: Sequence[Sequence[Prompt]]) -> list[int] | None:
+    """Tokens of the shortest prompt of each group, as the trainer counts them; None if that cannot be found out here.
+
+    Raises UserError.
+    """
     asked = {
         "model": config.model.model_dump(),
         "prompt_format": config.tasks.prompt_format.model_dump(),
-        "chats": [[(message.role, message.content) for message in prompt.messages] for prompt in prompts],
+        "groups": [
+            [[(message.role, message.content) for message in prompt.messages] for prompt in prompts]
+            for prompts in groups
+        ],
     }
     command = [sys.executable, "-m", "rollcast.tasks.shortest_prompt"]
     try:
@@ -92,7 +133,7 @@ def _exact(config: RunConfig, prompts: Sequence[Prompt]) -> int | None:
         return None
     if done.returncode == UserError.exit_code and done.stderr.strip():
         raise UserError(done.stderr.strip().splitlines()[-1])
-    return int(done.stdout.split()[-1]) if done.returncode == 0 else None
+    return [int(number) for number in done.stdout.split()] if done.returncode == 0 else None
 
 
 def _remedy(config: RunConfig, shortest: int) -> str:

@@ -1,7 +1,7 @@
-"""A program: tokens of the shortest of some prompts, counted exactly as the trainer counts them.
+"""A program: tokens of the shortest prompt of each group, counted exactly as the trainer counts them.
 
 It is a process of its own because the command line imports no Transformers. Standard input holds a JSON object with
-`model`, `prompt_format` and `chats`; standard output gets the number. Exit code 2 and a sentence on standard error:
+`model`, `prompt_format` and `groups` of chats; standard output gets a number for each group. Exit code 2 and a sentence on standard error:
 the tokenizer cannot be read, or its chat template refuses a prompt.
 """
 
@@ -21,8 +21,9 @@ def main() -> None:
     asked = json.load(sys.stdin)
     prompt_format = PromptFormat.model_validate(asked["prompt_format"])
     tokenizer = load_tokenizer(Model.model_validate(asked["model"]))
-    chats = [tuple(Message(role, content) for role, content in chat) for chat in asked["chats"]]
-    print(min(len(tokenize(tokenizer, chat, prompt_format)) for chat in chats))
+    for chats in asked["groups"]:
+        messages = [tuple(Message(role, content) for role, content in chat) for chat in chats]
+        print(min(len(tokenize(tokenizer, chat, prompt_format)) for chat in messages))
 
 
 if __name__ == "__main__":
