@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+NAMES = "docs/reference/other-names.md"
 MAX_FOUND = 20
 """Names that are answered of one unknown group."""
 MAX_DEPTH = 8
@@ -30,10 +31,10 @@ class Counterpart:
 
     @property
     def sentence(self) -> str:
-        """What follows `NAME is not a setting; `."""
+        """What follows the name."""
         if self.setting:
-            return f"here it is {self.setting}: `{self.example}`"
-        return f"{self.example} ({self.page})"
+            return f"is not a setting; here it is {self.setting}: `{self.example}`"
+        return f"is not supported: {self.example} ({self.page})"
 
 
 def _is(setting: str, example: str, *names: str) -> Counterpart:
@@ -41,7 +42,7 @@ def _is(setting: str, example: str, *names: str) -> Counterpart:
 
 
 def _not(reason: str, *names: str, page: str = "docs/other-systems.md") -> Counterpart:
-    return Counterpart(names, "", f"not supported: {reason}", page)
+    return Counterpart(names, "", reason, page)
 
 
 _OPTIMIZER = "recipe.optimizer"
@@ -60,7 +61,7 @@ COUNTERPARTS: tuple[Counterpart, ...] = (
         "max_tokens_per_gpu", "use_dynamic_bsz", "packing_samples", "sequence_packing", "auto_find_batch_size"),
     _not("a step is one update on all of its rollouts; recipe.schedule: {kind: ppo-off-policy, max_staleness: 4} makes "
          "4 updates for each generation phase", "num_iterations", "ppo_epochs", "ppo_mini_batch_size", "mini_batch_size",
-         "steps_per_generation", "update_epochs", "ppo_inner_epochs", page="docs/recipes.md"),
+         "steps_per_generation", "update_epochs", "ppo_inner_epochs", page=NAMES),
     # Lengths and sampling
     _is("recipe.max_completion_tokens", "recipe: {max_completion_tokens: 4096}", "max_completion_length",
         "max_response_length", "max_new_tokens", "generate_max_len", "max_tokens", "response_length",
@@ -72,7 +73,7 @@ COUNTERPARTS: tuple[Counterpart, ...] = (
     _is("recipe.temperature", "recipe: {temperature: 1.0}", "temperature", "sampling_temperature", "temp"),
     _not("completions are drawn from the whole distribution, so that their log-probs are the trained policy's; "
          "recipe.temperature alone changes it", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
-         "frequency_penalty", "do_sample", "generation_kwargs", page="docs/architecture.md"),
+         "frequency_penalty", "do_sample", "generation_kwargs", page=NAMES),
     # The optimizer
     _is(f"{_OPTIMIZER}.learning_rate", "recipe: {optimizer: {learning_rate: 5.0e-7}}", "lr", "learning_rate", "optim.lr",
         "actor_learning_rate", "actor_lr", "base_lr", "max_lr"),
@@ -85,9 +86,9 @@ COUNTERPARTS: tuple[Counterpart, ...] = (
     _is(f"{_OPTIMIZER}.epsilon", "recipe: {optimizer: {epsilon: 1.0e-15}}", "adam_epsilon", "adam_eps", "optim.eps"),
     _is(f"{_OPTIMIZER}.weight_decay", "recipe: {optimizer: {weight_decay: 0.01}}", "wd", "l2"),
     _not("the learning rate is constant after recipe.optimizer.warmup_steps", "lr_scheduler_type", "lr_scheduler",
-         "scheduler", "lr_decay_style", "min_lr", "min_lr_ratio", "lr_scheduler_kwargs", page="docs/recipes.md"),
+         "scheduler", "lr_decay_style", "min_lr", "min_lr_ratio", "lr_scheduler_kwargs", page=NAMES),
     _not("AdamW is the one optimizer; its values are in recipe.optimizer", "optim", "optimizer_name",
-         "optimizer_type", page="docs/recipes.md"),
+         "optimizer_type", page=NAMES),
     # The objective
     _is("recipe.kl", "recipe: {kl: {coefficient: 0.001}}", "beta", "kl_coef", "kl_beta", "kl_coeff", "kl_loss_coef",
         "init_kl_coef", "kl_penalty_coef", "use_kl_loss", "use_kl_in_reward", "kl_ctrl", "kl_ctrl.kl_coef", "kl_tau",
@@ -123,7 +124,7 @@ COUNTERPARTS: tuple[Counterpart, ...] = (
         "max_train_samples", "num_train_samples", "max_examples"),
     _not("advantages are the group's; there is no value model", "critic", "value_model", "gamma", "lam", "lambd",
          "gae_lambda", "critic_learning_rate", "critic_pretrain", "value_head", "vf_coef", "value_loss_coef", "critic_lr",
-         page="docs/recipes.md"),
+         page=NAMES),
     # The model
     _is("model.path", "model: {path: Qwen/Qwen3-0.6B}", "model_name_or_path", "model_name", "pretrain", "model_path",
         "base_model", "model_id", "actor_model", "policy_model", "hf_model", "pretrained", "tokenizer", "tokenizer_name",

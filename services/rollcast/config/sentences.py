@@ -165,7 +165,7 @@ def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel
 
 
 def _elsewhere(field: str, found: Counterpart) -> Wrong:
-    return Wrong(field, f"is not a setting; {found.sentence}", others=(found.setting,) if found.setting else ())
+    return Wrong(field, found.sentence, others=(found.setting,) if found.setting else ())
 
 
 def _no_setting(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:

@@ -1,8 +1,8 @@
 """A program: tokens of the shortest prompt of each group, counted exactly as the trainer counts them.
 
 It is a process of its own because the command line imports no Transformers. Standard input holds a JSON object with
-`model`, `prompt_format` and `groups` of chats; standard output gets a number for each group. Exit code 2 and a sentence on standard error:
-the tokenizer cannot be read, or its chat template refuses a prompt.
+`model`, `prompt_format` and `groups` of chats; standard output gets a number for each group. Exit code 2 and a sentence
+on standard error: the tokenizer cannot be read, or its chat template refuses a prompt.
 """
 
 from __future__ import annotations
