@@ -7,6 +7,7 @@ from pathlib import Path
 from documents.commands import commands_page
 from documents.http_api import http_page
 from documents.metrics import metrics_page
+from documents.other_names import other_names_page
 from documents.python_api import python_page
 from documents.settings import settings_page
 
@@ -18,6 +19,7 @@ def generated() -> dict[str, str]:
     """Text by the name of the file in docs/reference."""
     pages = {
         "settings.md": settings_page(),
+        "other-names.md": other_names_page(),
         "metrics.md": metrics_page(),
         "commands.md": commands_page(),
         "http.md": http_page(),

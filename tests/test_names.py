@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -17,14 +18,24 @@ CLASS_NAME = re.compile(r"`([A-Z]\w+)`")
 LINK = re.compile(r"\]\(([^)]+)\)")
 
 
+@functools.cache
+def definitions() -> list[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """The file and the definition of every class and function that somebody wrote. Parsed once for all tests."""
+    return [
+        (path.relative_to(SERVICES).as_posix(), node)
+        for path in sorted(SERVICES.rglob("*.py"))
+        if "_pb2" not in path.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
 def classes() -> dict[str, list[str]]:
     """Class name -> the files that define it."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted(SERVICES.rglob("*.py")):
-        if "_pb2" not in path.name:
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ClassDef):
-                    found[node.name].append(str(path.relative_to(SERVICES)))
+    for file, node in definitions():
+        if isinstance(node, ast.ClassDef):
+            found[node.name].append(file)
     return found
 
 
@@ -84,12 +95,7 @@ VERBS = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_of_the_queue_is_nobody_elses(verb: str) -> None:
     form = re.compile(rf"_*{verb}(d|ed)?")
-    found = {
-        str(path.relative_to(SERVICES))
-        for path in SERVICES.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and form.fullmatch(node.name)
-    }
+    found = {file for file, node in definitions() if not isinstance(node, ast.ClassDef) and form.fullmatch(node.name)}
     assert found
     assert sorted(path for path in found if not path.startswith(VERBS[verb])) == []
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 CHECK = ("config", "check", "run.yaml")
 UP = ("up", "--config", "run.yaml")
@@ -28,7 +31,7 @@ SOUND: dict[str, Any] = {
     "model": {"path": "model"},
     "tasks": {
         "dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl"},
-        "evaluation": {"num_prompts": 2},
+        "evaluation": {"num_prompts": 2, "every_steps": 2},
         "grading": {"deadline_seconds": 20},
     },
     "recipe": {"prompts_per_step": 2},
@@ -62,13 +65,24 @@ def is_as_told(said: str, wanted: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, wanted.split("..."))), said) is not None
 
 
+@functools.cache
+def byte_tokenizer(*words: str) -> str:
+    """A tokenizer.json that spells everything: one token for each byte, and one for each of `words`."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: number for number, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_tokens(list(words))
+    return str(tokenizer.to_str())
+
+
 def prepared(folder: Path, mistake: Mistake, taken_port: int = 0, kept_port: int = 0) -> None:
     """What the user's folder holds. `taken_port`, `kept_port`: what stands for TAKEN and KEPT in the run file."""
     files: dict[str, str | bytes | int | None] = {
         "rows.jsonl": lines(*ROWS),
         "model/config.json": json.dumps(CAUSAL),
         "model/model.safetensors": b"\0" * 64,
-        "model/tokenizer.json": "{}",
+        "model/tokenizer.json": byte_tokenizer(),
         "run.yaml": yaml.safe_dump(merged(SOUND, mistake.change))
         .replace(TAKEN, str(taken_port))
         .replace(KEPT, str(kept_port)),
@@ -111,6 +125,11 @@ def reward(body: str, *, name: str = "grade", before: str = "", **change: Any) -
     return Mistake({"tasks": tasks}, {"reward.py": source})
 
 
+def rewards_of(arguments: str, returned: str) -> Mistake:
+    """A function with the arguments of another library."""
+    return reward("pass", before=f"def theirs({arguments}):\n    return {returned}\n", name="theirs")
+
+
 def declared(**settings: Any) -> Mistake:
     """A verifier of tasks.verifiers, which the data set names."""
     settings = {"name": "mine", **settings}
@@ -145,6 +164,10 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A gzip file that was cut off": Mistake(
             {"tasks": {"dataset": {"path": "rows.jsonl.gz"}}}, {"rows.jsonl.gz": b"\x1f\x8b\x08\0\0\0\0\0"}
         ),
+        "An empty file": Mistake(files={"rows.jsonl": ""}),
+        "A file of blank lines": Mistake(files={"rows.jsonl": "\n \n\n"}),
+        "Every prompt is longer than allowed": Mistake({"recipe": {"max_prompt_tokens": 5}}),
+        "Completions leave no room for any prompt": Mistake({"recipe": {"max_completion_tokens": 508}}),
     },
     "Verifiers": {
         "A name that nothing has": data(verifier="mathh"),
@@ -157,6 +180,10 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "It raises": reward("return float(completion.split()[0] == row['answer'])"),
         "It asks for a field that rows do not have": reward("return float(completion == row['solution'])"),
         "It takes other arguments": reward("pass", before="def old(completions):\n    return 1.0\n", name="old"),
+        "TRL's arguments, and a field that rows do not have": rewards_of("completions, solution, **kwargs", "[1.0]"),
+        "TRL's arguments, and no list": rewards_of("prompts, completions", "1.0"),
+        "verl's arguments, and a field that rows do not have": rewards_of("data_source, solution_str", "1.0"),
+        "verl's arguments, and no score": rewards_of("solution_str, ground_truth", "{'reward': 1.0}"),
         "It opens a file in the sandbox": reward("return float(completion in open('rows.jsonl').read())"),
         "It starts a thread in the sandbox": reward(
             "threading.Thread(target=print).start(); return 1.0", before="import threading\n"
@@ -173,11 +200,36 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "The folder is not there": Mistake({"model": {"path": "./modle"}}),
         "The folder has no config.json": model(config_json=None),
         "Its config.json is no JSON": model(config_json="{"),
+        "A folder's name is misspelt": Mistake({"model": {"path": "modle"}}),
+        "A name on the hub without its owner": Mistake({"model": {"path": "Qwen3-0.6B"}}),
+        "Its tokenizer.json is none": model(tokenizer_json="{}"),
+        "A length that the model does not know": Mistake({"model": {"max_length": 4_096}}),
         "It has no weights": Mistake(files={"model/model.safetensors": None}),
         "A BERT": model(config_json=json.dumps({"architectures": ["BertForMaskedLM"], "model_type": "bert"})),
         "A T5": model(
             config_json=json.dumps({"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True})
         ),
+    },
+    "Names and forms from elsewhere": {
+        "A learning rate of the recipe": Mistake({"recipe": {"lr": 1e-6}}),
+        "A batch in samples": Mistake({"recipe": {"batch_size": 64}}),
+        "A group size": Mistake({"recipe": {"group_size": 8}}),
+        "TRL's number of generations": Mistake({"num_generations": 8}),
+        "TRL's accumulation of gradients": Mistake({"gradient_accumulation_steps": 4}),
+        "A KL coefficient": Mistake({"beta": 0.04}),
+        "Epochs": Mistake({"num_train_epochs": 3}),
+        "verl's groups": Mistake({"actor_rollout_ref": {"rollout": {"n": 5}}}),
+        "LoRA": Mistake({"model": {"lora": {"r": 16}}}),
+        "Several turns": Mistake({"tasks": {"multi_turn": True}}),
+        "Another way to sample": Mistake({"recipe": {"top_p": 0.95}}),
+        "A file of evaluation prompts": Mistake({"tasks": {"evaluation": {"path": "test.jsonl"}}}),
+        "A loss by its name": Mistake({"recipe": {"loss": "dapo"}}),
+        "No length control, by its name": Mistake({"recipe": {"length_control": "none"}}),
+        "A schedule without its kind": Mistake({"recipe": {"schedule": {"max_staleness": 0}}}),
+        "A number for the penalty": Mistake({"recipe": {"kl": 0.01}}),
+        "A model by its path": Mistake(files={"run.yaml": "run: mine\nmodel: ./model\nbudget: {steps: 10}\n"}),
+        "Lengths beyond a short model": Mistake({"recipe": {"max_prompt_tokens": 200, "max_completion_tokens": 400}}),
+        "A loss that the default schedule does not suit": Mistake({"recipe": {"loss": {"kind": "reinforce"}}}),
     },
     "Commands": {
         "No budget": Mistake({"budget": {"steps": None}}),
@@ -201,6 +253,14 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A core that the machine does not have": Mistake({"generator": {"cpu": 100_000}}),
         "A certificate that is not there": Mistake({"http": {"tls": {"certificate": "c.pem", "private_key": "k.pem"}}}),
         "No C++ compiler, and no GPU": Mistake(environment={"PATH": "/nowhere", "CXX": ""}),
+        "Two services on one port": Mistake({"rpc": {"port": 7_001}, "forecaster": {"http_port": 7_001}}),
+        "A generator on the trainer's port": Mistake(
+            {"trainer": {"http_port": 7_002}, "generator": {"http_port": 7_001}, "local": {"generators": 2}}
+        ),
+        "Redis on the port of another service": Mistake({"redis": {"host": "localhost"}, "rpc": {"port": 6_379}}),
+        "More generators than there are ports": Mistake(
+            {"generator": {"http_port": 65_535}, "local": {"generators": 2}}
+        ),
         "A port that somebody has": Mistake({"forecaster": {"http_port": TAKEN}}, command=UP),
         "A page's port that another run has taken, though nothing listens there yet": Mistake(
             {"forecaster": {"http_port": KEPT}}, command=UP
@@ -209,3 +269,33 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A logger whose package is not installed": Mistake({"log": [{"kind": "wandb"}]}, lacks="wandb"),
     },
 }
+
+
+def spelling(*words: str) -> Mapping[str, str]:
+    """The model's tokenizer knows these words as tokens, and letters of plain text alone."""
+    letters = {letter: number for number, letter in enumerate(string.digits + string.ascii_letters + " +?:.,;'\n")}
+    tokenizer = Tokenizer(models.BPE(letters, []))
+    tokenizer.add_tokens(list(words))
+    return {"model/tokenizer.json": str(tokenizer.to_str())}
+
+
+CAUTIONS: dict[str, Mistake] = {
+    "Rows that are there twice": data(ROWS[0], ROWS[1]),
+    "Some prompts are longer than allowed": Mistake(
+        {"recipe": {"max_prompt_tokens": 10}}, {"rows.jsonl": lines(*ROWS, {"prompt": "9 + 1? " * 3, "answer": "10"})}
+    ),
+    "Letters that the tokenizer does not know": Mistake(
+        files={"rows.jsonl": lines(*ROWS, {"prompt": "3² = é?", "answer": "9"}), **spelling()}
+    ),
+    "A verifier that says 1 to everything": reward("return 1.0"),
+    "A verifier that says 0 to everything": reward("return float(completion == row['prompt'])"),
+    "Fewer steps than between two evaluations": Mistake({"tasks": {"evaluation": {"every_steps": 100}}}),
+    "Too few evaluations for a forecast": Mistake({"tasks": {"evaluation": {"every_steps": 4}}}),
+    "More processes than cores": Mistake({"local": {"generators": 60}}),
+    "Layout think, and no token for it": Mistake({"tasks": {"prompt_format": {"layout": "think"}}}),
+    "Layout think, and no letters for it": Mistake({"tasks": {"prompt_format": {"layout": "think"}}}, spelling()),
+    "A model that is not where others are": Mistake(
+        {"model": {"path": "models/arithmtic"}}, {"models/arithmetic/config.json": json.dumps(CAUSAL)}
+    ),
+}
+"""What `config check` warns of and `up` says as well: the run may be started."""

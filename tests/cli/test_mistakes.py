@@ -15,9 +15,10 @@ from rollcast.connections.http import listen
 from rollcast.local.ports import free_port
 from rollcast.tasks.sandbox import protections
 from tests.cli import command
-from tests.cli.mistakes import FIRST_MINUTES, MISTAKES, Mistake, is_as_told, prepared, told_by_the_page
+from tests.cli.mistakes import CAUTIONS, FIRST_MINUTES, MISTAKES, Mistake, is_as_told, prepared, told_by_the_page
 
 TOLD = told_by_the_page()
+CAUTION = "Cautions"
 CASES = [(group, title, mistake) for group, titles in MISTAKES.items() for title, mistake in titles.items()]
 IN_THE_SANDBOX = ("It opens a file in the sandbox", "It starts a thread in the sandbox")
 
@@ -40,7 +41,7 @@ def refusal(folder: Path, mistake: Mistake) -> str:
 
 
 def test_the_page_has_every_mistake_once_and_there_are_forty() -> None:
-    titles = [(group, title) for group, title, _ in CASES]
+    titles = [*((group, title) for group, title, _ in CASES), *((CAUTION, title) for title in CAUTIONS)]
     assert sorted(one for one in TOLD if one[0] != FIRST_MINUTES) == sorted(titles)
     assert len(titles) >= 40
 
@@ -62,3 +63,26 @@ def test_a_mistake_is_told_as_the_page_says(
         said = refusal(tmp_path, mistake)
     assert "\n" not in said, "one mistake, one sentence"
     assert is_as_told(said, TOLD[group, title]), said
+
+
+def cautions() -> list[str]:
+    """What a check that finds nothing wrong warns of."""
+    checked = command.rollcast("config", "check", "run.yaml")
+    assert checked.returncode == 0, checked.stderr
+    return [line.removeprefix("caution: ") for line in checked.stdout.splitlines() if line.startswith("caution: ")]
+
+
+@pytest.mark.parametrize(("title", "mistake"), CAUTIONS.items(), ids=list(CAUTIONS))
+def test_a_check_warns_of_it_as_the_page_says(
+    title: str, mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    prepared(tmp_path, mistake)
+    (said,) = cautions()
+    assert is_as_told(said, TOLD[CAUTION, title]), said
+
+
+def test_a_sound_run_file_has_no_caution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    prepared(tmp_path, Mistake())
+    assert cautions() == []

@@ -94,7 +94,7 @@ def test_a_redis_elsewhere_keeps_its_usual_port(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["demo.yaml", "ablation.yaml"])
 def test_the_shipped_runs_say_everything_that_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every port is free: which are is a matter of the machine."""
-    monkeypatch.setattr(left_out, "listen", lambda *_, **__: socket.socket())
+    monkeypatch.setattr(left_out, "can_have", lambda *_: True)
     config = load_run_config(ROOT / "configs" / name)
     assert differences(config, filled_in(config)) == []
 

@@ -50,7 +50,7 @@ def check(
     from rollcast.memory.device import GB, Device, smallest_gpu
     from rollcast.memory.verdict import warnings
 
-    filled_in, changes = "", list[str]()
+    filled_in, changes, cautions = "", list[str](), list[str]()
     if elsewhere:
         if resume:
             raise UserError("--resume: compares with the run's folder, which is on the other machine; leave it out")
@@ -58,7 +58,7 @@ def check(
         left = ["model, data, verifiers, certificates, disk and devices", "the run's folder"]
     else:
         config, found = preflight.load_to_start(file)
-        preflight.check_files(config)
+        cautions = preflight.check_files(config)
         changes = check_run_folder(config, resume=resume)
         left, filled_in = preflight.not_checked(config), preflight.in_words(found)
     device = Device("gpu", round(gpu * GB)) if gpu is not None else None if elsewhere else smallest_gpu()
@@ -69,7 +69,7 @@ def check(
     if plan is None:
         left.append("whether the model fits the memory")
     typer.echo(f"{file}: right (run {config.run!r}, results in {config.run_folder})")
-    for sentence in warnings(plan) if plan is not None else ():
+    for sentence in [*cautions, *(warnings(plan) if plan is not None else ())]:
         say(f"caution: {sentence}")
     if filled_in:
         say(f"filled in: {filled_in}")

@@ -60,13 +60,15 @@ def init(
     _write(file, written(answers))
     try:
         config, found = preflight.load_to_start(file)
-        preflight.check_files(config)
+        cautions = preflight.check_files(config)
     except BaseException:
         file.unlink()
         raise
     typer.echo(f"{file}: written, and right")
     typer.echo(f"model: {model_in_words(config.model.path)}")
     say(f"filled in: {preflight.in_words(found)}")
+    for line in cautions:
+        say(f"caution: {line}")
     for line in examples(config.tasks):
         typer.echo(line)
     for line in of_run_file(file):

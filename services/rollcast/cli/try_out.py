@@ -38,7 +38,8 @@ def try_out(
     from rollcast.local.trial import try_out as tried_out
 
     settings, _ = preflight.load_to_start(config)
-    preflight.check_files(settings)
+    for line in preflight.check_files(settings):
+        say(f"caution: {line}")
     each = settings.recipe.rollouts_per_prompt
     say(f"starting the engine; {counted(prompts, 'prompt')}, {counted(each, 'completion')} of each ...")
     trial = tried_out(settings, prompts)

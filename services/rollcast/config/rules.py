@@ -57,7 +57,8 @@ def _lengths_fit_the_model(config: RunConfig) -> Iterator[Wrong]:
             "model.max_length",
             length,
             f"recipe.max_prompt_tokens {recipe.max_prompt_tokens} + recipe.max_completion_tokens "
-            f"{recipe.max_completion_tokens} = {need} exceed it; raise it or lower one of the others",
+            f"{recipe.max_completion_tokens} = {need} exceed it; lower one of these, or raise "
+            "model.max_length as far as the model's context allows",
             "recipe.max_prompt_tokens",
             "recipe.max_completion_tokens",
         )
@@ -77,8 +78,8 @@ def _groups_fit_a_generator(config: RunConfig) -> Iterator[Wrong]:
             yield wrong_value(
                 field,
                 rollouts,
-                f"the rollouts of one prompt stay together, and a generator has generator.slots {slots}; lower the first "
-                "or raise the last",
+                f"the rollouts of one prompt stay together, and a generator has generator.slots {slots}; lower "
+                f"{field} or raise generator.slots",
                 "generator.slots",
             )
 
@@ -100,7 +101,8 @@ def _graders_have_time(config: RunConfig) -> Iterator[Wrong]:
             "grader.patience_seconds",
             patience,
             f"must exceed tasks.grading.deadline_seconds {grading.longest_seconds:g} and the wait for a core that it "
-            f"allows, {grading.longest_wall_seconds:g} s in all; raise the first or lower the last",
+            f"allows, {grading.longest_wall_seconds:g} s in all; raise grader.patience_seconds or lower "
+            "deadline_seconds",
             "tasks.grading",
         )
 
@@ -110,7 +112,7 @@ def _refilling_needs_a_filter(config: RunConfig) -> Iterator[Wrong]:
         yield wrong_value(
             "recipe.refill_filtered",
             True,
-            "it refills what recipe.zero_variance_filter drops; set that to true or this to false",
+            "it refills what recipe.zero_variance_filter drops; set that to true or refill_filtered to false",
             "recipe.zero_variance_filter",
         )
 
@@ -121,8 +123,8 @@ def _prompts_fill_a_step(config: RunConfig) -> Iterator[Wrong]:
         yield wrong_value(
             "recipe.unique_prompts",
             unique,
-            f"is less than recipe.prompts_per_step {needed}, so a step would hold a prompt twice; raise the first or lower "
-            "the last",
+            f"is less than recipe.prompts_per_step {needed}, so a step would hold a prompt twice; raise "
+            "recipe.unique_prompts or lower prompts_per_step",
             "recipe.prompts_per_step",
         )
 
@@ -135,7 +137,7 @@ def _reinforce_is_on_policy(config: RunConfig) -> Iterator[Wrong]:
             "recipe.schedule.max_staleness",
             schedule.max_staleness,
             "recipe.loss reinforce has no ratio that corrects for older weights, and schedule "
-            f"{schedule.kind} trains on them; set {on_policy} or choose another loss",
+            f"{schedule.kind} trains on them; set max_staleness {on_policy} or choose another loss",
             "recipe.loss",
         )
 
@@ -148,14 +150,15 @@ def _allocation_is_a_range(config: RunConfig) -> Iterator[Wrong]:
         yield wrong_value(
             "recipe.rollout_allocation.least",
             allocation.least,
-            f"must not exceed most, {allocation.most}; lower the first or raise the last",
+            f"must not exceed most, {allocation.most}; lower least or raise most",
             "recipe.rollout_allocation.most",
         )
     elif not allocation.least <= usual <= allocation.most:
         yield wrong_value(
             "recipe.rollouts_per_prompt",
             usual,
-            f"is outside recipe.rollout_allocation's {allocation.least} to {allocation.most}; widen that range or change it",
+            f"is outside recipe.rollout_allocation's {allocation.least} to {allocation.most}; widen that "
+            "range or change recipe.rollouts_per_prompt",
             "recipe.rollout_allocation",
         )
 
@@ -174,7 +177,8 @@ def _interruption_fits_the_budget(config: RunConfig) -> Iterator[Wrong]:
             "recipe.length_control.position",
             list(control.position),
             f"with answer_tokens {control.answer_tokens} it leaves no room for the phrase in "
-            f"recipe.max_completion_tokens {most}; lower the first two or raise the last",
+            f"recipe.max_completion_tokens {most}; lower position and answer_tokens, raise max_completion_tokens, or set "
+            "recipe.length_control: {kind: none}",
             "recipe.length_control.answer_tokens",
             "recipe.max_completion_tokens",
         )
@@ -188,7 +192,8 @@ def _penalty_fits_the_budget(config: RunConfig) -> Iterator[Wrong]:
         yield wrong_value(
             "recipe.length_control.cache_tokens",
             control.cache_tokens,
-            f"exceeds max_tokens {control.max_tokens}, which penalises every answer; lower the first or raise the last",
+            f"exceeds max_tokens {control.max_tokens}, which penalises every answer; lower cache_tokens or "
+            "raise max_tokens",
             "recipe.length_control.max_tokens",
         )
     elif control.max_tokens - control.cache_tokens >= most:
@@ -196,7 +201,7 @@ def _penalty_fits_the_budget(config: RunConfig) -> Iterator[Wrong]:
             "recipe.length_control.max_tokens",
             control.max_tokens,
             f"the penalty begins at max_tokens - cache_tokens {control.cache_tokens}, and recipe.max_completion_tokens "
-            f"is {most}: no completion is that long; lower it",
+            f"is {most}: no completion is that long; lower recipe.length_control.max_tokens",
             "recipe.length_control.cache_tokens",
             "recipe.max_completion_tokens",
         )
@@ -271,7 +276,7 @@ def _autoscaler_knows_its_fleet(config: RunConfig) -> Iterator[Wrong]:
         yield wrong_value(
             "autoscaler.least",
             scaler.least,
-            f"exceeds most, {scaler.most}; lower the first or raise the second",
+            f"exceeds most, {scaler.most}; lower least or raise most",
             "autoscaler.most",
         )
     if scaler.mode == "controller" and scaler.deployment is None:
@@ -316,7 +321,7 @@ def _quantised_weights_are_bfloat16(config: RunConfig) -> Iterator[Wrong]:
         yield wrong_value(
             "generator.engine.quantization",
             quantization,
-            f"it quantises bfloat16 weights, and model.dtype is {config.model.dtype}; set that to bfloat16 or remove this",
+            f"it quantises bfloat16 weights, and model.dtype is {config.model.dtype}; set that to bfloat16 or remove quantization",
             "model.dtype",
         )
 

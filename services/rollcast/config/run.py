@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
+from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
 from rollcast.config.rules import RULES, START_RULES, Rule, broken_rules
 from rollcast.config.schema import RunConfig
@@ -95,11 +96,13 @@ def _checked(
             # What is missing last: what a misspelt one was meant for is not missing as well.
             found = sorted(error.errors(include_url=False), key=lambda item: item["type"] == "missing")
             for several in [described(item, mended, RunConfig) for item in found]:
-                mistakes += [wrong for wrong in several if not any(wrong.touches(earlier) for earlier in mistakes)]
+                mistakes += [wrong for wrong in several if not any(wrong.repeats(earlier) for earlier in mistakes)]
             mended = without(mended, found)
             continue
+        made: set[str] = set()
         if filled_in is not None:
-            config = filled_in(config)
+            before, config = config, filled_in(config)
+            made = {one.field for one in differences(before, config)}
         broken = [wrong for wrong in broken_rules(config, rules) if not any(wrong.touches(m) for m in mistakes)]
-        return config, mistakes + [wrong.told_of(data) for wrong in broken]
+        return config, mistakes + [wrong.told_of(data, made) for wrong in broken]
     return None, mistakes

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,9 +15,10 @@ from pydantic_core import ErrorDetails
 
 from rollcast.config.base import IN_WORDS
 from rollcast.config.engine_arguments import refused_argument
-from rollcast.config.spelling import did_you_mean, groups_at
+from rollcast.config.examples import SECRETS, example
+from rollcast.config.other_names import MAX_FOUND, Counterpart, counterpart, names_within
+from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near
 
-_SECRETS = ("password", "token")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 200
 _KIND = "kind"
@@ -79,10 +81,26 @@ class Wrong:
         """Whether both speak of one setting, or one of them of what is in the other's."""
         return any(overlap(mine, its) for mine in (self.field, *self.others) for its in (other.field, *other.others))
 
-    def told_of(self, data: Mapping[str, Any]) -> Wrong:
-        """The same mistake, saying so where its value is a default that `data`, the settings as they were read, lacks."""
-        is_default = self.value and not is_written(self.field, data)
-        return replace(self, value=f"{self.value}, the default,") if is_default else self
+    def repeats(self, earlier: Wrong) -> bool:
+        """Whether the setting was spoken of already. Two wrong names of one setting are two mistakes."""
+        theirs = (earlier.field, *earlier.others)
+        return any(overlap(self.field, its) for its in theirs) or any(overlap(it, earlier.field) for it in self.others)
+
+    def told_of(self, data: Mapping[str, Any], filled_in: Collection[str] = ()) -> Wrong:
+        """The same mistake, blaming what the user wrote: `data` is the settings as they were read.
+
+        If its value is a default, or one that was filled in, it says so, and a setting that it was held against and
+        that the user did give comes first.
+        """
+        if not self.value or is_written(self.field, data):
+            return self
+        origin = "filled in" if self.field in filled_in else "the default"
+        blamed = next((other for other in self.others if is_written(other, data)), None)
+        if blamed is None:
+            return replace(self, value=f"{self.value}, {origin},")
+        reason = f"does not go with {self.field}{self.value}, {origin}: {self.reason.removeprefix('is wrong: ')}"
+        *path, name = blamed.split(".")
+        return Wrong(blamed, reason, shown(blamed, _holder(data, [*path, name])[name]), (self.field, *self.others))
 
 
 def wrong_value(field: str, value: object, sentence: str, *others: str) -> Wrong:
@@ -92,7 +110,7 @@ def wrong_value(field: str, value: object, sentence: str, *others: str) -> Wrong
 
 def shown(field: str, value: object) -> str:
     """The value as a sentence shows it; a secret is not."""
-    if any(part in _SECRETS for part in field.split(".")):
+    if any(part in SECRETS for part in field.split(".")):
         return " (not shown)"
     if isinstance(value, bool | None):
         return f" = {json.dumps(value)}"
@@ -116,35 +134,57 @@ def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMode
 
     It looks into no group without its `kind`: what no kind has is named here as well.
     """
+    if item["type"] == "extra_forbidden":
+        return _unknown(item, data, schema)
     if item["type"] != "union_tag_not_found":
         return [_described(item, data, schema)]
     field, groups = written(item["loc"], data), groups_at(item["loc"], schema)
     kinds = ", ".join(str(group.model_fields[_KIND].default) for group in groups)
     unknown = [name for name in map(str, item["input"]) if not any(name in group.model_fields for group in groups)]
+    such_as = _such_as(field, {name: item["input"][name] for name in item["input"] if name not in unknown}, groups)
     return [
-        Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}", others=(field,)),
+        Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}{such_as}", others=(field,)),
         *(_no_setting(f"{field}.{name}", groups, schema) for name in unknown),
     ]
 
 
+def _such_as(field: str, value: object, groups: Sequence[type[BaseModel]]) -> str:
+    shown_example = example(field, value, groups)
+    return f", such as {shown_example}" if shown_example else ""
+
+
+def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> list[Wrong]:
+    """A setting that does not exist; of a group that other systems have, each of its settings that is known."""
+    field, groups = written(item["loc"], data), groups_at(item["loc"][:-1], schema)
+    if (refused := refused_argument(field)) is not None:
+        return [Wrong(field, refused[0], others=refused[1])]
+    within = (
+        [] if is_elsewhere_or_near(field, groups, schema) else islice(names_within(field, item["input"]), MAX_FOUND)
+    )
+    return [_elsewhere(name, found) for name, found in within] or [_no_setting(field, groups, schema)]
+
+
+def _elsewhere(field: str, found: Counterpart) -> Wrong:
+    return Wrong(field, found.sentence, others=(found.setting,) if found.setting else ())
+
+
 def _no_setting(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
+    if not is_elsewhere_or_near(field, groups, schema) and (found := counterpart(field)) is not None:
+        return _elsewhere(field, found)
     remedy, meant = did_you_mean(field, groups, schema)
     return Wrong(field, f"is not a setting; {remedy}", others=meant)
 
 
 def _described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Wrong:
     field, kind, context = written(item["loc"], data), item["type"], item.get("ctx", {})
-    if kind == "extra_forbidden":
-        if (refused := refused_argument(field)) is not None:
-            return Wrong(field, refused[0], others=refused[1])
-        return _no_setting(field, groups_at(item["loc"][:-1], schema), schema)
     if kind == "missing":
         return Wrong(field, "is missing; add it")
     if kind == "union_tag_invalid":
         expected = str(context["expected_tags"]).replace("'", "")
         return wrong_value(f"{field}.{_KIND}", item["input"][_KIND], f"choose one of {expected}", field)
     if kind in _WANTS_A_MAPPING:
-        return Wrong(field, f"holds {kind_of(item['input'])}, needs a mapping of settings")
+        such_as = _such_as(field, item["input"], groups_at(item["loc"], schema))
+        return Wrong(field, f"holds {kind_of(item['input'])}, needs a mapping of settings{such_as}")
     if kind == "string_pattern_mismatch":
         return wrong_value(field, item["input"], IN_WORDS[context["pattern"]])
     if kind == "too_short" and context["min_length"] == 1:

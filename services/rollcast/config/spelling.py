@@ -11,7 +11,18 @@ from pydantic import BaseModel
 
 ALIKE = 0.75
 """Share of equal letters from which on a name is taken for another, misspelt."""
+ALIKE_THOUGH_KNOWN = 0.85
+"""The same for a name that other systems have: `beta` among the optimizer's settings is `betas`."""
 MOST_OFFERED = 3
+
+
+def is_elsewhere_or_near(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> bool:
+    """Whether another kind of its group has the setting, or its group has one that differs by a letter or two."""
+    name = field.rpartition(".")[2]
+    beside = [found for group in groups for found in group.model_fields]
+    return _without_numbers(field) in settings_of(schema) or bool(
+        difflib.get_close_matches(name, beside, 1, ALIKE_THOUGH_KNOWN)
+    )
 
 
 def did_you_mean(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> tuple[str, tuple[str, ...]]:

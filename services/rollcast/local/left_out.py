@@ -17,14 +17,11 @@ from rollcast.config.recipe import Interruption, LengthControl, NoLengthControl
 from rollcast.config.rules import RULES, broken_rules
 from rollcast.config.run import RunConfig
 from rollcast.config.sentences import overlap
-from rollcast.connections.http import listen
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
+from rollcast.local.ports import can_have
+from rollcast.memory.context_length import config_of, known_length
 from rollcast.tasks.prompts import PromptSplit, load
 
-LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx")
-"""Names under which a model's config.json gives the positions that it knows."""
-LEAST_LENGTH = 8
-"""What is below is no length of a language model."""
 TEMPLATE_TOKENS = 128
 """Room for the text around a prompt, beside a token for each of its bytes."""
 HELD_OUT = 5
@@ -61,32 +58,17 @@ def _on_this_machine(config: RunConfig) -> RunConfig:
         config = _changed(config, "redis", port=0)
     if config.tasks.grading.sandbox == "remote" and not _given(config.grader, "host"):
         config = _changed(config, "grader", port=0)
-    if not _given(config.forecaster, "http_port"):
-        try:
-            listen(config.forecaster.bind, config.forecaster.http_port, setting="forecaster.http_port").close()
-        except UserError:
-            config = _changed(config, "forecaster", http_port=0)
-    if not _given(config.local, "prometheus_port"):
-        try:
-            listen(PROMETHEUS_HOST, config.local.prometheus_port, setting="local.prometheus_port").close()
-        except UserError:
-            config = _changed(config, "local", prometheus_port=0)
+    page, prometheus = config.forecaster, config.local.prometheus_port
+    if not can_have(config, "forecaster.http_port", page.bind, page.http_port):
+        config = _changed(config, "forecaster", http_port=0)
+    if not can_have(config, "local.prometheus_port", PROMETHEUS_HOST, prometheus):
+        config = _changed(config, "local", prometheus_port=0)
     return _changed(config, "rpc", port=0)
-
-
-def known_length(found: Mapping[str, Any]) -> int | None:
-    """Tokens of the longest text that a model knows, by its config.json; None where that does not say."""
-    inner = found.get("text_config")
-    for settings in (found, inner if isinstance(inner, Mapping) else {}):
-        for name in LENGTHS:
-            if isinstance(length := settings.get(name), int) and length >= LEAST_LENGTH:
-                return length
-    return None
 
 
 def _model_length(config: RunConfig) -> int | None:
     """The model's own length where it is below the default."""
-    length = known_length(_read_json(Path(config.model.path) / "config.json"))
+    length = known_length(config_of(config.model))
     return length if length is not None and length < config.model.max_length else None
 
 

@@ -1,4 +1,4 @@
-"""Free ports for services whose port other processes must know before it listens."""
+"""Ports of one machine: those that the run file names, and free ones for services that others must find."""
 
 from __future__ import annotations
 
@@ -6,16 +6,47 @@ import contextlib
 import itertools
 import random
 import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
 from rollcast.connections.http import listen
+from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 
 KERNELS_CHOICE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """First and last port that the kernel hands out by itself; on Linux 32768 to 60999 by default."""
 FIRST = 1_025
 FEWEST = 1_000
 ATTEMPTS = 100
+MAX_PORT = 65_535
+_EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bound
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPort:
+    """A port that the run file gives to one process of this machine."""
+
+    setting: str
+    host: str
+    number: int
+    is_ours: bool = True
+    """False: a service that is there already listens on it."""
+    index: int = 0
+    """Of the process, if several take the ports from the setting's on."""
+
+    @property
+    def in_words(self) -> str:
+        if not self.is_ours:
+            return f"{self.setting}, where a service of this machine listens,"
+        return f"{self.setting} + {self.index}" if self.index else self.setting
+
+    def meets(self, other: NamedPort) -> bool:
+        """Whether both processes would listen on one port of one address."""
+        hosts = {"127.0.0.1" if host == "localhost" else host for host in (self.host, other.host)}
+        return self.number == other.number and (len(hosts) == 1 or not hosts.isdisjoint(_EVERY_ADDRESS))
 
 
 def ports_below(range_file: Path) -> range:
@@ -65,3 +96,70 @@ def keep_port(host: str, port: int) -> bool:
             return False
         _kept[name] = mark
     return True
+
+
+def check_named_ports(config: RunConfig, *, monitor: bool) -> None:
+    """Raise UserError for two processes with one port, and for a port that does not exist. Nothing is bound.
+
+    `monitor`: a Prometheus is started as well.
+    """
+    seen: list[NamedPort] = []
+    for port in _named(config, monitor=monitor):
+        if port.number > MAX_PORT:
+            raise UserError(
+                f"generator.http_port = {config.generator.http_port}: each of local.generators = "
+                f"{config.local.generators} takes the next port, and {MAX_PORT} is the last; lower one of the two"
+            )
+        first = next((one for one in seen if port.meets(one)), None)
+        if first is not None:
+            raise UserError(
+                f"{port.in_words} = {port.number}: {first.in_words} has the same port; "
+                "give each its own, or 0 for a free one"
+            )
+        seen.append(port)
+
+
+def check_free_ports(config: RunConfig, *, monitor: bool) -> None:
+    """Listen on every named port for a moment. Raises UserError if another program has one.
+
+    Those that `check_named_ports` refuses are left to it.
+    """
+    seen: list[NamedPort] = []
+    with contextlib.ExitStack() as taken:
+        for port in _named(config, monitor=monitor):
+            if port.is_ours and port.number <= MAX_PORT and not any(port.meets(one) for one in seen):
+                taken.enter_context(listen(port.host, port.number, setting=port.setting))
+            seen.append(port)
+
+
+def can_have(config: RunConfig, setting: str, host: str, number: int) -> bool:
+    """Whether the process of `setting` could listen there: no other setting gives that port, no program has it."""
+    port = NamedPort(setting, host, number)
+    if any(port.meets(other) for other in _named(config, monitor=False) if other.setting != setting):
+        return False
+    try:
+        listen(host, number, setting=setting).close()
+    except UserError:
+        return False
+    return True
+
+
+def _named(config: RunConfig, *, monitor: bool) -> Iterator[NamedPort]:
+    """Each generator of this machine takes the next one from generator.http_port on."""
+    grader = config.grader.port if config.tasks.grading.sandbox == "remote" else 0
+    redis = config.redis.port if config.redis.socket is None else 0
+    there = [("redis.port", config.redis.host, redis), ("grader.port", config.grader.host, grader)]
+    yield from (NamedPort(name, host, port, False) for name, host, port in there if port and host in _THIS_MACHINE)
+    of_generators = config.generator.http_port
+    yield from (
+        NamedPort("generator.http_port", config.http.bind, of_generators + index, index=index)
+        for index in range(config.local.generators if of_generators else 0)
+    )
+    wanted = [
+        ("rpc.port", config.rpc.bind, config.rpc.port),
+        ("trainer.http_port", config.http.bind, config.trainer.http_port),
+        ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
+        ("forecaster.grpc_port", config.forecaster.bind, config.forecaster.grpc_port),
+        ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
+    ]
+    yield from (NamedPort(*one) for one in wanted if one[2])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
-import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,14 +17,17 @@ from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
 from rollcast.config.sentences import Wrong, overlap
 from rollcast.config.tasks import Tasks
 from rollcast.connections.certificates import check_certificates
-from rollcast.connections.http import listen
+from rollcast.local import cautions
 from rollcast.local.devices import check_gpus, usable_gpus
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
 from rollcast.local.left_out import filled_in
+from rollcast.local.model_name import check_hub_name, files_of, is_on_the_hub
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
-from rollcast.local.ports import free_port, keep_port
+from rollcast.local.ports import check_free_ports, check_named_ports, free_port, keep_port
+from rollcast.local.prompt_lengths import check_lengths
 from rollcast.memory.causal import check_causal
 from rollcast.memory.check import check_memory
+from rollcast.memory.context_length import check_max_length
 from rollcast.memory.device import smallest_gpu
 from rollcast.memory.host import HostLimits
 from rollcast.runfolder.checkpoint_place import checkpoint_place, earlier_run_place
@@ -34,6 +35,7 @@ from rollcast.runfolder.files import CONTROLLER
 from rollcast.tasks.choice import Verifiers
 from rollcast.tasks.own_functions import check_file, is_function
 from rollcast.tasks.prompts import PromptSplit, check_prompts, load, verifier_names
+from rollcast.tasks.tokenizer_file import TokenizerFile
 from rollcast.tasks.trial import try_verifiers
 from rollcast.tasks.verifiers import is_built_in
 from rollcast.telemetry.host_memory import free_bytes
@@ -42,7 +44,8 @@ SPARE_BYTES = 256 << 20
 """For logs, the queue's append-only file and the forecaster's history."""
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 """Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own weights."""
-_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+Check = Callable[[], Sequence[str] | None]
+"""Returns cautions, or raises UserError."""
 
 
 def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
@@ -70,19 +73,20 @@ def in_words(found: list[Difference]) -> str:
     return ", ".join(f"{one.field} {one.after}" for one in found)
 
 
-def check(config: RunConfig, *, monitor: bool = False) -> None:
-    """Raise UserError for all that would stop the run on this machine: one sentence for each, none of them twice.
+def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
+    """Cautions: what the user should know before the run starts.
 
-    `monitor`: a Prometheus is started with it.
+    `monitor`: a Prometheus is started with it. Raises UserError for all that would stop the run on this machine: one
+    sentence for each, none of them twice.
     """
-    ports = partial(_check_ports, monitor=monitor)
+    ports = partial(check_free_ports, monitor=monitor)
     others = [partial(make, config) for make in (ports, _check_redis, _check_memory)]
-    _raise_all([*_settings_and_files(config), *others])
+    return _raise_all([*_settings_and_files(config, monitor=monitor), *others])
 
 
-def check_files(config: RunConfig) -> None:
+def check_files(config: RunConfig) -> list[str]:
     """The same as far as it can be known while nothing is asked of ports or of Redis. Raises UserError."""
-    _raise_all(_settings_and_files(config))
+    return _raise_all(_settings_and_files(config))
 
 
 def not_checked(config: RunConfig) -> list[str]:
@@ -90,8 +94,10 @@ def not_checked(config: RunConfig) -> list[str]:
     left = ["whether ports are free"]
     if not config.redis.is_embedded:
         left.append(f"Redis at {config.redis.place}")
-    if _is_on_the_hub(config.model.path):
+    if is_on_the_hub(config.model.path):
         left.append(f"whether the hub has the model {config.model.path}")
+    if files_of(config.model.path) is None:
+        left.append("what its tokenizer makes of the prompts")
     return left
 
 
@@ -99,19 +105,22 @@ def _refuse(error: UserError) -> NoReturn:
     raise error
 
 
-def _settings_and_files(config: RunConfig) -> list[Callable[[], object]]:
-    return [lambda: _check_rules(config), *_files(config)]
+def _settings_and_files(config: RunConfig, *, monitor: bool = False) -> list[Check]:
+    ports = partial(check_named_ports, config, monitor=monitor)
+    return [lambda: _check_rules(config), ports, *_files(config), lambda: cautions.of_settings(config)]
 
 
-def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Callable[[], object]]:
+def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
     """Checks of what settings name or ask for, but of those settings that are mistaken themselves."""
-    checks: list[tuple[tuple[str, ...], Callable[[], object]]] = [
+    checks: list[tuple[tuple[str, ...], Check]] = [
         (("redis.tls", "rpc.tls", "http.tls", "grader"), lambda: check_certificates(config)),
         (
             ("model.path", "model.dtype", "folder", "run", "trainer.keep_checkpoints", "trainer.checkpoints"),
             lambda: _check_disk(config, weight_bytes(config.model.path)),
         ),
         (("model.path",), lambda: check_causal(config.model)),
+        (("model.path", "model.max_length"), lambda: check_max_length(config.model)),
+        (("model.path",), lambda: cautions.of_model_name(config.model.path)),
         (("model.from_run",), lambda: _check_earlier_run(config)),
         (("generator.cpu", "trainer.cpu", "local"), lambda: _check_cores(config)),
         ((), lambda: _check_compiler(config)),
@@ -122,20 +131,32 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Callable[[
     return [check for settings, check in checks if not any(overlap(one, name) for one in wrong for name in settings)]
 
 
-def _check_tasks(config: RunConfig) -> None:
-    """Verifiers are found, prompts are read; then the first ones are graded by the verifiers of the user's own."""
+def _check_tasks(config: RunConfig) -> list[str]:
+    """Verifiers are found, prompts are read; then the tokenizer reads some, and the user's own verifiers grade some."""
     loaded: list[PromptSplit] = []
 
-    def read_prompts() -> None:
+    def read_prompts() -> list[str]:
         loaded.append(load(config.tasks))
         check_prompts(loaded[0], config.recipe.prompts_per_step)
+        return cautions.of_data(loaded[0])
 
-    _raise_all([*_verifier_checks(config.tasks), read_prompts])
-    downstream = [prompt for prompts in loaded[0].downstream.values() for prompt in prompts]
-    try_verifiers(config.tasks, [*loaded[0].train, *downstream])
+    found = _raise_all([*_verifier_checks(config.tasks), read_prompts])
+    split = loaded[0]
+    downstream = [prompt for prompts in split.downstream.values() for prompt in prompts]
+    graded = partial(try_verifiers, config.tasks, [*split.train, *downstream])
+    return [*found, *_raise_all([partial(_check_tokens, config, split), graded])]
 
 
-def _verifier_checks(tasks: Tasks) -> list[Callable[[], object]]:
+def _check_tokens(config: RunConfig, split: PromptSplit) -> list[str]:
+    """By the tokenizer that this machine has of the model, if it has one."""
+    folder = files_of(config.model.path)
+    tokenizer = None if folder is None else TokenizerFile.read(folder, config.model.path)
+    if tokenizer is None:
+        return []
+    return [*check_lengths(config, split, tokenizer), *cautions.of_tokens(config, split, tokenizer)]
+
+
+def _verifier_checks(tasks: Tasks) -> list[Check]:
     verifiers = Verifiers.of(tasks)
     hidden = [(number, one.name) for number, one in enumerate(tasks.verifiers) if is_built_in(one.name)]
     return [
@@ -153,17 +174,19 @@ def _check_verifier(verifiers: Verifiers, name: str) -> None:
     check_file(name if is_function(name) else found.source)
 
 
-def _raise_all(checks: Sequence[Callable[[], object]]) -> None:
-    """Make every check, and raise what they found as one error. It may pass by itself where all of it may."""
+def _raise_all(checks: Sequence[Check]) -> list[str]:
+    """Make every check; returns all cautions. What they refuse is one error, which may pass if all of it may."""
     found: list[UserError] = []
+    said: list[str] = []
     for make in checks:
         try:
-            make()
+            said += make() or ()
         except UserError as error:
             found.append(error)
     if found:
         kind = PassingError if all(isinstance(error, PassingError) for error in found) else UserError
         raise kind("\n".join(map(str, found))) from found[0]
+    return said
 
 
 def resolve_ports(config: RunConfig, *, monitor: bool = False) -> RunConfig:
@@ -210,7 +233,8 @@ def weight_bytes(model: str) -> int:
     """
     folder = Path(model)
     try:
-        if _is_on_the_hub(model):
+        if is_on_the_hub(model):
+            check_hub_name(model)
             return 0
         json.loads((folder / "config.json").read_bytes())
         files = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
@@ -218,6 +242,8 @@ def weight_bytes(model: str) -> int:
             with file.open("rb") as stream:
                 stream.read(1)
         sizes = [file.stat().st_size for file in files]
+    except UserError:
+        raise
     except OSError as error:
         raise UserError(
             f"model.path = {model}: {Path(error.filename or folder).name} cannot be read "
@@ -307,34 +333,6 @@ def _check_compiler(config: RunConfig) -> None:
             f"CXX = {compiler}: there is no such C++ compiler on the path, and vLLM needs one on a CPU; install it "
             "(Debian's package is g++), or name another in the environment variable CXX"
         )
-
-
-def _is_on_the_hub(path: str) -> bool:
-    return _HUB_NAME.fullmatch(path) is not None and not Path(path).exists()
-
-
-def _check_ports(config: RunConfig, *, monitor: bool) -> None:
-    """Each generator of this machine takes the next one from generator.http_port on."""
-    of_generators = config.generator.http_port
-    wanted = [
-        ("rpc.port", config.rpc.bind, config.rpc.port),
-        ("trainer.http_port", config.http.bind, config.trainer.http_port),
-        *(
-            ("generator.http_port", config.http.bind, of_generators + index if of_generators else 0)
-            for index in range(config.local.generators)
-        ),
-        ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
-        ("forecaster.grpc_port", config.forecaster.bind, config.forecaster.grpc_port),
-        ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
-    ]
-    taken: list[socket.socket] = []
-    try:
-        for setting, bind, port in wanted:
-            if port:
-                taken.append(listen(bind, port, setting=setting))
-    finally:
-        for listener in taken:
-            listener.close()
 
 
 def _check_cores(config: RunConfig) -> None:

@@ -44,7 +44,7 @@ def run_locally(
     Raises UserError for whatever the user can mend; nothing is left running then.
     """
     config = config.model_copy(update={"folder": config.folder.absolute()})
-    preflight.check(config, monitor=monitor)
+    cautions = [f"caution: {line}" for line in preflight.check(config, monitor=monitor)]
     embed_redis = config.redis.is_embedded
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     with run_folder.locked(config.run_folder):
@@ -57,7 +57,7 @@ def run_locally(
         run_file = config.run_folder / RUN_FILE
         write_resolved(config, run_file)
         view.begin(config)
-        for line in (*news, *changes):
+        for line in (*news, *cautions, *changes):
             view.report(line)
         specs = service_specs(
             config, run_file, embed_redis=embed_redis, resume=resume, embed_grader=embed_grader, gpus=usable_gpus()

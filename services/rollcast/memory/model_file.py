@@ -17,9 +17,15 @@ HUB_SECONDS = 10.0
 
 def read_here(model: str) -> dict[str, Any] | None:
     """What this machine has of `model`, a folder or a name on the hub; None where it has nothing. Raises UserError."""
+    folder = folder_here(model)
+    return None if folder is None else read_file(folder / CONFIG, f"model.path = {model}")
+
+
+def folder_here(model: str) -> Path | None:
+    """Where this machine has the files of `model`, a folder or a name on the hub; None if it has no config.json."""
     for file in (Path(model) / CONFIG, _in_cache(model)):
         if file is not None and file.is_file():
-            return read_file(file, f"model.path = {model}")
+            return file.parent
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import sysconfig
@@ -18,6 +19,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from rollcast.config.errors import UserError
+from rollcast.tasks.reward_signatures import adapted
 
 MAX_SENTENCE = 400
 """Characters of a failure that travel on."""
@@ -51,7 +53,10 @@ def check_file(source: str) -> None:
 
 @functools.cache
 def load_function(source: str) -> Callable[..., Any]:
-    """The function that `source` names. Raises UserError where there is none, and whatever its import raises."""
+    """The function of (completion, row) that `source` names; one with TRL's or verl's arguments is made one.
+
+    Raises UserError if there is no such function, and whatever its import raises.
+    """
     check_file(source)
     place, _, name = source.rpartition(":")
     module = _of_file(Path(place).expanduser().absolute()) if place.endswith(".py") else importlib.import_module(place)
@@ -60,7 +65,7 @@ def load_function(source: str) -> Callable[..., Any]:
         there = [key for key, value in vars(module).items() if _is_own_function(value, module)]
         has = f"it has {', '.join(sorted(there)[:10])}" if there else "it has none"
         raise UserError(f"{place} has no function {name!r} ({has}); name one, or add it")
-    return found  # type: ignore[no-any-return]
+    return adapted(found)
 
 
 def _of_file(file: Path) -> ModuleType:
@@ -106,7 +111,7 @@ def failure(
 
 def definition(function: Callable[..., Any] | None) -> str:
     """Where a function is written, as `failure` says it; empty where Python does not know."""
-    code = getattr(function, "__code__", None)
+    code = getattr(None if function is None else inspect.unwrap(function), "__code__", None)
     return f" ({code.co_filename}, line {code.co_firstlineno})" if isinstance(code, CodeType) else ""
 
 

@@ -116,6 +116,9 @@ def check_prompts(split: PromptSplit, prompts_per_step: int) -> None:
 
 
 def _chosen(by_key: dict[str, Prompt], wanted: int, field: str, part: Part, seed: int) -> set[str]:
+    if not by_key and isinstance(part.dataset, RowsDataset):
+        source = part.dataset.path or part.dataset.mapping
+        raise UserError(f"tasks.dataset.path = {source}: holds no rows that could be asked; give one with rows")
     if len(by_key) <= wanted:
         setting = "tasks.evaluation.num_prompts" if part.held_out is None else f"{field}.held_out"
         raise UserError(

@@ -50,8 +50,9 @@ def grader(tasks: Tasks) -> Iterator[GradeOne]:
             runner.run(services.close())
 
 
-def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> None:
-    """Grade a few rows with every verifier of the user's own that `prompts` name.
+def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
+    """Grade a few rows with every verifier of the user's own that `prompts` name: cautions on those whose reward is
+    always the same.
 
     Raises UserError with a sentence for each verifier that gives no verdict: file and line, or what the service said.
     """
@@ -59,17 +60,34 @@ def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> None:
     for prompt in prompts:
         if not is_built_in(prompt.verifier) and len(tried := rows.setdefault(prompt.verifier, [])) < TRIED_ROWS:
             tried.append(prompt)
-    verifiers, failed = Verifiers.of(tasks), []
+    verifiers, failed, cautions = Verifiers.of(tasks), list[str](), list[str]()
     with grader(tasks) as grade_one:
         for name, tried in rows.items():
             once = verifiers.find(name).place == "remote"  # each costs somebody something, and the first one tells
             gradings = [(prompt, answer) for prompt in tried for answer in ([_WRONG] if once else _answers(prompt))]
+            rewards: list[float] = []
             for prompt, answer in gradings[:1] if once else gradings:
                 if (found := grade_one(prompt, answer)).status in ("error", "timeout"):
                     failed.append(f"verifier {name}: gives no verdict on the completion {answer!r}: {found.failure}")
                     break
+                rewards.append(found.reward)
+            else:
+                cautions += [] if once else _constant(name, rewards, with_right_ones=len(gradings) > 2 * len(tried))
     if failed:
         raise UserError("\n".join(failed))
+    return cautions
+
+
+def _constant(name: str, rewards: list[float], *, with_right_ones: bool) -> list[str]:
+    """`with_right_ones`: rows' own answers were graded, so that 0 for everything says something."""
+    if len(set(rewards)) > 1 or (rewards[0] == 0.0 and not with_right_ones):
+        return []
+    graded = "empty ones, wrong ones and the rows' own answers" if with_right_ones else "empty and wrong ones"
+    remedy = "if it asks for a form, ask for that in the prompt" if rewards[0] == 0.0 else "check what it compares"
+    return [
+        f"verifier {name}: gives {rewards[0]:g} to each of {len(rewards)} completions ({graded}), and nothing is "
+        f"learnt from equal rewards; {remedy}"
+    ]
 
 
 def _answers(prompt: Prompt) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from rollcast.config.errors import UserError
 from rollcast.tasks import countdown, knights_and_knaves, math_verifier, own_functions
+from rollcast.tasks.reward_signatures import adapted
 from rollcast.tasks.thinking import final_answer
 
 ENTRY_POINT_GROUP = "rollcast.verifiers"
@@ -132,7 +133,7 @@ def _installed(name: str) -> Verifier:
     """What a package adds; its metadata is looked for once."""
     installed = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     if name in installed.names:
-        return Verifier(installed[name].load, "sandbox", name)
+        return Verifier(lambda: adapted(installed[name].load()), "sandbox", name)
     known = ", ".join(sorted({*_BUILT_IN, *installed.names}))
     raise UserError(
         f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {known}, install its "

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.errors import UserError
-from rollcast.local.left_out import known_length
 from rollcast.memory.architecture import UncountedModelError, model_shape
+from rollcast.memory.context_length import known_length
 from rollcast.memory.model_file import read_here
 
 NOT_HERE = "not on this machine yet; `rollcast up` fetches it from the hub"

@@ -1,0 +1,28 @@
+"""Names of other systems' settings, from the one table that answers for them."""
+
+from __future__ import annotations
+
+from documents.tables import table
+from rollcast.config.other_names import COUNTERPARTS, Counterpart
+
+INTRODUCTION = """# Names from other systems
+
+What settings of TRL, verl, OpenRLHF, NeMo-RL and prime-rl are here. A run file with one of these names is refused, and
+`rollcast config check` answers with the same words. A value may mean something else here: a batch is counted in
+prompts, steps are optimizer steps, and micro-batches are counted in tokens.
+
+"""
+
+
+def other_names_page() -> str:
+    here = [one for one in COUNTERPARTS if one.setting]
+    missing = [one for one in COUNTERPARTS if not one.setting]
+    supported = table(
+        ("there", "here", "for example"), [(_names(one), f"`{one.setting}`", f"`{one.example}`") for one in here]
+    )
+    not_supported = table(("there", "why not, and what there is"), [(_names(one), one.example) for one in missing])
+    return f"{INTRODUCTION}{supported}## Not supported\n\n{not_supported}".rstrip() + "\n"
+
+
+def _names(one: Counterpart) -> str:
+    return ", ".join(f"`{name}`" for name in one.names)

@@ -1,0 +1,163 @@
+"""What a run may be started with and its user should know before: each a sentence, none of them an error."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from rollcast.config.run import RunConfig
+from rollcast.local.devices import usable_gpus
+from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
+from rollcast.local.model_name import files_of, is_on_the_hub, similar_folder
+from rollcast.tasks.chats import flat
+from rollcast.tasks.prompts import Prompt, PromptSplit
+from rollcast.tasks.thinking import THINK_END, THINK_START
+from rollcast.tasks.tokenizer_file import TokenizerFile
+
+MAX_PROMPTS = 1_000
+"""Prompts that are read with the tokenizer: evenly spaced, so that all parts of the data are among them."""
+MAX_LOOK_SECONDS = 2.0
+"""How long they are read: a check stays quick whatever the data holds."""
+MAX_SHOWN = 5
+"""Examples in one sentence."""
+_LEFT_OUT = {
+    "duplicate": "ask what an earlier row asks",
+    "downstream": "ask what a downstream set asks",
+    "empty": "are empty lines",
+}
+"""By PromptSplit's reason: what is said of the rows that are left out."""
+
+
+def of_settings(config: RunConfig) -> list[str]:
+    """What the run file's own figures say, and this machine's."""
+    return [*_few_points(config), *_few_cores(config)]
+
+
+def of_data(split: PromptSplit) -> list[str]:
+    """Which rows are left out."""
+    return [
+        f"tasks.dataset: {count} {'row is' if count == 1 else 'rows are'} left out: they {why}"
+        for reason, why in _LEFT_OUT.items()
+        if (count := split.skipped.get(reason, 0))
+    ]
+
+
+def of_tokens(config: RunConfig, split: PromptSplit, tokenizer: TokenizerFile) -> list[str]:
+    """What the model's tokenizer makes of the prompts and of the marks of a think block."""
+    return [*_too_long(config, split, tokenizer), *_not_spelt(split, tokenizer), *_think_marks(config, tokenizer)]
+
+
+def of_model_name(path: str) -> list[str]:
+    """If `path` is taken for a name on the hub, though it begins with a folder that is here."""
+    owner = path.partition("/")[0]
+    try:
+        looks_like_a_folder = is_on_the_hub(path) and Path(owner).is_dir()
+    except OSError:  # whoever reads the model says so
+        return []
+    if not looks_like_a_folder or files_of(path) is not None:
+        return []
+    near = similar_folder(path)
+    meant = f"did you mean {near}?" if near else f"./{path} would be a folder"
+    return [f"model.path = {path}: is not in the folder {owner}, so the hub is asked for it; {meant}"]
+
+
+def _few_points(config: RunConfig) -> Iterator[str]:
+    every, steps = config.tasks.evaluation.every_steps, config.budget.steps
+    if steps is None:
+        return
+    points = math.ceil(steps / every)
+    if points >= LEAST_EVALUATIONS:
+        return
+    curve = "only at its start and at its end" if points == 1 else f"only {points} times after its start"
+    most = max(1, steps // LEAST_EVALUATIONS)
+    more = "" if steps >= LEAST_EVALUATIONS else f", and at least {LEAST_EVALUATIONS} steps"
+    yield (
+        f"tasks.evaluation.every_steps = {every}: with budget.steps {steps} the curve is measured {curve}, and a "
+        f"forecast takes {LEAST_EVALUATIONS} evaluations after the start; set at most {most}{more}"
+    )
+
+
+def _few_cores(config: RunConfig) -> Iterator[str]:
+    """Without a GPU every generator and every rank of the trainer takes a core."""
+    generators, ranks = config.local.generators, config.local.trainer_ranks
+    needed = generators * config.generator.tensor_parallel + ranks
+    cores = len(os.sched_getaffinity(0))
+    if needed > max(cores, 2) and not usable_gpus():
+        most = max(1, (cores - ranks) // config.generator.tensor_parallel)
+        remedy = f"local.generators = {most}" if most < generators else "local.trainer_ranks = 1"
+        yield (
+            f"local.generators = {generators}, local.trainer_ranks = {ranks}: they keep {needed} cores busy, and this "
+            f"process may run on {cores}, so they slow one another down; set {remedy}"
+        )
+
+
+def _too_long(config: RunConfig, split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
+    limit, looked_at = config.recipe.max_prompt_tokens, 0
+    longer = 0
+    for prompt in _spread(split.train):
+        looked_at += 1
+        longer += tokenizer.count(flat(prompt.messages)) > limit
+    if longer:
+        yield (
+            f"recipe.max_prompt_tokens = {limit}: {longer} of {_of(looked_at, split)} are longer and will be left out; "
+            "raise it to keep them"
+        )
+
+
+def _not_spelt(split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
+    looked_at = concerned = 0
+    missing: dict[str, None] = {}
+    for prompt in _spread(split.train):
+        looked_at += 1
+        if found := tokenizer.not_known(flat(prompt.messages)):
+            concerned += 1
+            missing.update(dict.fromkeys(sorted(found)))
+    if concerned:
+        shown = ", ".join(repr(text[:20]) for text in islice(missing, MAX_SHOWN))
+        more = f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
+        yield (
+            f"tasks.dataset: {concerned} of {_of(looked_at, split)} hold text that the model's tokenizer does not know "
+            f"({shown}{more}), so the model does not read it; check that model and data belong together"
+        )
+
+
+def _think_marks(config: RunConfig, tokenizer: TokenizerFile) -> Iterator[str]:
+    layout = config.tasks.prompt_format
+    if layout.layout != "think" and not layout.open_thinking:
+        return
+    lacks = [mark for mark in (THINK_START, THINK_END) if not tokenizer.has(mark)]
+    if not lacks:
+        return
+    setting = "layout = think" if layout.layout == "think" else "open_thinking = true"
+    marks = " and ".join(lacks)
+    if unspelt := set().union(*(tokenizer.not_known(mark) for mark in lacks)):
+        what = f"cannot spell {marks} ({', '.join(map(repr, sorted(unspelt)))} is not known)"
+        remedy = "no completion can close its thinking; use a model whose tokenizer can, or layout: bare"
+    else:
+        what = f"has no token {marks} and writes {_each(lacks, tokenizer)}"
+        remedy = "the model must learn to write it letter by letter; a tokenizer with these tokens learns it sooner"
+    yield f"tasks.prompt_format.{setting}: the model's tokenizer {what}; {remedy}"
+
+
+def _each(marks: list[str], tokenizer: TokenizerFile) -> str:
+    counts = sorted({tokenizer.count(mark) for mark in marks})
+    return f"{' or '.join(map(str, counts))} tokens in its place"
+
+
+def _spread(prompts: list[Prompt]) -> Iterator[Prompt]:
+    """Evenly spaced ones, as many as the time allows."""
+    until = time.monotonic() + MAX_LOOK_SECONDS
+    for prompt in prompts[:: math.ceil(len(prompts) / MAX_PROMPTS) or 1]:
+        yield prompt
+        if time.monotonic() > until:
+            return
+
+
+def _of(looked_at: int, split: PromptSplit) -> str:
+    """How many were looked at."""
+    total = len(split.train)
+    return f"{total} training prompts" if looked_at == total else f"{looked_at} training prompts looked at (of {total})"

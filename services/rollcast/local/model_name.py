@@ -1,0 +1,54 @@
+"""Whether `model.path` is a folder of this machine or a name on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.memory.model_file import CONFIG, folder_here
+
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+WITHOUT_OWNER = frozenset({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2", "openai-gpt", "ctrl"})
+"""Causal language models that the hub knows without an owner, from before it had them."""
+ALIKE = 0.6
+"""Share of equal letters from which on a folder is offered in place of a name."""
+MAX_FOLDERS = 1_000
+"""Beside the missing one, that are looked at."""
+
+
+def is_on_the_hub(path: str) -> bool:
+    """Whether the path is taken for a name on the hub: it has the form of one, and no such file or folder is here."""
+    return _HUB_NAME.fullmatch(path) is not None and not Path(path).exists()
+
+
+def files_of(path: str) -> Path | None:
+    """Where this machine has the model's files; None if nowhere, or if they may not be looked at."""
+    try:
+        return folder_here(path)
+    except OSError:
+        return None
+
+
+def check_hub_name(path: str) -> None:
+    """Raises UserError for a name without an owner that the hub does not know: a folder was meant."""
+    if "/" in path or path in WITHOUT_OWNER or folder_here(path) is not None:
+        return
+    near = similar_folder(path)
+    meant = f"did you mean {near}?" if near else "give the folder of a Hugging Face model, or its name on the hub"
+    raise UserError(
+        f"model.path = {path}: there is no such folder, and names on the hub have an owner, as Qwen/Qwen3-0.6B; {meant}"
+    )
+
+
+def similar_folder(path: str) -> str | None:
+    """The folder of a model next to the missing one whose name is nearly the same."""
+    wanted = Path(path)
+    try:
+        beside = [file.parent for file, _ in zip(wanted.parent.glob(f"*/{CONFIG}"), range(MAX_FOLDERS), strict=False)]
+    except OSError:
+        return None
+    by_name = {folder.name.lower(): folder for folder in beside}
+    near = difflib.get_close_matches(wanted.name.lower(), by_name, 1, ALIKE)
+    return str(by_name[near[0]]) if near else None

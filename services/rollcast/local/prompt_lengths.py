@@ -1,0 +1,151 @@
+"""Whether prompts fit `recipe.max_prompt_tokens`, before a trainer is started to find that none does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
+from rollcast.tasks.chats import flat
+from rollcast.tasks.prompts import Prompt, PromptSplit
+from rollcast.tasks.tokenizer_file import TokenizerFile
+
+TEMPLATE_TOKENS = 128
+"""Room for the text around a prompt: a chat template, a system message of the usual length."""
+THINK_TOKENS = 256
+"""Room for the text of layout `think`, which has a system message of its own; each byte may be a token."""
+SPECIAL_TOKENS = 4
+"""Room for special tokens around a bare text."""
+MAX_LOOK_SECONDS = 5.0
+"""How long prompts of one part are counted. A vocabulary takes about a megabyte a second."""
+MAX_EXACT_PROMPTS = 16
+"""The shortest ones are counted with their template if the answer depends on it."""
+EXACT_SECONDS = 300.0
+"""Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on a busy
+one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """Prompts that the trainer keeps together: without a single usable one it does not start."""
+
+    name: str
+    total: int
+    counted: list[tuple[int, Prompt]]
+    """Tokens of the bare texts; those of all prompts unless the time was over, or enough fit."""
+
+    @property
+    def shortest(self) -> int:
+        return min(tokens for tokens, _ in self.counted)
+
+    @property
+    def shortest_prompts(self) -> list[Prompt]:
+        return [prompt for _, prompt in sorted(self.counted, key=lambda item: item[0])[:MAX_EXACT_PROMPTS]]
+
+
+def check_lengths(config: RunConfig, split: PromptSplit, tokenizer: TokenizerFile) -> list[str]:
+    """Cautions. Raises UserError if the run would start without a training, held-out or downstream prompt."""
+    limit = config.recipe.max_prompt_tokens
+    named = [("training", split.train), ("held-out", split.held_out)]
+    named += [(repr(name), prompts) for name, prompts in split.downstream.items()]
+    parts = [PromptPart(name, len(found), _counted(found, tokenizer, limit)) for name, found in named if found]
+    room = _room_around(config, tokenizer)
+    at_the_edge = [part for part in parts if part.shortest <= limit < part.shortest + room]
+    cautions = [_not_all_seen(part, limit) for part in parts if part.shortest > limit and not _is_whole(part)]
+    refused = [(part, part.shortest) for part in parts if part.shortest > limit and _is_whole(part)]
+    if at_the_edge and not refused:
+        exact = _exact(config, [part.shortest_prompts for part in at_the_edge])
+        if exact is None:
+            cautions.append(
+                f"recipe.max_prompt_tokens = {limit}: whether the shortest prompts fit was not found out here"
+            )
+        else:
+            refused = [(part, tokens) for part, tokens in zip(at_the_edge, exact, strict=True) if tokens > limit]
+    if refused:
+        raise UserError(_too_long(config, *max(refused, key=lambda item: item[1])))
+    return cautions
+
+
+def _is_whole(part: PromptPart) -> bool:
+    return len(part.counted) == part.total
+
+
+def _not_all_seen(part: PromptPart, limit: int) -> str:
+    return (
+        f"recipe.max_prompt_tokens = {limit}: none of the {len(part.counted)} shortest of {part.total} {part.name} "
+        f"prompts fits (the others were not looked at within {MAX_LOOK_SECONDS:g} s); raise it"
+    )
+
+
+def _too_long(config: RunConfig, part: PromptPart, shortest: int) -> str:
+    each = f"each of the {part.total} {part.name} prompts" if part.total > 1 else f"the one {part.name} prompt"
+    return (
+        f"recipe.max_prompt_tokens = {config.recipe.max_prompt_tokens}: {each} is longer, the shortest has {shortest} "
+        f"tokens; {_remedy(config, shortest)}"
+    )
+
+
+def _counted(prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: int) -> list[tuple[int, Prompt]]:
+    """Tokens of the bare texts, the shortest first, until enough are known or the time is over."""
+    counted: list[tuple[int, Prompt]] = []
+    until = time.monotonic() + MAX_LOOK_SECONDS
+    for prompt in sorted(prompts, key=lambda prompt: len(prompt.text)):
+        counted.append((tokenizer.count(flat(prompt.messages)), prompt))
+        fits = counted[-1][0] <= limit
+        if time.monotonic() > until or (fits and len(counted) >= MAX_EXACT_PROMPTS):
+            break
+    return counted
+
+
+def _room_around(config: RunConfig, tokenizer: TokenizerFile) -> int:
+    """More tokens than the text around a prompt usually has."""
+    layout = config.tasks.prompt_format
+    system = 0 if layout.system is None else tokenizer.count(layout.system)
+    if layout.layout == "think":
+        return TEMPLATE_TOKENS + (system or THINK_TOKENS)
+    return TEMPLATE_TOKENS + system if layout.layout == "auto" and tokenizer.has_chat_template else SPECIAL_TOKENS
+
+
+def _exact(config: RunConfig, groups: Sequence[Sequence[Prompt]]) -> list[int] | None:
+    """Tokens of the shortest prompt of each group, as the trainer counts them; None if that cannot be found out here.
+
+    Raises UserError.
+    """
+    asked = {
+        "model": config.model.model_dump(),
+        "prompt_format": config.tasks.prompt_format.model_dump(),
+        "groups": [
+            [[(message.role, message.content) for message in prompt.messages] for prompt in prompts]
+            for prompts in groups
+        ],
+    }
+    command = [sys.executable, "-m", "rollcast.tasks.shortest_prompt"]
+    try:
+        done = subprocess.run(  # noqa: S603  # our own program
+            command, input=json.dumps(asked), capture_output=True, text=True, timeout=EXACT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode == UserError.exit_code and done.stderr.strip():
+        raise UserError(done.stderr.strip().splitlines()[-1])
+    return [int(number) for number in done.stdout.split()] if done.returncode == 0 else None
+
+
+def _remedy(config: RunConfig, shortest: int) -> str:
+    """What can be changed, if anything makes them fit."""
+    room = config.model.max_length
+    if shortest >= room:
+        return (
+            f"no more than model.max_length = {room} fit with a completion: shorten the prompts, or use another model"
+        )
+    if shortest + config.recipe.max_completion_tokens <= room:
+        return f"set at least {shortest}"
+    return (
+        f"set at least {shortest} (and recipe.max_completion_tokens at most {room - shortest}, since both must fit "
+        f"model.max_length = {room})"
+    )

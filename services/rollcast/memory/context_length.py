@@ -1,0 +1,78 @@
+"""How long a text a model knows, by its config.json."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rollcast.config.errors import UserError
+from rollcast.config.model import Model
+from rollcast.memory.model_file import read_here
+
+LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx")
+"""Names under which a model's config.json gives the positions that it knows."""
+MIN_LENGTH_TOKENS = 8
+"""A smaller number is not the length of a language model."""
+_ROPE = ("rope_parameters", "rope_scaling")
+_LONGER_ALLOWED = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+
+
+def known_length(found: Mapping[str, Any]) -> int | None:
+    """Tokens of the longest text that a model knows, by its config.json; None if that does not say."""
+    for settings in _groups(found):
+        for name in LENGTHS:
+            if isinstance(length := settings.get(name), int) and length >= MIN_LENGTH_TOKENS:
+                return length
+    return None
+
+
+def config_of(model: Model) -> Mapping[str, Any]:
+    """The config.json that this machine has of the model; empty if it has none that can be read."""
+    try:
+        return read_here(model.path) or {}
+    except (OSError, UserError):
+        return {}
+
+
+def check_max_length(model: Model) -> None:
+    """Raises UserError if model.max_length is above what the model knows: vLLM refuses to serve it.
+
+    A length that config.json stretches (rope_scaling) counts as stretched.
+    """
+    found = config_of(model)
+    length = known_length(found)
+    if length is None or os.environ.get(_LONGER_ALLOWED, "0") not in ("", "0"):
+        return
+    longest = int(max([length, *_other_lengths(found)]) * max([1.0, *_factors(found)]))
+    if model.max_length > longest:
+        raise UserError(
+            f"model.max_length = {model.max_length}: the model knows texts of {longest} tokens (its config.json), and "
+            f"vLLM serves no longer ones; set at most {longest}, or leave it out"
+        )
+
+
+def _groups(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The settings themselves, and those of the text model in one that takes more than text."""
+    inner = found.get("text_config")
+    yield found
+    if isinstance(inner, Mapping):
+        yield inner
+
+
+def _other_lengths(found: Mapping[str, Any]) -> Iterator[int]:
+    for settings in _groups(found):
+        for name in (*LENGTHS, "model_max_length"):
+            if isinstance(length := settings.get(name), int):
+                yield length
+
+
+def _factors(found: Mapping[str, Any]) -> Iterator[float]:
+    """By how much positions are stretched; layers of several kinds have one each."""
+    for settings in _groups(found):
+        for name in _ROPE:
+            rope = settings.get(name)
+            kinds = [rope, *rope.values()] if isinstance(rope, Mapping) else []
+            for kind in kinds:
+                if isinstance(kind, Mapping) and isinstance(factor := kind.get("factor"), int | float):
+                    yield float(factor)
