@@ -187,6 +187,7 @@ CHART = mapping(
         allowHub={"type": ["boolean", "null"]},
         apiServerCIDR={"type": "string", "pattern": "^([0-9a-fA-F.:]+/[0-9]{1,3})?$"},
     ),
+    hooks=mapping(resources=RESOURCES, deleteTrainers=BOOLEAN),
     networking=mapping(
         bind=choice("0.0.0.0", "::"),  # noqa: S104  (in a pod)
         interface=STRING,

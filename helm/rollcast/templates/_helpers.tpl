@@ -109,6 +109,11 @@ which must stay below 63 characters. */}}
 {{- eq .Values.trainer.controller "jobset" | ternary (printf "%s-trainer-0" (include "rollcast.trainerObject" .)) (include "rollcast.trainerObject" .) -}}
 {{- end -}}
 
+{{/* Name of the ConfigMap that says which Job the release has. */}}
+{{- define "rollcast.acceptedName" -}}
+{{ include "rollcast.fullname" . }}-accepted
+{{- end -}}
+
 {{/* An id that is null is left to the cluster, as OpenShift wants it. */}}
 {{- define "rollcast.podSecurityContext" -}}
 runAsNonRoot: true
@@ -211,6 +216,10 @@ capabilities:
 - name: config
   configMap:
     name: {{ include "rollcast.fullname" . }}-run
+{{ include "rollcast.writableVolumes" . }}
+{{- end -}}
+
+{{- define "rollcast.writableVolumes" -}}
 - name: tmp
   emptyDir: {}
 - name: home
