@@ -31,7 +31,7 @@ wanted, an autoscaler and graders. The walkthrough, upgrades, sizes and networki
     helm install one helm/rollcast -f helm/rollcast/values-8xh100.yaml \\
       -f helm/recipes/scalerl-without-cispo.yaml                              # an ablation
     helm test demo
-    helm package helm/rollcast && helm push rollcast-0.1.0.tgz oci://registry.example.com/charts
+    helm package helm/rollcast && helm push rollcast-0.2.0.tgz oci://registry.example.com/charts
 
 `values.schema.json` refuses unknown names and wrong kinds, `templates/validate.yaml` values that do not fit each other.
 `config`, the run file (`rollcast config schema` describes it), is checked by `rollcast config check` itself, in a Job

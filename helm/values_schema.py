@@ -30,9 +30,10 @@ STRINGS: Node = {"type": "object", "additionalProperties": {"type": "string"}}
 OBJECTS: Node = {"type": "array", "items": {"type": "object"}}
 QUANTITY: Node = {
     "type": "string",
-    "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$",
+    "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
     "description": "a Kubernetes quantity, such as 500m, 4 or 16Gi",
 }
+MIB = 1 << 20
 DURATION: Node = {"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$", "description": "such as 15s"}
 NAME: Node = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$"}
 
@@ -54,10 +55,20 @@ def mapping(**properties: Node) -> Node:
 
 
 ACCESS_MODE = choice("ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany")
-RESOURCES = mapping(
-    requests={"type": "object", "additionalProperties": QUANTITY},
-    limits={"type": "object", "additionalProperties": QUANTITY},
-)
+
+
+def quantities(least_bytes: int) -> Node:
+    """Amounts of resources, also as plain numbers: `--set` makes them of what looks like one."""
+    counted = {"type": "number", "minimum": 0}
+    in_bytes = {"type": "number", "minimum": least_bytes, "description": "bytes; with a unit: a text such as 16Gi"}
+    return {
+        "type": "object",
+        "properties": {"memory": {"anyOf": [QUANTITY, in_bytes]}},
+        "additionalProperties": {"anyOf": [QUANTITY, counted]},
+    }
+
+
+RESOURCES = mapping(requests=quantities(MIB), limits=quantities(MIB))
 IMAGE = mapping(
     registry=STRING,
     repository={"type": "string", "minLength": 1},
@@ -94,6 +105,7 @@ CHART = mapping(
     **{"global": {"type": "object", "properties": {"imageRegistry": STRING}}},
     config={**MAP, "description": "the run file, as `rollcast config schema` describes it"},
     enabled=BOOLEAN,
+    defaultsVersion=integer(1),
     nameOverride=NAME,
     fullnameOverride=NAME,
     model=mapping(
@@ -149,6 +161,7 @@ CHART = mapping(
     ),
     autoscaler=mapping(
         **EVERY_ROLE,
+        fallbackReplicas={**integer(0), "description": "was removed; accepted, for releases of an earlier chart"},
         mode=choice("none", "keda", "hpa", "controller"),
         minReplicas=integer(1, 4096),
         maxReplicas=integer(1, 4096),

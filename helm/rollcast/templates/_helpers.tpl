@@ -1,3 +1,41 @@
+{{/* First in every template. `helm upgrade --reuse-values` takes the defaults of the release's chart in the place of this one's,
+so values that came since are added. Values that have this chart's own number lack one only if a user took it away (null). */}}
+{{- define "rollcast.withDefaults" -}}
+{{- $added := .Files.Get "files/added-values.yaml" | fromYaml -}}
+{{- if ne (int .Values.defaultsVersion) (int $added.defaultsVersion) -}}
+{{- include "rollcast.addMissing" (list .Values $added.values) -}}
+{{- $_ := set .Values "defaultsVersion" $added.defaultsVersion -}}
+{{- end -}}
+{{- range $role := list "generator" "trainer" "forecaster" "autoscaler" "grader" "redis" "hooks" -}}
+{{- include "rollcast.quantitiesAsText" (index $.Values $role).resources -}}
+{{- end -}}
+{{- include "rollcast.quantitiesAsText" .Values.redis.exporter.resources -}}
+{{- end -}}
+
+{{/* Numbers among requests and limits become texts, as the API server keeps them; large ones would be rendered as 4e+09. */}}
+{{- define "rollcast.quantitiesAsText" -}}
+{{- range $amounts := . -}}
+{{- range $name, $amount := $amounts -}}
+{{- if not (kindIs "string" $amount) -}}
+{{- $whole := eq (float64 $amount) (float64 (int64 $amount)) -}}
+{{- $_ := set $amounts $name ($whole | ternary (int64 $amount | toString) (toString $amount)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* (list target source): what source has and target has not, at every depth. */}}
+{{- define "rollcast.addMissing" -}}
+{{- $target := index . 0 -}}
+{{- range $name, $value := index . 1 -}}
+{{- if not (hasKey $target $name) -}}
+{{- $_ := set $target $name $value -}}
+{{- else if and (kindIs "map" $value) (kindIs "map" (get $target $name)) -}}
+{{- include "rollcast.addMissing" (list (get $target $name) $value) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "rollcast.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
@@ -439,8 +477,8 @@ annotations: {{- toYaml . | nindent 2 }}
 
 {{/* A quantity of memory as a number of bytes. */}}
 {{- define "rollcast.bytes" -}}
-{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15
-    "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+    "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
 {{- mulf (regexFind "^[0-9.]+" . | float64) (index $units (regexFind "[A-Za-z]*$" .)) | int64 -}}
 {{- end -}}
 
@@ -467,4 +505,25 @@ annotations: {{- toYaml . | nindent 2 }}
 
 {{- define "rollcast.probeScheme" -}}
 {{- if include "rollcast.setting" (list . "http.tls") -}}HTTPS{{- else -}}HTTP{{- end -}}
+{{- end -}}
+
+{{/* Values of earlier charts that a release still has: its path -> why it is gone. */}}
+{{- define "rollcast.removedValues" -}}
+{{- if hasKey .Values.autoscaler "fallbackReplicas" }}
+autoscaler.fallbackReplicas: while the autoscaler does not answer, generators stay as many as they are
+{{- end }}
+{{- end -}}
+
+{{/* Tags of images of Rollcast that name another version than this chart's. */}}
+{{- define "rollcast.otherTags" -}}
+{{- $found := list -}}
+{{- range $role := list "trainer" "generator" "forecaster" "autoscaler" "grader" -}}
+{{- $image := (index $.Values $role).image -}}
+{{- if and (not $image.digest) (regexMatch "^v?[0-9]+[.][0-9]+[.][0-9]+" $image.tag) -}}
+{{- if ne (regexFind "[0-9]+[.][0-9]+[.][0-9]+" $image.tag) $.Chart.AppVersion -}}
+{{- $found = append $found (printf "%s.image.tag = %s" $role $image.tag) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
 {{- end -}}
