@@ -24,13 +24,14 @@ INTRODUCTION = """# Chart `rollcast`
 One release is one run: a trainer (Indexed Job or JobSet), generators (Deployment), Redis, the forecaster and, if
 wanted, an autoscaler and graders. The walkthrough, upgrades, sizes and networking are in `docs/kubernetes.md`.
 
-    helm install demo helm/rollcast -f helm/rollcast/values-cpu.yaml          # a whole run without a GPU
-    helm install mine helm/rollcast -f helm/rollcast/values-8xh100.yaml       # one node of eight
-    helm install study helm/rollcast -f helm/rollcast/values-scalerl-8b.yaml  # 64 GPUs generate, 16 train
-    helm install moe helm/rollcast -f helm/rollcast/values-moe.yaml           # tensor parallel, three trainer nodes
-    helm install one helm/rollcast -f helm/rollcast/values-8xh100.yaml \\
+    kubectl create namespace rl
+    helm install demo helm/rollcast -n rl -f helm/rollcast/values-cpu.yaml          # a whole run without a GPU
+    helm install mine helm/rollcast -n rl -f helm/rollcast/values-8xh100.yaml       # one node of eight
+    helm install study helm/rollcast -n rl -f helm/rollcast/values-scalerl-8b.yaml  # 64 GPUs generate, 16 train
+    helm install moe helm/rollcast -n rl -f helm/rollcast/values-moe.yaml           # tensor parallel, three trainer nodes
+    helm install one helm/rollcast -n rl -f helm/rollcast/values-8xh100.yaml \\
       -f helm/recipes/scalerl-without-cispo.yaml                              # an ablation
-    helm test demo
+    helm test demo -n rl
     helm package helm/rollcast && helm push rollcast-0.2.0.tgz oci://registry.example.com/charts
 
 `values.schema.json` refuses unknown names and wrong kinds, `templates/validate.yaml` values that do not fit each other.
