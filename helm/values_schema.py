@@ -36,6 +36,7 @@ QUANTITY: Node = {
 MIB = 1 << 20
 DURATION: Node = {"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$", "description": "such as 15s"}
 NAME: Node = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$"}
+SUB_PATH: Node = {"type": "string", "pattern": r"^([^/.][^/]*(/[^/.][^/]*)*)?$", "description": "a folder of the volume"}
 
 
 def integer(least: int, most: int | None = None) -> Node:
@@ -83,6 +84,7 @@ EVERY_ROLE: dict[str, Node] = {
     "extraEnv": OBJECTS,
     "envFrom": OBJECTS,
     "extraContainers": OBJECTS,
+    "extraInitContainers": OBJECTS,
     "extraVolumes": OBJECTS,
     "extraVolumeMounts": OBJECTS,
     "labels": STRINGS,
@@ -120,13 +122,16 @@ CHART = mapping(
             accessMode=ACCESS_MODE,
             hostPath={"type": "string", "pattern": "^(/.*)?$"},
             size=QUANTITY,
+            subPath=SUB_PATH,
         ),
     ),
     commonLabels=STRINGS,
+    claimLabels=STRINGS,
     gpu=mapping(
         resource={"type": "string", "pattern": "^([a-z0-9.-]+/[A-Za-z0-9._-]+)?$"},
         memoryGB={"type": "number", "minimum": 0},
     ),
+    everyRole=mapping(**{field: node for field, node in EVERY_ROLE.items() if field not in ("image", "extraArgs")}),
     generator=mapping(
         **EVERY_ROLE,
         **DEVICES,
@@ -190,6 +195,7 @@ CHART = mapping(
         storageClass=STRING,
         accessMode=ACCESS_MODE,
         size=QUANTITY,
+        subPath=SUB_PATH,
         keep=BOOLEAN,
     ),
     networkPolicy=mapping(
@@ -197,16 +203,22 @@ CHART = mapping(
         prometheus=mapping(namespaceSelector=MAP, podSelector=MAP),
         forecasterFrom=PEERS,
         autoscalerFrom=PEERS,
+        proxyPorts={"type": "array", "items": integer(1, 65535)},
         allowHub={"type": ["boolean", "null"]},
         apiServerCIDR={"type": "string", "pattern": "^([0-9a-fA-F.:]+/[0-9]{1,3})?$"},
     ),
-    hooks=mapping(resources=RESOURCES, deleteTrainers=BOOLEAN),
+    hooks=mapping(resources=RESOURCES, deleteTrainers=BOOLEAN, watchImage=BOOLEAN),
     networking=mapping(
         bind=choice("0.0.0.0", "::"),  # noqa: S104  (in a pod)
         interface=STRING,
         rdma=mapping(enabled=BOOLEAN, resource=STRING, count=integer(1)),
     ),
-    podSecurity=mapping(runAsUser=UNIX_ID, runAsGroup=UNIX_ID, fsGroup=UNIX_ID),
+    podSecurity=mapping(
+        runAsUser=UNIX_ID,
+        runAsGroup=UNIX_ID,
+        fsGroup=UNIX_ID,
+        supplementalGroups={"type": "array", "items": integer(1)},
+    ),
     serviceAccount=mapping(name=NAME, annotations=STRINGS),
     priorityClasses=mapping(
         create=BOOLEAN,
@@ -217,7 +229,9 @@ CHART = mapping(
     monitoring=mapping(
         enabled=BOOLEAN,
         interval=DURATION,
+        namespace=NAME,
         labels=STRINGS,
+        relabelings=OBJECTS,
         tlsConfig=MAP,
         annotations=BOOLEAN,
         rules=mapping(enabled=BOOLEAN, noStepMinutes=integer(1), runbookUrl={"type": "string", "minLength": 1}),

@@ -25,7 +25,7 @@ def passed() -> dict[str, list[str]]:
     for name in sorted(VALUE_SETS):
         for pod in pods(render(VALUE_SETS[name])):
             for container in pod.containers:
-                if not re.search(r"(^|/)rollcast/", container["image"]) or container["name"] == "test":
+                if not re.search(r"(^|/)rollcast/", container["image"]) or container["name"] in ("test", "image"):
                     continue
                 words = [*container["command"], *container.get("args", [])]
                 names = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]|[a-z._]+$", word)}

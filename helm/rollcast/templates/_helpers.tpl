@@ -6,10 +6,43 @@ so values that came since are added. Values that have this chart's own number la
 {{- include "rollcast.addMissing" (list .Values $added.values) -}}
 {{- $_ := set .Values "defaultsVersion" $added.defaultsVersion -}}
 {{- end -}}
-{{- range $role := list "generator" "trainer" "forecaster" "autoscaler" "grader" "redis" "hooks" -}}
-{{- include "rollcast.quantitiesAsText" (index $.Values $role).resources -}}
+{{- if not (hasKey .Values "rolesAreFilled") -}}
+{{- range $role := list "generator" "trainer" "forecaster" "autoscaler" "grader" "redis" -}}
+{{- include "rollcast.fillRole" (list (index $.Values $role) $.Values.everyRole) -}}
 {{- end -}}
-{{- include "rollcast.quantitiesAsText" .Values.redis.exporter.resources -}}
+{{- range $of := list .Values.hooks .Values.redis.exporter -}}
+{{- include "rollcast.addMissing" (list $of (dict "resources" (deepCopy $.Values.everyRole.resources))) -}}
+{{- end -}}
+{{- range $of := list .Values.generator .Values.trainer .Values.forecaster .Values.autoscaler .Values.grader .Values.redis
+    .Values.redis.exporter .Values.hooks -}}
+{{- include "rollcast.quantitiesAsText" $of.resources -}}
+{{- end -}}
+{{- $_ := set .Values "rolesAreFilled" true -}}
+{{- end -}}
+{{- end -}}
+
+{{/* (list roleValues everyRole): a role's own value comes first, in maps key by key; lists are joined, but for entries of one name. */}}
+{{- define "rollcast.fillRole" -}}
+{{- $own := index . 0 -}}
+{{- $keys := dict "extraEnv" "name" "envFrom" "" "extraContainers" "name" "extraInitContainers" "name" "extraVolumes" "name"
+    "extraVolumeMounts" "mountPath" "tolerations" "" -}}
+{{- range $field, $shared := index . 1 -}}
+{{- $given := get $own $field -}}
+{{- if hasKey $keys $field -}}
+{{- $key := get $keys $field -}}
+{{- $entries := $given | default list -}}
+{{- $names := list -}}
+{{- range $entries -}}{{- $names = append $names (get . $key) -}}{{- end -}}
+{{- range $shared -}}
+{{- if not (and $key (has (get . $key) $names)) -}}{{- $entries = append $entries . -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $own $field $entries -}}
+{{- else if and (kindIs "map" $shared) (ne $field "affinity") -}}
+{{- include "rollcast.addMissing" (list $own (dict $field (deepCopy $shared))) -}}
+{{- else -}}
+{{- $_ := set $own $field ($given | default $shared) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Numbers among requests and limits become texts, as the API server keeps them; large ones would be rendered as 4e+09. */}}
@@ -160,6 +193,11 @@ runAsNonRoot: true
 {{ $id }}: {{ int64 . }}
 {{- end }}
 {{- end }}
+{{- with .Values.podSecurity.supplementalGroups }}
+supplementalGroups: {{- range . }}
+  - {{ int64 . }}
+{{- end }}
+{{- end }}
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile:
   type: RuntimeDefault
@@ -264,6 +302,14 @@ capabilities:
   emptyDir: {}
 {{- end -}}
 
+{{- define "rollcast.modelMount" -}}
+{name: models, mountPath: /models{{ with .Values.model.volume.subPath }}, subPath: {{ . | quote }}{{ end }}}
+{{- end -}}
+
+{{- define "rollcast.runsMount" -}}
+{name: runs, mountPath: /var/lib/rollcast/runs{{ with .Values.storage.subPath }}, subPath: {{ . | quote }}{{ end }}}
+{{- end -}}
+
 {{- define "rollcast.modelVolume" -}}
 {{- $volume := .Values.model.volume -}}
 - name: models
@@ -291,13 +337,14 @@ capabilities:
 {{- end -}}
 {{- end -}}
 
-{{/* Those of a role's extraContainers that run beside the others from before the first to after the last; (list . roleValues). */}}
+{{/* Those of a role's extraContainers that run beside the others from before the first to after the last, then those that end
+before the model is fetched; (list . roleValues). */}}
 {{- define "rollcast.sidecars" -}}
 {{- $found := list -}}
 {{- range (index . 1).extraContainers -}}
 {{- if eq (get . "restartPolicy") "Always" -}}{{- $found = append $found . -}}{{- end -}}
 {{- end -}}
-{{- with $found }}
+{{- with concat $found ((index . 1).extraInitContainers) }}
 {{ toYaml . }}
 {{- end -}}
 {{- end -}}
@@ -351,8 +398,7 @@ capabilities:
   resources: {{- toYaml $role.resources | nindent 4 }}
   volumeMounts:
     {{- include "rollcast.commonMounts" $root | nindent 4 }}
-    - name: models
-      mountPath: /models
+    - {{ include "rollcast.modelMount" $root }}
     {{- with $role.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -523,6 +569,18 @@ autoscaler.fallbackReplicas: while the autoscaler does not answer, generators st
 {{- if ne (regexFind "[0-9]+[.][0-9]+[.][0-9]+" $image.tag) $.Chart.AppVersion -}}
 {{- $found = append $found (printf "%s.image.tag = %s" $role $image.tag) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end -}}
+
+{{/* Images of Rollcast that name no registry: this chart publishes none. */}}
+{{- define "rollcast.unpublishedImages" -}}
+{{- $found := list -}}
+{{- range $role := list "forecaster" "trainer" "generator" -}}
+{{- $image := (index $.Values $role).image -}}
+{{- if not (or ($.Values.global).imageRegistry $image.registry) -}}
+{{- $found = append $found (include "rollcast.image" (list $ $image)) -}}
 {{- end -}}
 {{- end -}}
 {{- toYaml $found -}}

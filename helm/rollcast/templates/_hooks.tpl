@@ -1,12 +1,14 @@
 {{/* A Job that speaks to the API server, with an account, a Role and a policy that are there only for it;
-(dict "root" . "role" "name" "annotations" "..." "rules" (list) "module" "python.module" "backoffLimit" 0). */}}
+(dict "root" . "role" "name" "annotations" "..." "rules" (list) "image" imageValues "command" (list) "args" (list) "backoffLimit" 0),
+and "env" (list), "weight" (of the Job, "0"; the rest comes one before). */}}
 {{- define "rollcast.apiHook" -}}
 {{- $root := .root -}}
 {{- $hook := .annotations -}}
 {{- $name := printf "%s-%s" (include "rollcast.fullname" $root) .role -}}
 {{- $placed := $root.Values.forecaster -}}
+{{- $weight := .weight | default "0" -}}
 {{- $metadata := dict "name" $name "namespace" $root.Release.Namespace "labels" (include "rollcast.labels" (list $root .role) | fromYaml)
-    "annotations" (merge (dict "helm.sh/hook-weight" "-1") (fromYaml $hook)) -}}
+    "annotations" (merge (dict "helm.sh/hook-weight" (sub (int $weight) 1 | toString)) (fromYaml $hook)) -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata: {{- toYaml $metadata | nindent 2 }}
@@ -47,7 +49,7 @@ spec:
 ---
 apiVersion: batch/v1
 kind: Job
-metadata: {{- toYaml (merge (dict "annotations" (fromYaml $hook)) (omit $metadata "annotations")) | nindent 2 }}
+metadata: {{- toYaml (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" $weight) (fromYaml $hook))) (omit $metadata "annotations")) | nindent 2 }}
 spec:
   backoffLimit: {{ .backoffLimit }}
   # Less than Helm's own patience of five minutes.
@@ -74,13 +76,15 @@ spec:
       {{- end }}
       containers:
         - name: {{ .role }}
-          image: {{ include "rollcast.image" (list $root $placed.image) }}
-          imagePullPolicy: {{ $placed.image.pullPolicy }}
-          command: [python, -m, {{ .module }}]
-          args:
-            - {{ printf "--namespace=%s" $root.Release.Namespace | quote }}
-            - {{ printf "--release=%s" $root.Release.Name | quote }}
-          env: {{- include "rollcast.folders" $root | nindent 12 }}
+          image: {{ include "rollcast.image" (list $root .image) }}
+          imagePullPolicy: {{ .image.pullPolicy }}
+          command: {{- toYaml .command | nindent 12 }}
+          args: {{- toYaml .args | nindent 12 }}
+          env:
+            {{- include "rollcast.folders" $root | nindent 12 }}
+            {{- with .env }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
           terminationMessagePolicy: FallbackToLogsOnError
           securityContext: {{- include "rollcast.securityContext" (list $root false) | nindent 12 }}
           resources: {{- toYaml $root.Values.hooks.resources | nindent 12 }}
@@ -88,6 +92,12 @@ spec:
             - {name: tmp, mountPath: /tmp}
             - {name: home, mountPath: /home/rollcast}
       volumes: {{- include "rollcast.writableVolumes" $root | nindent 8 }}
+{{- end -}}
+
+{{/* Which trainers a hook's command deletes. */}}
+{{- define "rollcast.releaseArguments" -}}
+- {{ printf "--namespace=%s" .Release.Namespace | quote }}
+- {{ printf "--release=%s" .Release.Name | quote }}
 {{- end -}}
 
 {{/* (list (list verbs of Jobs) (list verbs of JobSets)): no Role can limit these to the objects of a release. */}}

@@ -81,8 +81,8 @@ spec:
         failureThreshold: 5
       volumeMounts:
         {{- include "rollcast.commonMounts" . | nindent 8 }}
-        - {name: models, mountPath: /models}
-        - {name: runs, mountPath: /var/lib/rollcast/runs}
+        - {{ include "rollcast.modelMount" . }}
+        - {{ include "rollcast.runsMount" . }}
         - {name: shm, mountPath: /dev/shm}
         {{- with $role.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
