@@ -51,6 +51,7 @@ wire: $(INSTALLED)
 
 # What is made from values, settings, recipes and dependencies; the tests notice when it was forgotten.
 chart: $(INSTALLED)
+	$(VENV)/bin/python helm/added_values.py
 	$(VENV)/bin/python helm/values_schema.py
 	$(VENV)/bin/python helm/readme.py
 	$(VENV)/bin/python helm/recipes.py

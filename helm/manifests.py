@@ -44,11 +44,17 @@ def manifests() -> dict[str, str]:
             for file in sorted(rendered)
             if file.endswith(".yaml")
             for document in yaml.safe_load_all(rendered[file])
-            if document and "helm.sh/hook" not in document["metadata"].get("annotations", {})
+            if document and _without_helm_too(document)
         ]
         head = f"# Written by helm/manifests.py from helm/rollcast/values-{profile}.yaml; needs the Secret {SECRET}.\n"
         texts[profile] = head + yaml.dump_all(documents, Dumper=Dumper, sort_keys=False, width=120)
     return texts
+
+
+def _without_helm_too(document: Any) -> bool:
+    """Whether it is no hook, or what the last hook of an install leaves: which Job the release has."""
+    hook = document["metadata"].get("annotations", {}).get("helm.sh/hook")
+    return hook is None or (document["kind"] == "ConfigMap" and "post-install" in hook)
 
 
 def _without_helm(node: Any) -> Any:
@@ -60,7 +66,7 @@ def _without_helm(node: Any) -> Any:
     kept = {
         key: "kubectl" if key == "app.kubernetes.io/managed-by" else _without_helm(value)
         for key, value in node.items()
-        if key not in ("helm.sh/chart", "helm.sh/resource-policy")
+        if key not in ("helm.sh/chart", "helm.sh/resource-policy") and not key.startswith("helm.sh/hook")
     }
     if not kept.get("annotations", True):
         del kept["annotations"]

@@ -30,11 +30,13 @@ STRINGS: Node = {"type": "object", "additionalProperties": {"type": "string"}}
 OBJECTS: Node = {"type": "array", "items": {"type": "object"}}
 QUANTITY: Node = {
     "type": "string",
-    "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$",
+    "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
     "description": "a Kubernetes quantity, such as 500m, 4 or 16Gi",
 }
+MIB = 1 << 20
 DURATION: Node = {"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$", "description": "such as 15s"}
 NAME: Node = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$"}
+SUB_PATH: Node = {"type": "string", "pattern": r"^([^/.][^/]*(/[^/.][^/]*)*)?$", "description": "a folder of the volume"}
 
 
 def integer(least: int, most: int | None = None) -> Node:
@@ -54,10 +56,20 @@ def mapping(**properties: Node) -> Node:
 
 
 ACCESS_MODE = choice("ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany")
-RESOURCES = mapping(
-    requests={"type": "object", "additionalProperties": QUANTITY},
-    limits={"type": "object", "additionalProperties": QUANTITY},
-)
+
+
+def quantities(least_bytes: int) -> Node:
+    """Amounts of resources, also as plain numbers: `--set` makes them of what looks like one."""
+    counted = {"type": "number", "minimum": 0}
+    in_bytes = {"type": "number", "minimum": least_bytes, "description": "bytes; with a unit: a text such as 16Gi"}
+    return {
+        "type": "object",
+        "properties": {"memory": {"anyOf": [QUANTITY, in_bytes]}},
+        "additionalProperties": {"anyOf": [QUANTITY, counted]},
+    }
+
+
+RESOURCES = mapping(requests=quantities(MIB), limits=quantities(MIB))
 IMAGE = mapping(
     registry=STRING,
     repository={"type": "string", "minLength": 1},
@@ -72,6 +84,7 @@ EVERY_ROLE: dict[str, Node] = {
     "extraEnv": OBJECTS,
     "envFrom": OBJECTS,
     "extraContainers": OBJECTS,
+    "extraInitContainers": OBJECTS,
     "extraVolumes": OBJECTS,
     "extraVolumeMounts": OBJECTS,
     "labels": STRINGS,
@@ -94,6 +107,7 @@ CHART = mapping(
     **{"global": {"type": "object", "properties": {"imageRegistry": STRING}}},
     config={**MAP, "description": "the run file, as `rollcast config schema` describes it"},
     enabled=BOOLEAN,
+    defaultsVersion=integer(1),
     nameOverride=NAME,
     fullnameOverride=NAME,
     model=mapping(
@@ -108,13 +122,16 @@ CHART = mapping(
             accessMode=ACCESS_MODE,
             hostPath={"type": "string", "pattern": "^(/.*)?$"},
             size=QUANTITY,
+            subPath=SUB_PATH,
         ),
     ),
     commonLabels=STRINGS,
+    claimLabels=STRINGS,
     gpu=mapping(
         resource={"type": "string", "pattern": "^([a-z0-9.-]+/[A-Za-z0-9._-]+)?$"},
         memoryGB={"type": "number", "minimum": 0},
     ),
+    everyRole=mapping(**{field: node for field, node in EVERY_ROLE.items() if field not in ("image", "extraArgs")}),
     generator=mapping(
         **EVERY_ROLE,
         **DEVICES,
@@ -149,6 +166,7 @@ CHART = mapping(
     ),
     autoscaler=mapping(
         **EVERY_ROLE,
+        fallbackReplicas={**integer(0), "description": "was removed; accepted, for releases of an earlier chart"},
         mode=choice("none", "keda", "hpa", "controller"),
         minReplicas=integer(1, 4096),
         maxReplicas=integer(1, 4096),
@@ -177,6 +195,7 @@ CHART = mapping(
         storageClass=STRING,
         accessMode=ACCESS_MODE,
         size=QUANTITY,
+        subPath=SUB_PATH,
         keep=BOOLEAN,
     ),
     networkPolicy=mapping(
@@ -184,15 +203,22 @@ CHART = mapping(
         prometheus=mapping(namespaceSelector=MAP, podSelector=MAP),
         forecasterFrom=PEERS,
         autoscalerFrom=PEERS,
+        proxyPorts={"type": "array", "items": integer(1, 65535)},
         allowHub={"type": ["boolean", "null"]},
         apiServerCIDR={"type": "string", "pattern": "^([0-9a-fA-F.:]+/[0-9]{1,3})?$"},
     ),
+    hooks=mapping(resources=RESOURCES, deleteTrainers=BOOLEAN, watchImage=BOOLEAN),
     networking=mapping(
         bind=choice("0.0.0.0", "::"),  # noqa: S104  (in a pod)
         interface=STRING,
         rdma=mapping(enabled=BOOLEAN, resource=STRING, count=integer(1)),
     ),
-    podSecurity=mapping(runAsUser=UNIX_ID, runAsGroup=UNIX_ID, fsGroup=UNIX_ID),
+    podSecurity=mapping(
+        runAsUser=UNIX_ID,
+        runAsGroup=UNIX_ID,
+        fsGroup=UNIX_ID,
+        supplementalGroups={"type": "array", "items": integer(1)},
+    ),
     serviceAccount=mapping(name=NAME, annotations=STRINGS),
     priorityClasses=mapping(
         create=BOOLEAN,
@@ -203,7 +229,9 @@ CHART = mapping(
     monitoring=mapping(
         enabled=BOOLEAN,
         interval=DURATION,
+        namespace=NAME,
         labels=STRINGS,
+        relabelings=OBJECTS,
         tlsConfig=MAP,
         annotations=BOOLEAN,
         rules=mapping(enabled=BOOLEAN, noStepMinutes=integer(1), runbookUrl={"type": "string", "minLength": 1}),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rollcast.python import InputError as InputError
     from rollcast.python import forecast as forecast
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _PYTHON = ("CurveForecast", "InputError", "forecast")
 
 

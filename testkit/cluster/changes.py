@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from testkit.cluster import tools
 from testkit.cluster.proof import Proof
 from testkit.cluster.release import READY_SECONDS, STEP_SECONDS
 from testkit.cluster.tools import Cluster, NotSeen
@@ -15,6 +16,9 @@ SETTLED = ("trainer", "generator", "redis", "forecaster")
 SCALERS = ("scaledobjects.keda.sh", "horizontalpodautoscalers")
 FIRST_STEPS = 100_000
 """Budget of values.yaml; every other one makes another trainer's Job."""
+LEAVING_SECONDS = 330.0
+"""After so long a trainer that is to leave has seen it and has gone: named_trainer.PATIENCE_SECONDS, the kubelet's two
+minutes, a last step."""
 
 
 @dataclass(frozen=True)
@@ -97,24 +101,53 @@ def end_autoscaling(proof: Proof, *values: str) -> None:
 
 
 def failed_upgrade(proof: Proof) -> None:
-    """Those that are refused change nothing; one that ends half-way leaves one trainer, whatever Helm believes."""
+    """Those that are refused change nothing; whichever object an API server refuses, the trainer before goes on."""
     release, cluster = proof.release, proof.cluster
     for change, value in REFUSED.items():
         before = release.uids()
         said = release.refused_upgrade(*value.split(","))
         cluster.require(partial(_still, proof, before), f"{change}: refused, but pods were replaced")
         proof.note(f"{change}: {' '.join(said.split())[-120:]}")
+    _refused_at_the_trainer(proof)
     first = set(release.trainer_jobs())
+    trainer = release.uids()["trainer"]
     broken = {"extraObjects": [refused_object(proof)]}
     release.refused_upgrade(f"config.budget.steps={FIRST_STEPS + 3}", parts=broken)
     second = set(release.trainer_jobs()) - first
     cluster.require(lambda: len(second) == 1, "the upgrade did not fail half-way: it made no Job of the trainer")
-    _leaves(cluster, "the former trainer", proof, first)
-    release.goes_on()
+    _stays(proof, trainer)
     release.upgrade(f"config.budget.steps={FIRST_STEPS + 4}")
     _leaves(cluster, "the trainer that Helm has forgotten", proof, second)
     release.goes_on()
-    proof.note("half-way: the former trainer left with 76, then the one that Helm had forgotten; one trains")
+    proof.note("half-way: the former trainer stayed, then the one that Helm had forgotten left with 76; one trains")
+    release.upgrade(f"config.budget.steps={FIRST_STEPS + 3}")
+    release.has_one_trainer()
+    release.goes_on()
+    proof.note("back to the Job that had left: a new one trains")
+
+
+def _refused_at_the_trainer(proof: Proof) -> None:
+    """The schema accepts a number in a variable, no API server does; then back, to what Helm has deployed."""
+    release = proof.release
+    trainer = release.uids()["trainer"]
+    release.refused_upgrade(parts={"trainer.extraEnv": [{"name": "NUMBER", "value": 3}]})
+    _stays(proof, trainer)
+    release.roll_back(release.deployed_revision())
+    _stays(proof, trainer)
+    proof.note("refused at the trainer's Job: the trainer stayed, and so it did after a rollback")
+
+
+def _stays(proof: Proof, trainer: set[str]) -> None:
+    """That very pod is at work, longer than a trainer waits that is to leave for another one."""
+    deadline = LEAVING_SECONDS
+    begun = tools.time.monotonic()
+    while tools.time.monotonic() - begun < deadline:
+        pods = proof.release.uids()["trainer"]
+        proof.cluster.require(lambda pods=pods: trainer <= pods, "the former trainer has left")  # type: ignore[misc]
+        if proof.cluster.recorded is not None:
+            break
+        tools.time.sleep(tools.PAUSE_SECONDS)
+    proof.release.goes_on()
 
 
 def _leaves(cluster: Cluster, who: str, proof: Proof, jobs: set[str]) -> None:
@@ -133,11 +166,16 @@ def _still(proof: Proof, before: dict[str, set[str]]) -> bool:
 
 
 def rollback(proof: Proof) -> None:
-    proof.release.roll_back(1)
+    """To the oldest revision that Helm still keeps (ten, unless told otherwise) and that was deployed once."""
+    revisions = proof.release.former_revisions()
+    if not revisions and proof.cluster.recorded is None:
+        raise NotSeen("Helm keeps no earlier revision that was deployed")
+    revision = min(revisions, default=1)
+    proof.release.roll_back(revision)
     proof.release.has_one_trainer()
     proof.release.wait_ready("generator", "forecaster")
     proof.release.goes_on()
-    proof.note("to the first revision: one trainer, and steps go on")
+    proof.note(f"to revision {revision}, the oldest that Helm keeps: one trainer, and steps go on")
 
 
 def jobset(proof: Proof) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -52,36 +55,60 @@ def kill_each_pod(proof: Proof) -> None:
 
 
 def drain(proof: Proof) -> None:
-    """Evicts this release's pods alone; the trainer's budget must refuse."""
-    _drain(proof, "generator")
-    trainer = proof.release.uids()["trainer"]
-    try:
-        _drain(proof, "trainer", patience=20)
-        refused = proof.cluster.recorded is not None
-    except Refuted as error:
-        refused = "disruption budget" in str(error) and bool(trainer) and trainer == proof.release.uids()["trainer"]
-    if not refused:
-        raise Refuted("the trainer was evicted in spite of its disruption budget")
-    proof.release.wait_ready("generator")
-    proof.release.goes_on()
+    """As a drain does it: a node that takes no more pods, and evictions, of this release's pods alone.
+
+    `kubectl drain --pod-selector` would evict those of a release of the same name in every namespace.
+    """
+    release, cluster = proof.release, proof.cluster
+    release.wait_ready("generator")
+    for role in ("generator", "trainer"):
+        with _cordoned(proof, role) as pods:
+            before = release.uids()[role]
+            refusals = [refusal for pod in pods if (refusal := _evict(proof, pod)) is not None]
+            if role == "generator":
+                cluster.require(lambda: not refusals, f"a generator was not evicted: {refusals}")  # noqa: B023
+                gone = partial(_is_gone, proof, role, {pod["metadata"]["uid"] for pod in pods})
+                cluster.until("the generators of the node have left", READY_SECONDS, gone)
+                continue
+            kept = before == release.uids()[role]
+            budget = all("disruption budget" in refusal for refusal in refusals)
+            if cluster.recorded is None and not (kept and budget and len(refusals) == len(pods)):
+                raise Refuted("the trainer was evicted in spite of its disruption budget")
+    release.wait_ready("generator")
+    release.goes_on()
     proof.note("generators left and came back; the trainer's disruption budget held")
 
 
-def _drain(proof: Proof, role: str, patience: int = 300) -> None:
-    """Drains the node of a pod of that role from such pods, for so many seconds. Raises Refuted where that fails."""
+@contextlib.contextmanager
+def _cordoned(proof: Proof, role: str) -> Iterator[list[dict[str, Any]]]:
+    """Pods of that role on one node, which takes no others meanwhile. Raises Refuted if there is none."""
     cluster = proof.cluster
-    nodes = (
-        ["NODE"] if cluster.recorded is not None else [pod["spec"].get("nodeName") for pod in proof.release.pods(role)]
-    )
-    if not nodes or nodes[0] is None:
+    pods = [pod for pod in proof.release.pods(role) if pod["spec"].get("nodeName")]
+    if not pods and cluster.recorded is None:
         raise Refuted(f"no {role} is on a node that could be drained")
-    node = str(nodes[0])
-    selector = f"--pod-selector={proof.release.labels(role)}"
-    options = ["--ignore-daemonsets", "--delete-emptydir-data", f"--timeout={patience}s"]
+    node = str(pods[0]["spec"]["nodeName"]) if pods else "NODE"
+    cluster.kubectl("cordon", node)
     try:
-        cluster.kubectl("drain", node, selector, *options, seconds=patience + 20)
+        yield [pod for pod in pods if pod["spec"]["nodeName"] == node]
     finally:
         cluster.kubectl("uncordon", node)
+
+
+def _evict(proof: Proof, pod: dict[str, Any]) -> str | None:
+    """What the API server said when it refused; None = it did not."""
+    name, namespace = pod["metadata"]["name"], proof.cluster.namespace
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+    try:
+        proof.cluster.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
+    except Refuted as error:
+        return str(error)
+    return None
+
+
+def _is_gone(proof: Proof, role: str, pods: set[str]) -> bool:
+    """Whether none of these is left, by uid."""
+    return not proof.release.uids()[role] & pods
 
 
 def second_release(proof: Proof) -> None:

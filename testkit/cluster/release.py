@@ -56,6 +56,18 @@ class Release:
         given = ("rollback", self.name, str(revision), *self.cluster.takes_over)
         self.cluster.helm(*given, seconds=READY_SECONDS)
 
+    def former_revisions(self) -> list[int]:
+        """Those that Helm keeps and that were deployed before the one that is."""
+        return [int(row["revision"]) for row in self._history() if row["status"] == "superseded"]
+
+    def deployed_revision(self) -> int:
+        """The newest that was installed, upgraded or rolled back to without a failure."""
+        return max((int(row["revision"]) for row in self._history() if row["status"] == "deployed"), default=1)
+
+    def _history(self) -> list[dict[str, Any]]:
+        said = self.cluster.helm("history", self.name, "-o", "json")
+        return [] if self.cluster.recorded is not None else list(json.loads(said))
+
     def uninstall(self) -> None:
         self.cluster.helm("uninstall", self.name, seconds=READY_SECONDS)
 

@@ -25,7 +25,7 @@ def thing(kind: str, name: str, role: str = "", uid: str = "", **rest: Any) -> O
 
 def pod(role: str, uid: str = "") -> Object:
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    container = {"name": role, "image": f"rollcast/{role}:0.1.0"}
+    container = {"name": role, "image": f"rollcast/{role}:0.2.0"}
     return thing("Pod", f"{role}-0", role, uid, status=status, spec={"nodeName": "node", "containers": [container]})
 
 

@@ -166,6 +166,8 @@ class ApiServer:
             return 200, self._page(version, kind, chosen, query)
         if method == "DELETE" and (path == JOBS or (path == JOBSETS and self.jobsets is not None)):
             return self._delete(path, query)
+        if method == "DELETE" and (found := re.fullmatch(rf"({JOBS}|{JOBSETS})/([-a-z0-9]+)", path)):
+            return self._delete_one(found[1], found[2], query)
         if method == "PATCH" and (found := re.fullmatch(rf"{PODS}/([-a-z0-9]+)", path)) and found[1] in self.pods:
             pod = self.pods[found[1]]
             pod["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
@@ -187,6 +189,14 @@ class ApiServer:
         items[:] = [item for item in items if item not in gone]
         kind, version = ("JobList", "batch/v1") if path == JOBS else ("JobSetList", "jobset.x-k8s.io/v1alpha2")
         return 200, {"apiVersion": version, "kind": kind, "metadata": {}, "items": gone}
+
+    def _delete_one(self, path: str, name: str, query: dict[str, str]) -> tuple[int, Any]:
+        if query.get("propagationPolicy") != "Background":
+            return 409, {"kind": "Status", "reason": "Conflict", "message": "pods of a Job would be orphaned"}
+        items = self.jobs if path == JOBS else self.jobsets or []
+        gone = [item for item in items if item["metadata"]["name"] == name]
+        items[:] = [item for item in items if item not in gone]
+        return (200, {"kind": "Status", "status": "Success"}) if gone else (404, {"reason": "NotFound"})
 
     def _page(self, version: str, kind: str, items: list[Any], query: dict[str, str]) -> dict[str, Any]:
         """At most two a page, however many are asked for: a server may do so."""

@@ -110,17 +110,22 @@ class LocalPod:
         else:
             folder = self.folder / "volumes" / name
             folder.mkdir(parents=True, exist_ok=True)
-            for file, text in self._cluster.files(volume["configMap"]["name"]).items():
+            for file, text in self._files(volume).items():
                 mounts = [m for c in self.template.containers for m in c.get("volumeMounts", [])]
                 paths = {m["mountPath"]: self._volume(m["name"]) for m in mounts if m["name"] != name}
                 (folder / file).write_text(self._here(text, paths))
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def _files(self, volume: Object) -> dict[str, str]:
+        """What a volume of ConfigMaps has."""
+        sources = [source["configMap"] for source in volume.get("projected", {}).get("sources", [volume])]
+        return {file: text for source in sources for file, text in self._cluster.files(source["name"]).items()}
+
     def _here(self, text: str, paths: dict[str, Path]) -> str:
         """Addresses, names and folders of the pod as they are on this machine."""
         for service, address in self._cluster.addresses():
-            text = re.sub(rf"(?<![\w-]){re.escape(service)}(?![\w-])", address, text)
+            text = re.sub(rf"(?<![\w-])([\w-]+-0\.)?{re.escape(service)}(?![\w-])", address, text)
         text = re.sub(r"(?<![\w.])(0\.0\.0\.0|127\.0\.0\.1)(?![\w.])", self.address, text)
         folders = sorted(paths, key=len, reverse=True)
         if not folders:
@@ -191,7 +196,7 @@ class LocalCluster:
             yield service["metadata"]["name"], self.pod(template.role).address
 
     def files(self, name: str) -> dict[str, str]:
-        (found,) = [item for item in of_kind(self.objects, "ConfigMap") if item["metadata"]["name"] == name]
+        found = next(item for item in of_kind(self.objects, "ConfigMap") if item["metadata"]["name"] == name)
         data: dict[str, str] = found["data"]
         return data
 

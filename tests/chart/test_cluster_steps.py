@@ -50,7 +50,6 @@ def _failing(cluster: StandIn, clock: Clock, code: int, is_half_way: bool = True
     def broken(text: str) -> str:
         if is_half_way:
             cluster.there["jobs"].append(job("second"))
-            clock.happens = [lambda: cluster.there.update(jobs=[job("first", code), job("second")])]
         return fails("CronJob is invalid: spec.schedule")
 
     def mended(text: str) -> str:
@@ -58,14 +57,24 @@ def _failing(cluster: StandIn, clock: Clock, code: int, is_half_way: bool = True
         clock.happens = [lambda: cluster.there.update(jobs=[job("second", code), job("third")])]
         return ""
 
-    cluster.answers |= {"^upgrade": mended, "prompts_per_step=-1|persistence.size": fails, "extraObjects": broken}
+    def back(text: str) -> str:
+        cluster.there["jobs"] = [job("third")]
+        return ""
+
+    cluster.answers |= {
+        "^history": json.dumps([{"revision": 7, "status": "deployed"}, {"revision": 8, "status": "failed"}]),
+        "^upgrade": mended,
+        "budget.steps=100003$": back,
+        "prompts_per_step=-1|persistence.size|trainer.extraEnv": fails,
+        "extraObjects": broken,
+    }
 
 
 @pytest.mark.parametrize(
     ("code", "is_half_way", "verdict", "sentence"),
     [
-        (76, True, "seen", "the former trainer left with 76, then the one that Helm had forgotten"),
-        (1, True, "FAILED", "the former trainer has left with 76: not within"),
+        (76, True, "seen", "the former trainer stayed, then the one that Helm had forgotten left with 76"),
+        (1, True, "FAILED", "the trainer that Helm has forgotten has left with 76: not within"),
         (76, False, "FAILED", "did not fail half-way"),
     ],
 )
@@ -76,6 +85,71 @@ def test_after_an_upgrade_that_fails_half_way_one_trainer_is_left(
     _failing(cluster, clock, code, is_half_way)
     row = seen("an upgrade that fails", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
+    assert "rollback proof 7 --force-conflicts" in cluster.asked, "to the revision that is deployed"
+
+
+def test_a_trainer_that_leaves_after_a_refused_job_is_a_failure(clock: Clock) -> None:
+    cluster = StandIn()
+    _failing(cluster, clock, 76)
+
+    def refused(text: str) -> str:
+        clock.happens = [lambda: cluster.there.update(pods=[pod("trainer", "another"), *cluster.there["pods"][1:]])]
+        return fails("cannot unmarshal number into Go struct field EnvVar.value of type string")
+
+    cluster.answers["trainer.extraEnv"] = refused
+    row = seen("an upgrade that fails", cluster)
+    assert (row["verdict"], "the former trainer has left" in row["note"]) == ("FAILED", True), row
+
+
+@pytest.mark.parametrize(
+    ("history", "asked", "verdict"),
+    [
+        ([(15, "superseded"), (16, "failed"), (17, "superseded"), (24, "deployed")], "15", "seen"),
+        ([(14, "failed"), (15, "pending-upgrade"), (23, "superseded"), (24, "deployed")], "23", "seen"),
+        ([(24, "deployed")], None, "not seen"),
+    ],
+)
+def test_a_rollback_goes_to_the_oldest_revision_that_helm_keeps(
+    history: list[tuple[int, str]], asked: str | None, verdict: str
+) -> None:
+    """Of 24 it keeps ten."""
+    cluster = StandIn()
+    cluster.answers["^history"] = json.dumps([{"revision": number, "status": status} for number, status in history])
+    kept = {str(number) for number, _ in history}
+    cluster.answers["^rollback"] = lambda text: "" if text.split()[2] in kept else fails("release: not found")
+    assert seen("a rollback", cluster)["verdict"] == verdict
+    found = [text.split()[2] for text in cluster.asked if text.startswith("rollback")]
+    assert found == ([] if asked is None else [asked])
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict", "sentence"),
+    [(True, "seen", "budget held"), (False, "FAILED", "evicted in spite of its disruption budget")],
+)
+def test_a_drain_evicts_pods_of_this_namespace_alone(holds: bool, verdict: str, sentence: str) -> None:
+    """A release of the same name elsewhere has pods of the same labels on the same node."""
+    cluster = StandIn()
+
+    def evicted(text: str) -> str:
+        if "pods/trainer-0" in text and holds:
+            return fails("Cannot evict pod as it would violate the pod's disruption budget.")
+        cluster.there["pods"] = [
+            pod(str(item["metadata"]["labels"]["app.kubernetes.io/component"]), "another")
+            if f"pods/{item['metadata']['name']}/" in text
+            else item
+            for item in cluster.there["pods"]
+        ]
+        return ""
+
+    cluster.answers["eviction"] = evicted
+    row = seen("a node drained", cluster)
+    assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
+    changing = [text for text in cluster.asked if text.split()[0] in ("cordon", "create", "uncordon", "drain", "delete")]
+    path = "create --raw /api/v1/namespaces/somewhere/pods/{}-0/eviction -f -"
+    assert changing == [
+        *("cordon node", path.format("generator"), "uncordon node"),
+        *("cordon node", path.format("trainer"), "uncordon node"),
+    ]
 
 
 def test_two_trainers_that_stay_are_a_failure(clock: Clock) -> None:

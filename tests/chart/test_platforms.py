@@ -108,7 +108,7 @@ def test_what_runs_for_a_moment_runs_where_the_forecaster_may() -> None:
     }
     objects = render(merged(CPU, {"forecaster": placed, "imagePullSecrets": [{"name": "mirror"}]}))
     short = [pod for pod in pods(objects) if pod.role not in ROLES]
-    assert {pod.role for pod in short} == {"check", "uninstall", "test", "test-ranks", "test-peer"}
+    assert {pod.role for pod in short} == {"check", "image", "image-watch", "left-trainers", "uninstall", "test", "test-ranks", "test-peer"}
     for pod in short:
         assert placed.items() <= pod.spec.items(), pod.name
         assert pod.spec["imagePullSecrets"] == [{"name": "mirror"}]
@@ -164,9 +164,10 @@ def test_the_values_that_the_guide_shows_are_ones() -> None:
 def test_an_account_of_ones_own_is_not_made_again() -> None:
     objects = render(merged(CPU, {"serviceAccount": {"name": "mine"}}))
     made = {item["metadata"]["name"] for item in of_kind(objects, "ServiceAccount")}
-    assert made == {"demo-rollcast-check", "demo-rollcast-uninstall"}, "the hooks' own, whose rights are theirs alone"
+    hooks = ("check", "image-watch", "left-trainers", "uninstall")
+    assert made == {f"demo-rollcast-{role}" for role in hooks}, "the hooks' own, whose rights are theirs alone"
     accounts: dict[str, Any] = {pod.role: pod.spec["serviceAccountName"] for pod in pods(objects)}
-    assert {accounts.pop("check"), accounts.pop("uninstall")} == made
+    assert {accounts.pop(role) for role in (*hooks, "image")} == made
     assert set(accounts.values()) == {"mine"}
 
 

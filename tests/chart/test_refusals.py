@@ -30,7 +30,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("trainer/image/repository", {"trainer": {"image": {"repository": ""}}}),
     ("forecaster/image/pullPolicy", {"forecaster": {"image": {"pullPolicy": "Sometimes"}}}),
     ("generator/resources/requests/memory", {"generator": {"resources": {"requests": {"memory": "8 GB"}}}}),
-    ("generator/resources/limits/cpu", {"generator": {"resources": {"limits": {"cpu": 4}}}}),
+    ("generator/resources/limits/cpu", {"generator": {"resources": {"limits": {"cpu": -1}}}}),
+    ("generator/resources/limits/memory", {"generator": {"resources": {"limits": {"memory": 64}}}}),  # bytes
     ("generator/resources", {"generator": {"resources": {"request": {}}}}),
     ("generator/sharedMemory", {"generator": {"sharedMemory": "lots"}}),
     ("generator/extraArgs", {"generator": {"extraArgs": "--index 1"}}),
@@ -104,7 +105,6 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("config.model.path = mine", {"model": {"source": "folder"}, "config": {"model": {"path": "mine"}}}),
     ("config.model.path = /models/mine", {"model": {"source": "hub"}, "config": {"model": {"path": "/models/mine"}}}),
     ("autoscaler.minReplicas = 9", {"autoscaler": {"mode": "keda", "minReplicas": 9}}),
-    ("'fallbackReplicas'", {"autoscaler": {"mode": "keda", "fallbackReplicas": 4}}),  # once there was one
     (
         "autoscaler.triggerAuthentication",
         {"autoscaler": {"mode": "keda"}, "config": {"rpc": {"tls": {"certificate": "/a", "private_key": "/b"}}}},

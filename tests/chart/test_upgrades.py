@@ -140,25 +140,36 @@ def test_a_pod_that_was_asked_to_go_is_no_failure_of_a_job() -> None:
 def test_of_two_revisions_trainers_each_knows_which_is_to_stay(controller: str) -> None:
     """An upgrade that fails half-way has made a Job that Helm forgets, a rollback that does leaves two.
 
-    Both pods read the one ConfigMap, which the cluster refreshes in them, and know their own Job by its label;
-    tests/trainer/test_launch.py has what they do then.
+    All pods read two ConfigMaps, which the cluster refreshes in them: one that Helm changes before it makes the Job, one
+    that its last hook makes. They know their own Job by its label; tests/trainer/test_launch.py has what they do then.
     """
     base = merged(CPU, {"trainer": {"controller": controller}})
     revisions = [render(merged(base, {"config": {"budget": {"steps": steps}}})) for steps in (224, 500, 900)]
-    named = [one(objects, "ConfigMap", "demo-rollcast-run")["data"]["trainer"] for objects in revisions]
+    named = [one(objects, "ConfigMap", "demo-rollcast-run")["data"]["rendered-trainer"] for objects in revisions]
     assert len(set(named)) == len(revisions)
     for objects, name in zip(revisions, named, strict=True):
         pod = pod_of(objects, "trainer")
         made = pod.owner["metadata"]["name"] + ("-trainer-0" if controller == "jobset" else "")
-        assert made == name == one(objects, "Service", "-trainer")["spec"]["selector"]["batch.kubernetes.io/job-name"]
+        assert made == name
+        accepted = of_kind(objects, "ConfigMap", "-accepted")
+        assert [item["data"] for item in accepted] == 2 * [{"accepted-trainer": name}]
+        hooks = [item["metadata"]["annotations"] for item in accepted]
+        assert [hook["helm.sh/hook"] for hook in hooks] == ["post-install,post-upgrade,post-rollback", "post-delete"]
+        assert [hook["helm.sh/hook-delete-policy"] for hook in hooks] == [
+            "before-hook-creation",
+            "before-hook-creation,hook-succeeded",
+        ], "the second one leaves nothing behind"
         (container,) = pod.spec["containers"]
-        assert {"--job=$(JOB_NAME)", "--named-in=/etc/rollcast/trainer"} <= set(container["args"])
+        assert {"--job=$(JOB_NAME)", "--rendered-in=/etc/rollcast/rendered-trainer"} <= set(container["args"])
         (own,) = [entry for entry in container["env"] if entry["name"] == "JOB_NAME"]
         assert own["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.labels['batch.kubernetes.io/job-name']"
         (mount,) = [entry for entry in container["volumeMounts"] if entry["mountPath"] == "/etc/rollcast"]
         assert "subPath" not in mount, "what is mounted by a path of its own is never refreshed"
         (volume,) = [entry for entry in pod.spec["volumes"] if entry["name"] == mount["name"]]
-        assert volume["configMap"] == {"name": "demo-rollcast-run"}
+        assert volume["projected"]["sources"] == [
+            {"configMap": {"name": "demo-rollcast-run"}},
+            {"configMap": {"name": "demo-rollcast-accepted", "optional": True}},
+        ], "the second is there only after the pod"
 
 
 def test_priority_classes_are_named_after_what_cannot_change() -> None:

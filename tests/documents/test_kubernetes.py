@@ -61,9 +61,9 @@ def test_arrays_give_the_same_arguments_in_bash_and_zsh(shell: str, tmp_path: Pa
     assert done.stderr == ""
     control, trainer, generator, load = done.stdout.splitlines()
     cpu = f"<--build-arg><DEVICE=cpu><--build-arg><EXTRA_INDEX_URL={INDEX}>"
-    assert control == "<build><-f><Dockerfile.control><-t><rollcast/control:0.1.0><.>"
-    assert trainer == f"<build><-f><Dockerfile.trainer><-t><rollcast/trainer:0.1.0-cpu>{cpu}<.>"
-    assert generator == f"<build><-f><Dockerfile.generator><-t><rollcast/generator:0.1.0-cpu>{cpu}<.>"
+    assert control == "<build><-f><Dockerfile.control><-t><rollcast/control:0.2.0><.>"
+    assert trainer == f"<build><-f><Dockerfile.trainer><-t><rollcast/trainer:0.2.0-cpu>{cpu}<.>"
+    assert generator == f"<build><-f><Dockerfile.generator><-t><rollcast/generator:0.2.0-cpu>{cpu}<.>"
     assert load.startswith("<load><docker-image><--name><rollcast>")
 
 

@@ -165,48 +165,76 @@ def test_sigterm_ends_the_wait_for_the_folder(run_file: Path) -> None:
     assert not (run_file.parent / "0.json").exists()
 
 
-def test_of_two_trainers_the_one_that_the_release_does_not_name_leaves(run_file: Path) -> None:
-    """Whatever Helm believes: the older one ends in order, for good, and the folder is the other one's."""
-    named = run_file.parent / "trainer"
-    named.write_text("a\n")
+class Names:
+    """The two files of the chart's ConfigMaps, as they are refreshed in every trainer's pod."""
 
-    def trainer(job: str, out: str, plan: object) -> subprocess.Popen[bytes]:
-        (run_file.parent / out).mkdir()
-        return start(run_file, {"0": plan}, f"--job={job}", f"--named-in={named}", out=out)
+    def __init__(self, run_file: Path, rendered: str, accepted: str) -> None:
+        self._run_file = run_file
+        self.rendered, self.accepted = run_file.parent / "rendered-trainer", run_file.parent / "accepted-trainer"
+        self.says(rendered, accepted)
 
-    older = trainer("a", "older", "until-stopped")
+    def says(self, rendered: str, accepted: str) -> None:
+        self.rendered.write_text(f"{rendered}\n")
+        self.accepted.write_text(f"{accepted}\n")
+
+    def start(self, job: str, out: str, plan: object) -> subprocess.Popen[bytes]:
+        """A trainer of this Job; with a plan that runs, once it does."""
+        (self._run_file.parent / out).mkdir()
+        files = (f"--rendered-in={self.rendered}", f"--accepted-in={self.accepted}")
+        return start(self._run_file, {"0": plan}, f"--job={job}", *files, out=out)
+
+
+def test_a_trainer_leaves_when_its_successor_was_accepted_and_not_before(run_file: Path) -> None:
+    """An upgrade changes `rendered` first, then makes the Job; `accepted` changes after the API server took it all."""
+    names = Names(run_file, rendered="a", accepted="a")
+    older = names.start("a", "older", "until-stopped")
     wait_for(run_file.parent / "older" / "0.json")
-    newer = trainer("b", "newer", 0)
-    time.sleep(2.0)
-    assert older.poll() is None, "it is the one that is named"
-    assert newer.wait(30) == 76, "it waited for the folder, which is not its to have"
+    names.says(rendered="b", accepted="a")
+    newer = names.start("b", "newer", 0)
+    time.sleep(4.0)
+    assert older.poll() is None, "the upgrade may still fail"
+    assert newer.poll() is None, "it waits for the folder: it is the one to come"
     assert not (run_file.parent / "newer" / "0.json").exists()
-
-    newer = trainer("b", "again", 0)
-    named.write_text("b\n")
+    names.says(rendered="b", accepted="b")
     assert older.wait(30) == 76
     assert newer.wait(30) == 0
-    assert (run_file.parent / "again" / "0.json").exists()
+    assert (run_file.parent / "newer" / "0.json").exists()
+
+
+def test_after_an_upgrade_that_failed_the_trainer_before_stays_and_a_forgotten_one_leaves(run_file: Path) -> None:
+    names = Names(run_file, rendered="b", accepted="a")
+    before = names.start("a", "before", "until-stopped")
+    wait_for(run_file.parent / "before" / "0.json")
+    forgotten = names.start("b", "forgotten", 0)
+    names.says(rendered="a", accepted="a")  # helm rollback
+    assert forgotten.wait(30) == 76, "it waited for the folder, which is not its to have"
+    assert not (run_file.parent / "forgotten" / "0.json").exists()
+    assert before.poll() is None
+    names.says(rendered="c", accepted="a")  # another upgrade, whose Job is refused again
+    time.sleep(3.0)
+    assert before.poll() is None
+    before.send_signal(signal.SIGTERM)
+    assert before.wait(30) == 143
 
 
 @pytest.mark.parametrize(("asked", "code"), [(False, 76), (True, 143)])
-def test_all_machines_leave_for_the_named_trainer_as_one(run_file: Path, asked: bool, code: int) -> None:
+def test_all_machines_leave_for_the_accepted_trainer_as_one(run_file: Path, asked: bool, code: int) -> None:
     """Ranks that another machine ended, which saw the name before; who was asked to go says no more than that."""
-    (run_file.parent / "trainer").write_text("b\n")
-    plan = "until-stopped" if asked else 143
-    process = start(run_file, {"0": plan}, "--job=a", f"--named-in={run_file.parent / 'trainer'}")
-    wait_for(run_file.parent / "0.json")
+    process = Names(run_file, "b", "b").start("a", "out", "until-stopped" if asked else 143)
+    wait_for(run_file.parent / "out" / "0.json")
     if asked:
         process.send_signal(signal.SIGTERM)
     assert process.wait(30) == code
 
 
-def test_a_trainer_of_which_nobody_says_anything_stays(run_file: Path) -> None:
-    """A file that is not there, or is empty, names nobody: as under a release that knows nothing of it."""
-    named = run_file.parent / "trainer"
-    process = start(run_file, {"0": "until-stopped"}, "--job=a", f"--named-in={named}")
-    wait_for(run_file.parent / "0.json")
-    named.write_text("")
+@pytest.mark.parametrize("accepted", [None, ""])
+def test_a_trainer_stays_while_none_was_accepted(run_file: Path, accepted: str | None) -> None:
+    """No file, or an empty one: before the first install has ended, and while Helm replaces the ConfigMap."""
+    names = Names(run_file, "b", "")
+    if accepted is None:
+        names.accepted.unlink()
+    process = names.start("a", "out", "until-stopped")
+    wait_for(run_file.parent / "out" / "0.json")
     time.sleep(2.0)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)

@@ -1,3 +1,74 @@
+{{/* First in every template. `helm upgrade --reuse-values` takes the defaults of the release's chart in the place of this one's,
+so values that came since are added. Values that have this chart's own number lack one only if a user took it away (null). */}}
+{{- define "rollcast.withDefaults" -}}
+{{- $added := .Files.Get "files/added-values.yaml" | fromYaml -}}
+{{- if ne (int .Values.defaultsVersion) (int $added.defaultsVersion) -}}
+{{- include "rollcast.addMissing" (list .Values $added.values) -}}
+{{- $_ := set .Values "defaultsVersion" $added.defaultsVersion -}}
+{{- end -}}
+{{- if not (hasKey .Values "rolesAreFilled") -}}
+{{- range $role := list "generator" "trainer" "forecaster" "autoscaler" "grader" "redis" -}}
+{{- include "rollcast.fillRole" (list (index $.Values $role) $.Values.everyRole) -}}
+{{- end -}}
+{{- range $of := list .Values.hooks .Values.redis.exporter -}}
+{{- include "rollcast.addMissing" (list $of (dict "resources" (deepCopy $.Values.everyRole.resources))) -}}
+{{- end -}}
+{{- range $of := list .Values.generator .Values.trainer .Values.forecaster .Values.autoscaler .Values.grader .Values.redis
+    .Values.redis.exporter .Values.hooks -}}
+{{- include "rollcast.quantitiesAsText" $of.resources -}}
+{{- end -}}
+{{- $_ := set .Values "rolesAreFilled" true -}}
+{{- end -}}
+{{- end -}}
+
+{{/* (list roleValues everyRole): a role's own value comes first, in maps key by key; lists are joined, but for entries of one name. */}}
+{{- define "rollcast.fillRole" -}}
+{{- $own := index . 0 -}}
+{{- $keys := dict "extraEnv" "name" "envFrom" "" "extraContainers" "name" "extraInitContainers" "name" "extraVolumes" "name"
+    "extraVolumeMounts" "mountPath" "tolerations" "" -}}
+{{- range $field, $shared := index . 1 -}}
+{{- $given := get $own $field -}}
+{{- if hasKey $keys $field -}}
+{{- $key := get $keys $field -}}
+{{- $entries := $given | default list -}}
+{{- $names := list -}}
+{{- range $entries -}}{{- $names = append $names (get . $key) -}}{{- end -}}
+{{- range $shared -}}
+{{- if not (and $key (has (get . $key) $names)) -}}{{- $entries = append $entries . -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $own $field $entries -}}
+{{- else if and (kindIs "map" $shared) (ne $field "affinity") -}}
+{{- include "rollcast.addMissing" (list $own (dict $field (deepCopy $shared))) -}}
+{{- else -}}
+{{- $_ := set $own $field ($given | default $shared) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Numbers among requests and limits become texts, as the API server keeps them; large ones would be rendered as 4e+09. */}}
+{{- define "rollcast.quantitiesAsText" -}}
+{{- range $amounts := . -}}
+{{- range $name, $amount := $amounts -}}
+{{- if not (kindIs "string" $amount) -}}
+{{- $whole := eq (float64 $amount) (float64 (int64 $amount)) -}}
+{{- $_ := set $amounts $name ($whole | ternary (int64 $amount | toString) (toString $amount)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* (list target source): what source has and target has not, at every depth. */}}
+{{- define "rollcast.addMissing" -}}
+{{- $target := index . 0 -}}
+{{- range $name, $value := index . 1 -}}
+{{- if not (hasKey $target $name) -}}
+{{- $_ := set $target $name $value -}}
+{{- else if and (kindIs "map" $value) (kindIs "map" (get $target $name)) -}}
+{{- include "rollcast.addMissing" (list (get $target $name) $value) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "rollcast.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
@@ -109,12 +180,22 @@ which must stay below 63 characters. */}}
 {{- eq .Values.trainer.controller "jobset" | ternary (printf "%s-trainer-0" (include "rollcast.trainerObject" .)) (include "rollcast.trainerObject" .) -}}
 {{- end -}}
 
+{{/* Name of the ConfigMap that says which Job the release has. */}}
+{{- define "rollcast.acceptedName" -}}
+{{ include "rollcast.fullname" . }}-accepted
+{{- end -}}
+
 {{/* An id that is null is left to the cluster, as OpenShift wants it. */}}
 {{- define "rollcast.podSecurityContext" -}}
 runAsNonRoot: true
 {{- range $id := list "runAsUser" "runAsGroup" "fsGroup" }}
 {{- with index $.Values.podSecurity $id }}
 {{ $id }}: {{ int64 . }}
+{{- end }}
+{{- end }}
+{{- with .Values.podSecurity.supplementalGroups }}
+supplementalGroups: {{- range . }}
+  - {{ int64 . }}
 {{- end }}
 {{- end }}
 fsGroupChangePolicy: OnRootMismatch
@@ -211,10 +292,22 @@ capabilities:
 - name: config
   configMap:
     name: {{ include "rollcast.fullname" . }}-run
+{{ include "rollcast.writableVolumes" . }}
+{{- end -}}
+
+{{- define "rollcast.writableVolumes" -}}
 - name: tmp
   emptyDir: {}
 - name: home
   emptyDir: {}
+{{- end -}}
+
+{{- define "rollcast.modelMount" -}}
+{name: models, mountPath: /models{{ with .Values.model.volume.subPath }}, subPath: {{ . | quote }}{{ end }}}
+{{- end -}}
+
+{{- define "rollcast.runsMount" -}}
+{name: runs, mountPath: /var/lib/rollcast/runs{{ with .Values.storage.subPath }}, subPath: {{ . | quote }}{{ end }}}
 {{- end -}}
 
 {{- define "rollcast.modelVolume" -}}
@@ -244,13 +337,14 @@ capabilities:
 {{- end -}}
 {{- end -}}
 
-{{/* Those of a role's extraContainers that run beside the others from before the first to after the last; (list . roleValues). */}}
+{{/* Those of a role's extraContainers that run beside the others from before the first to after the last, then those that end
+before the model is fetched; (list . roleValues). */}}
 {{- define "rollcast.sidecars" -}}
 {{- $found := list -}}
 {{- range (index . 1).extraContainers -}}
 {{- if eq (get . "restartPolicy") "Always" -}}{{- $found = append $found . -}}{{- end -}}
 {{- end -}}
-{{- with $found }}
+{{- with concat $found ((index . 1).extraInitContainers) }}
 {{ toYaml . }}
 {{- end -}}
 {{- end -}}
@@ -304,8 +398,7 @@ capabilities:
   resources: {{- toYaml $role.resources | nindent 4 }}
   volumeMounts:
     {{- include "rollcast.commonMounts" $root | nindent 4 }}
-    - name: models
-      mountPath: /models
+    - {{ include "rollcast.modelMount" $root }}
     {{- with $role.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -430,8 +523,8 @@ annotations: {{- toYaml . | nindent 2 }}
 
 {{/* A quantity of memory as a number of bytes. */}}
 {{- define "rollcast.bytes" -}}
-{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15
-    "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+    "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
 {{- mulf (regexFind "^[0-9.]+" . | float64) (index $units (regexFind "[A-Za-z]*$" .)) | int64 -}}
 {{- end -}}
 
@@ -458,4 +551,37 @@ annotations: {{- toYaml . | nindent 2 }}
 
 {{- define "rollcast.probeScheme" -}}
 {{- if include "rollcast.setting" (list . "http.tls") -}}HTTPS{{- else -}}HTTP{{- end -}}
+{{- end -}}
+
+{{/* Values of earlier charts that a release still has: its path -> why it is gone. */}}
+{{- define "rollcast.removedValues" -}}
+{{- if hasKey .Values.autoscaler "fallbackReplicas" }}
+autoscaler.fallbackReplicas: while the autoscaler does not answer, generators stay as many as they are
+{{- end }}
+{{- end -}}
+
+{{/* Tags of images of Rollcast that name another version than this chart's. */}}
+{{- define "rollcast.otherTags" -}}
+{{- $found := list -}}
+{{- range $role := list "trainer" "generator" "forecaster" "autoscaler" "grader" -}}
+{{- $image := (index $.Values $role).image -}}
+{{- if and (not $image.digest) (regexMatch "^v?[0-9]+[.][0-9]+[.][0-9]+" $image.tag) -}}
+{{- if ne (regexFind "[0-9]+[.][0-9]+[.][0-9]+" $image.tag) $.Chart.AppVersion -}}
+{{- $found = append $found (printf "%s.image.tag = %s" $role $image.tag) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end -}}
+
+{{/* Images of Rollcast that name no registry: this chart publishes none. */}}
+{{- define "rollcast.unpublishedImages" -}}
+{{- $found := list -}}
+{{- range $role := list "forecaster" "trainer" "generator" -}}
+{{- $image := (index $.Values $role).image -}}
+{{- if not (or ($.Values.global).imageRegistry $image.registry) -}}
+{{- $found = append $found (include "rollcast.image" (list $ $image)) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
 {{- end -}}

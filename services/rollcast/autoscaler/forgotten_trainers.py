@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 from kubernetes import client
@@ -19,31 +20,40 @@ from rollcast.config.errors import EXIT_FAILED, UserError
 
 LABELS = "app.kubernetes.io/part-of=rollcast,app.kubernetes.io/component=trainer,app.kubernetes.io/instance="
 """Of every revision's trainer: neither values nor versions change them. The release's name follows."""
-KINDS = (("JobSet", "jobset.x-k8s.io", "v1alpha2", "jobsets"), ("Job", "batch", "v1", "jobs"))
-"""A JobSet goes first: it would make its Jobs anew."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of object that has the trainer's pods."""
+
+    name: str
+    group: str
+    version: str
+    plural: str
+
+
+JOBSET = Kind("JobSet", "jobset.x-k8s.io", "v1alpha2", "jobsets")
+JOB = Kind("Job", "batch", "v1", "jobs")
 
 
 def delete_trainers(api: Any, namespace: str, release: str) -> list[str]:
     """Delete them, their pods with them; what was deleted, as "Job NAME". Raises ClusterAway."""
     objects = client.CustomObjectsApi(api)
     deleted = []
-    for kind, group, version, plural in KINDS:
+    for kind in (JOBSET, JOB):  # a JobSet goes first: it would make its Jobs again
         try:
             answer: Any = ask(
-                f"delete the trainer's {kind}s",
+                f"delete the trainer's {kind.name}s",
                 namespace,
                 objects.delete_collection_namespaced_custom_object,
-                group,
-                version,
-                namespace,
-                plural,
+                *(kind.group, kind.version, namespace, kind.plural),
                 label_selector=f"{LABELS}{release}",
                 # A Job's default would leave its pods running.
                 propagation_policy="Background",
             )
         except NotFound:
             continue  # JobSet is not installed
-        deleted += [f"{kind} {item['metadata']['name']}" for item in answer.get("items", [])]
+        deleted += [f"{kind.name} {item['metadata']['name']}" for item in answer.get("items", [])]
     return deleted
 
 

@@ -3,7 +3,7 @@
     run folder free? (first machine) -> the first machine has an address? -> one `python -m rollcast.trainer` a rank
     SIGTERM, on any machine -> passed on: rank 0 hears of it, writes its checkpoint and ends all ranks with 143
     a rank fails -> the others are ended; its exit code is ours
-    the release names another trainer -> as at SIGTERM, but with 76, on all machines: the Job fails and frees devices
+    the release has another trainer -> as at SIGTERM, but with 76, on all machines: the Job fails and frees devices
 
 torchrun would turn every failure into exit code 1: a user's mistake (2), which no restart mends, must stay visible to a
 Job, and so must an obeyed SIGTERM (143).
@@ -87,13 +87,16 @@ def main() -> int:
     parser.add_argument("--main-host", default="127.0.0.1", help="name of the first machine")
     parser.add_argument("--main-port", type=int, default=29_500, help="port of its rendezvous store")
     parser.add_argument("--job", help="name of the Job of this pod; default: nobody names trainers")
-    parser.add_argument("--named-in", type=Path, help="file that holds the name of the Job that is to train")
+    parser.add_argument("--rendered-in", type=Path, help="file with the name of the Job that the release asks for")
+    parser.add_argument("--accepted-in", type=Path, help="file with the name of the Job that the API server accepted")
     arguments, passed_on = parser.parse_known_args()
     configure_logging("trainer-launch")
     placement = Placement(
         arguments.nodes, arguments.node_rank, arguments.ranks, arguments.main_host, arguments.main_port
     )
-    named = NamedTrainer(arguments.job, arguments.named_in) if arguments.job and arguments.named_in else None
+    named = None
+    if arguments.job and arguments.rendered_in and arguments.accepted_in:
+        named = NamedTrainer(arguments.job, arguments.rendered_in, arguments.accepted_in)
     launcher = RankLauncher(placement, ["--config", str(arguments.config), *passed_on], named)
     try:
         return launcher.run(load_run_config(arguments.config).run_folder)

@@ -1,8 +1,12 @@
-"""Who is to train, as the release says: the chart's ConfigMap, mounted into every trainer's pod.
+"""Which Job is to train, by the two ConfigMaps of the chart that are mounted into every trainer's pod.
+
+    rendered  written before the Job: the Job that an upgrade or a rollback asks for
+    accepted  written by Helm's last hook, after the API server has taken every object: the Job that the release has
 
 An upgrade or a rollback that fails half-way, or `kubectl apply` of new manifests, leaves the Job before where it was,
 and Helm forgets it. Two trainers of one release then wait for one folder and hold devices twice. The cluster writes a
-change of the ConfigMap into running pods, so each of them can see that it is not the one.
+change of a ConfigMap into running pods, so each trainer can see that it is neither the one that the release has nor the
+one that it is about to have. An upgrade whose Job was refused never changes `accepted`: the trainer before stays.
 """
 
 from __future__ import annotations
@@ -13,17 +17,21 @@ from pathlib import Path
 LOOK_SECONDS = 5.0
 PATIENCE_SECONDS = 180.0
 """The kubelet may show for two minutes a name that is no more: its cache and its round, a minute each. A new trainer
-that finds the name of the one before must not leave for it. Helm names the new Job first and deletes this one seconds
-later: its SIGTERM is the usual way to go."""
+that finds the name of the one before must not leave for it. Helm deletes the Job before as soon as the new one is
+accepted: its SIGTERM is the usual way to go."""
 MAX_BYTES = 1_000
 
 
 class NamedTrainer:
-    """Says when the file has named another Job than ours for PATIENCE_SECONDS; without a name in it nobody leaves."""
+    """Reports the Job that this trainer must leave for: accepted, while ours is neither accepted nor rendered.
 
-    def __init__(self, job: str, file: Path) -> None:
+    Without a name in `accepted`, or with ours in either file, this trainer stays.
+    """
+
+    def __init__(self, job: str, rendered: Path, accepted: Path) -> None:
         self._job = job
-        self._file = file
+        self._rendered = rendered
+        self._accepted = accepted
         self._looked_at = float("-inf")
         self._other = ""
         self._other_since = 0.0
@@ -33,20 +41,25 @@ class NamedTrainer:
         now = time.monotonic()
         if now - self._looked_at >= LOOK_SECONDS:
             self._looked_at = now
-            found = self._read()
+            found = self._read_other()
             if found != self._other:
                 self._other, self._other_since = found, now
         return self._other if now - self._other_since >= PATIENCE_SECONDS else ""
 
     def names_another(self) -> bool:
-        """Whether it names another Job now, however short."""
-        return self._read() != ""
+        """Whether we must leave for another Job by what the files say now, however short they have said so."""
+        return self._read_other() != ""
 
-    def _read(self) -> str:
-        """A name that is not ours; "" where there is none, or no file."""
-        try:
-            with self._file.open("rb") as file:
-                name = file.read(MAX_BYTES).decode(errors="replace").strip()
-        except OSError:
-            return ""
-        return "" if name == self._job else name
+    def _read_other(self) -> str:
+        """The accepted Job if ours is neither that nor rendered; else ""."""
+        accepted = _read(self._accepted)
+        return "" if self._job in (accepted, _read(self._rendered)) else accepted
+
+
+def _read(file: Path) -> str:
+    """The name in this file; "" if there is none, or no file."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MAX_BYTES).decode(errors="replace").strip()
+    except OSError:
+        return ""

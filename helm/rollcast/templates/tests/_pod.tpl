@@ -25,9 +25,7 @@ containers:
       {{- include "rollcast.folders" $root | nindent 6 }}
       {{- include "rollcast.credentials" $root | nindent 6 }}
     securityContext: {{- include "rollcast.securityContext" (list $root false) | nindent 6 }}
-    resources:
-      requests: {cpu: 50m, memory: 256Mi}
-      limits: {memory: 1Gi}
+    resources: {{- toYaml $root.Values.hooks.resources | nindent 6 }}
     volumeMounts:
       {{- include "rollcast.commonMounts" $root | nindent 6 }}
 volumes:

@@ -32,11 +32,13 @@ spec:
       args:
         - --nodes={{ $role.nodes }}
         - --ranks={{ $ranks }}
-        - --main-host={{ include "rollcast.trainerHost" . }}
+        # Of this Job: during an upgrade another Job's first pod has the Service's name as well.
+        - --main-host=$(JOB_NAME)-0.{{ include "rollcast.trainerHost" . }}
         - --main-port=29500
         - --config=/etc/rollcast/run.yaml
         - --job=$(JOB_NAME)
-        - --named-in=/etc/rollcast/trainer
+        - --rendered-in=/etc/rollcast/rendered-trainer
+        - --accepted-in=/etc/rollcast/accepted-trainer
         # Without a checkpoint this starts anew; with one, a restarted pod continues its run.
         - --resume
         {{- range $role.extraArgs }}
@@ -79,8 +81,8 @@ spec:
         failureThreshold: 5
       volumeMounts:
         {{- include "rollcast.commonMounts" . | nindent 8 }}
-        - {name: models, mountPath: /models}
-        - {name: runs, mountPath: /var/lib/rollcast/runs}
+        - {{ include "rollcast.modelMount" . }}
+        - {{ include "rollcast.runsMount" . }}
         - {name: shm, mountPath: /dev/shm}
         {{- with $role.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
@@ -89,7 +91,12 @@ spec:
     {{- . | nindent 4 }}
     {{- end }}
   volumes:
-    {{- include "rollcast.commonVolumes" . | nindent 4 }}
+    - name: config
+      projected:
+        sources:
+          - configMap: {name: {{ include "rollcast.fullname" . }}-run}
+          - configMap: {name: {{ include "rollcast.acceptedName" . }}, optional: true}
+    {{- include "rollcast.writableVolumes" . | nindent 4 }}
     {{- include "rollcast.modelVolume" . | nindent 4 }}
     - name: runs
       persistentVolumeClaim:

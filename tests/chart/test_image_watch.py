@@ -1,0 +1,158 @@
+"""Before an install: a control image that no node can pull ends Helm soon, with the image's name."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit.connections.certificates import make_certificates
+from tests.chart.rendering import CPU, NAMESPACE, Object, merged, notes, of_kind, one, pod_of, render
+
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+IMAGE = pod_of(render(CPU), "image").containers[0]["image"]
+RUNNING = {"running": {"startedAt": "2026-11-26T08:00:00Z"}}
+PULLING = {"waiting": {"reason": "ContainerCreating"}}
+FAILED = {"waiting": {"message": f"Back-off pulling image \"{IMAGE}\"", "reason": "ImagePullBackOff"}}
+
+
+class Pods:
+    """A stand-in for the API server's list of pods, over TLS: `states` of the container, one for each look."""
+
+    def __init__(self, *states: Object | None) -> None:
+        self.states = list(states)
+        self.asked: list[tuple[str, str | None]] = []
+
+    def answer(self) -> bytes | None:
+        """As the API server prints it for curl and wget; None = it refuses. The last state stays."""
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if state is None:
+            return None
+        status = {"phase": "Pending", "containerStatuses": [{"name": "image", "state": state}]}
+        return json.dumps({"kind": "PodList", "items": [{"kind": "Pod", "status": status}]}, indent=2).encode()
+
+
+@contextmanager
+def served(pods: Pods, folder: Path) -> Iterator[dict[str, str]]:
+    """What the cluster gives a pod: the server's address, a token, its authority."""
+    certificates = make_certificates(folder)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            pods.asked.append((self.path, self.headers.get("Authorization")))
+            body = pods.answer()
+            self.send_response(403 if body is None else 200)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.certificate, certificates.private_key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    (folder / "token").write_text("secret")
+    shutil.copy(certificates.certificate_authority, folder / "ca.crt")
+    try:
+        port = str(server.server_address[1])
+        yield {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def watched(pods: Pods, folder: Path, client: str) -> subprocess.CompletedProcess[str]:
+    """The rendered command with this client alone, as in Redis's image, which has no curl."""
+    if shutil.which(client) is None:
+        pytest.skip(f"{client} is not installed")
+    programs = folder / "bin"
+    programs.mkdir()
+    for program in ("sh", "cat", "tr", "sleep", client):
+        (programs / program).symlink_to(str(shutil.which(program)))
+    (container,) = pod_of(render(CPU), "image-watch").containers
+    (script,) = container["args"]
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    with served(pods, folder) as given:
+        return subprocess.run(
+            [*container["command"], script.replace(ACCOUNT, str(folder)).replace("sleep 2", "sleep 0.1")],
+            env=environment | given | {"PATH": str(programs)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.mark.parametrize("client", ["curl", "wget"])
+def test_an_image_that_no_node_can_pull_is_named(client: str, tmp_path: Path) -> None:
+    pods = Pods(PULLING, FAILED)
+    done = watched(pods, tmp_path, client)
+    assert (done.returncode, done.stdout) == (
+        1,
+        f"error: no node can pull {IMAGE}; build it from Dockerfile.control, then push it and set "
+        "global.imageRegistry, or load it into the nodes\n",
+    )
+    assert len(pods.asked) * 2 <= 30, "seconds"
+    path, token = pods.asked[0]
+    assert path.startswith(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=")
+    assert token == "Bearer secret"
+
+
+@pytest.mark.parametrize("client", ["curl", "wget"])
+def test_an_image_that_is_there_or_comes_late_is_no_failure(client: str, tmp_path: Path) -> None:
+    pods = Pods(*[PULLING] * 20, FAILED, PULLING, RUNNING)
+    done = watched(pods, tmp_path, client)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert len(pods.asked) == 23
+
+
+def test_an_api_server_that_refuses_keeps_no_install_from_its_work(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    done = watched(Pods(None), tmp_path, "curl")
+    assert done.returncode == 0
+    assert done.stdout == f"warning: the API server does not say whether {IMAGE} is there\n"
+    assert time.monotonic() - begun < 60
+
+
+def test_the_watched_pod_has_the_image_of_the_check_and_does_nothing() -> None:
+    objects = render(CPU)
+    (watched_container,), (check,) = (pod_of(objects, role).containers for role in ("image", "check"))
+    assert watched_container["image"] == check["image"]
+    assert watched_container["imagePullPolicy"] == check["imagePullPolicy"]
+    (watch,) = pod_of(objects, "image-watch").containers
+    assert watch["image"] == pod_of(objects, "redis").containers[-1]["image"]
+    assert one(objects, "Role", "-image-watch")["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    ]
+    weights = {
+        item["metadata"]["name"]: int(item["metadata"]["annotations"].get("helm.sh/hook-weight", "0"))
+        for item in of_kind(objects, "Job")
+        if "helm.sh/hook" in item["metadata"].get("annotations", {})
+    }
+    assert weights["demo-rollcast-image-watch"] < weights["demo-rollcast-check"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"hooks": {"watchImage": False}}, {"redis": {"enabled": False, "external": {"host": "redis.example.com"}}}]
+)
+def test_without_a_role_or_an_image_nothing_is_watched(change: Object) -> None:
+    assert not [item for item in render(merged(CPU, change)) if "-image" in item["metadata"]["name"]]
+
+
+def test_the_notes_name_the_three_dockerfiles_while_no_registry_is_named() -> None:
+    said = notes(CPU)
+    assert all(f"Dockerfile.{image}" in said for image in ("control", "trainer", "generator"))
+    assert "Dockerfile" not in notes(merged(CPU, {"global": {"imageRegistry": "registry.example.com"}}))
