@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,9 @@ from rollcast.config.spelling import did_you_mean, groups_at
 
 _SECRETS = ("password", "token")
 _SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 200
+MAX_SHOWN_CHARS = 200
+"""Of a setting's name or value, in a sentence."""
+_SHORT.maxstring = _SHORT.maxother = MAX_SHOWN_CHARS
 _KIND = "kind"
 PLACEHOLDER = "placeholder"
 """Stands for what is missing, where the rest is looked at all the same."""
@@ -73,7 +75,7 @@ class Wrong:
 
     @property
     def sentence(self) -> str:
-        return f"{self.field}{self.value} {self.reason}"
+        return f"{clipped(self.field)}{self.value} {self.reason}"
 
     def touches(self, other: Wrong) -> bool:
         """Whether both speak of one setting, or one of them of what is in the other's."""
@@ -83,6 +85,11 @@ class Wrong:
         """The same mistake, saying so where its value is a default that `data`, the settings as they were read, lacks."""
         is_default = self.value and not is_written(self.field, data)
         return replace(self, value=f"{self.value}, the default,") if is_default else self
+
+
+def clipped(name: str) -> str:
+    """As a sentence shows a name that may be of any length."""
+    return name if len(name) <= MAX_SHOWN_CHARS else f"{name[:MAX_SHOWN_CHARS]}.."
 
 
 def wrong_value(field: str, value: object, sentence: str, *others: str) -> Wrong:
@@ -111,20 +118,31 @@ def is_written(field: str, data: Mapping[str, Any]) -> bool:
     return name in holder if isinstance(holder, dict) else isinstance(holder, list)
 
 
-def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> list[Wrong]:
-    """One of pydantic's errors on `data`, the settings as they were read, held against `schema`.
+def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Iterator[Wrong]:
+    """One of pydantic's errors on `data`, the settings as they were read, held against `schema`; one after another, as
+    to find what was meant takes a while.
 
     It looks into no group without its `kind`: what no kind has is named here as well.
     """
     if item["type"] != "union_tag_not_found":
-        return [_described(item, data, schema)]
+        yield _described(item, data, schema)
+        return
     field, groups = written(item["loc"], data), groups_at(item["loc"], schema)
     kinds = ", ".join(str(group.model_fields[_KIND].default) for group in groups)
-    unknown = [name for name in map(str, item["input"]) if not any(name in group.model_fields for group in groups)]
-    return [
-        Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}", others=(field,)),
-        *(_no_setting(f"{field}.{name}", groups, schema) for name in unknown),
-    ]
+    yield Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}", others=(field,))
+    for name in _unknown(item, groups):
+        yield _no_setting(f"{field}.{name}", groups, schema)
+
+
+def num_described(item: ErrorDetails, schema: type[BaseModel]) -> int:
+    """How many mistakes `described` tells of."""
+    is_one = item["type"] != "union_tag_not_found"
+    return 1 if is_one else 1 + len(_unknown(item, groups_at(item["loc"], schema)))
+
+
+def _unknown(item: ErrorDetails, groups: Sequence[type[BaseModel]]) -> list[str]:
+    known = {name for group in groups for name in group.model_fields}
+    return [name for name in map(str, item["input"]) if name not in known]
 
 
 def _no_setting(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
