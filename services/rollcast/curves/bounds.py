@@ -15,7 +15,8 @@ MAX_ROW_CHARS = 1 << 20
 MAX_JSON_MARKS = 12_000_000
 """Brackets, commas and colons of JSON that is read at once: how many values it makes, at most."""
 MAX_NAME_CHARS = 300
-"""Of a metric's name at each level; the rest is cut."""
+"""Of a metric's name at each level of nested ones; the rest is cut."""
+MAX_COLUMN_NAME_CHARS = 3_000
 SHOWN_CHARS = 80
 """Of a name, in a sentence."""
 

@@ -27,7 +27,14 @@ MOST_RESTARTS = 0.25
 
 def delimiter_of(header: str) -> str:
     """The one of comma, semicolon and tab that makes most columns of a CSV's header."""
-    return max(DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter), [])))
+    return max(DELIMITERS, key=lambda delimiter: _num_columns(header, delimiter))
+
+
+def _num_columns(header: str, delimiter: str) -> int:
+    try:
+        return len(next(csv.reader([header], delimiter=delimiter), []))
+    except csv.Error:  # one field, of the length of a wide header
+        return 0
 
 
 def heading(names: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rollcast.curves.bounds import MAX_SPELLINGS, refuse_above, refuse_wide
+from rollcast.curves.bounds import MAX_COLUMN_NAME_CHARS, MAX_SPELLINGS, refuse_above, refuse_wide
 from rollcast.curves.curve_row import PER_CENT, Row
 from rollcast.scaling.curve import Array
 
@@ -222,6 +222,7 @@ class Sheet:
         """Name in lower case -> the names of that spelling."""
         for name in self._cells:
             self._folded.setdefault(name.casefold(), []).append(name)
+        refuse_above(max(map(len, self._cells), default=0), MAX_COLUMN_NAME_CHARS, "characters in a column's name")
         refuse_above(max(map(len, self._folded.values()), default=0), MAX_SPELLINGS, "columns of one name")
 
     @classmethod

@@ -17,6 +17,7 @@ from tests.curves.bounded import CURVE, outcomes
 MIB = 1 << 20
 MOST = 60 * MIB
 """A little less than the largest file that is read."""
+LONG = 8 * MIB
 Make = Callable[[Path], object]
 
 
@@ -25,8 +26,8 @@ def text(content: str, times: int = 1, head: str = "", end: str = "") -> Make:
 
 
 def full(content: str, head: str = "", end: str = "") -> Make:
-    """`content` again and again, up to the largest size."""
-    return text(content, MOST // len(content.encode()), head, end)
+    """`content` again and again, to a size whose square no CPU counts to."""
+    return text(content, LONG // len(content.encode()), head, end)
 
 
 def lines(*made: str) -> Make:
@@ -181,10 +182,10 @@ CASES: dict[str, tuple[str, Make]] = {
         "a.jsonl",
         text("{}" + ",{}" * (18 * MIB), head='{"step":1,"accuracy":0.5}\n{"a":[', end="]}\n"),
     ),
-    "names inside one object": ("a.json", lambda p: p.write_text(json.dumps({f"n{n}": n for n in range(3_500_000)}))),
+    "names inside one object": ("a.json", lambda p: p.write_text(json.dumps({f"n{n}": n for n in range(2_500_000)}))),
     "a long name before many": (
         "a.json",
-        lambda path: path.write_text(json.dumps([{"a" * (30 * MIB): {f"n{n}": n for n in range(1_900_000)}}])),
+        lambda path: path.write_text(json.dumps([{"a" * (30 * MIB): {f"n{n}": n for n in range(1_500_000)}}])),
     ),
     "objects in objects": ("a.jsonl", lines(*['{"a":' * 50_000 + "1" + "}" * 50_000] * 100)),
     "a number of many digits": ("a.json", text("1", MOST, '[{"step":1,"accuracy":', "}]")),
@@ -225,7 +226,7 @@ CASES: dict[str, tuple[str, Make]] = {
     ),
     "TensorBoard, tags": (
         "events.out.tfevents.1",
-        events(field(5, b"".join(scalar(f"t{n}", 0.5) for n in range(1_000_000)))),
+        events(b"\x10\x01", field(5, b"".join(scalar(f"t{n}", 0.5) for n in range(1_000_000)))),
     ),
     "TensorBoard, new tags": (
         "events.out.tfevents.1",

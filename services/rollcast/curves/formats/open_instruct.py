@@ -22,7 +22,7 @@ _END = re.compile(r"[╰└]")
 _SIDE = re.compile(r"[│|]")
 _GROUP = re.compile(r"^([\w.-]{1,60})\s{2,}(?=\S)")
 _ITEM = re.compile(r"(?<![^\s|:])([^\s|:]{1,120}): (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=\s|$)")
-_BROKEN = re.compile(r"([^\s|:]{1,120}:)$")
+_BROKEN = re.compile(r"(?<![^\s|:])([^\s|:]{1,120}:)$")
 """The name of a value that stands in the next line."""
 _TRAINING_GROUPS = ("val",)
 
