@@ -20,9 +20,7 @@ HOOK = "pre-upgrade,pre-rollback"
 def of_hook(objects: list[Object]) -> dict[str, Object]:
     """Kind -> the objects that Helm makes before an upgrade and a rollback alone."""
     return {
-        item["kind"]: item
-        for item in objects
-        if item["metadata"].get("annotations", {}).get("helm.sh/hook") == HOOK
+        item["kind"]: item for item in objects if item["metadata"].get("annotations", {}).get("helm.sh/hook") == HOOK
     }
 
 

@@ -37,7 +37,11 @@ def test_a_number_is_a_quantity(role: str, number: float, text: str) -> None:
     """`--set trainer.resources.requests.cpu=2` gives a number."""
     objects = render(merged(EVERYTHING, given({"requests": {"cpu": number}}, role)))
     (container,) = [
-        container for pod in pods(objects) if pod.role == role for container in pod.containers if container["name"] == role
+        container
+        for pod in pods(objects)
+        if pod.role == role
+        for container in pod.containers
+        if container["name"] == role
     ]
     assert container["resources"]["requests"]["cpu"] == text
 

@@ -108,7 +108,7 @@ def test_what_was_logged_is_forecast_as_the_folder_that_tells_no_more(
     tell(config)
     [source] = config.run_folder.glob(written)
     deadline = time.monotonic() + START_SECONDS
-    while kind == "wandb" and len(wandb_offline.rows(source.read_bytes(), source, tell=print)) < len(records):
+    while kind == "wandb" and len(list(wandb_offline.rows(source.read_bytes(), source, tell=print))) < len(records):
         assert time.monotonic() < deadline, "W&B's own process ends the file a moment after `finish` has returned"
         time.sleep(0.2)
     columns = Columns("eval/compute_device_hours", "eval/pass_rate", "eval/standard_error")

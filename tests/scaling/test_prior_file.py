@@ -37,7 +37,10 @@ def test_what_a_file_leaves_out_keeps_its_default(tmp_path: Path) -> None:
         ('{"prior": {"asymptote": [0.5, "wide"]}}', "prior.asymptote 'wide': give a number above 0."),
         ('{"prior": {"log_exponent": [-1, -1]}}', "prior.log_exponent -1: give a number above 0."),
         ('{"prior": {"tail_scale": [0, 0.04]}}', "prior.tail_scale 0: give a number above 0."),
-        ('{"prior": {"transient": []}}', "prior.transient []: give a list of one number or more."),
+        (f'{{"prior": {{"turn_rate": 1{"0" * 400}}}}}', "give a number of 0 or more."),
+        (f'{{"prior": {{"{"x" * 10_000}": 1}}}}', f"prior.{'x' * 80} is no field"),
+        (f'{{"prior": {{"transient": {[0.5] * 101}}}}}', "give a list of 1 to 100 numbers."),
+        ('{"prior": {"transient": []}}', "prior.transient []: give a list of 1 to 100 numbers."),
         (
             '{"prior": {"drift_weight": [0, 0, 0, 0]}}',
             "prior.drift_weight [0, 0, 0, 0]: give one weight above 0 at least.",

@@ -150,6 +150,8 @@ FAULTS = [
     "cut controller",
     "no metadata",
     "cut metadata",
+    "flipped metadata",
+    "flipped controller",
     "no tensors",
     "cut tensors",
     "flipped tensors",

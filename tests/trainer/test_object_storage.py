@@ -100,7 +100,9 @@ def test_what_was_saved_is_restored_bit_for_bit(ranks: Ranks, untied_model: Path
     assert not (tmp_path / "test").exists()
 
 
-@pytest.mark.parametrize("fault", ["flipped tensors", "cut tensors", "no tensors", "cut metadata", "no metadata"])
+@pytest.mark.parametrize(
+    "fault", ["flipped tensors", "cut tensors", "no tensors", "cut metadata", "flipped metadata", "no metadata"]
+)
 def test_a_damaged_one_is_passed_over_for_the_one_before(
     ranks: Ranks, untied_model: Path, tmp_path: Path, place: str, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

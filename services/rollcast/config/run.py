@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 
 from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
 from rollcast.config.rules import RULES, START_RULES, Rule, broken_rules
 from rollcast.config.schema import RunConfig
-from rollcast.config.sentences import Wrong, described, kind_of, without
+from rollcast.config.sentences import Wrong, described, kind_of, num_described, without
 from rollcast.config.yaml_loader import load_yaml
 
 MAX_FILE_BYTES = 1 << 20
@@ -21,14 +23,23 @@ __all__ = ["RunConfig", "WrongSettingsError", "load_run_config", "parse_run_conf
 
 MOST_MENDS = 4
 """A mistake may hide others below it, which show once it is out of the way."""
+MOST_TOLD = 20
+"""Mistakes that are named; of what is more, only the number is."""
 
 
 class WrongSettingsError(UserError):
-    """Every mistake in a run file's settings; `config` holds the others, None where they cannot be told."""
+    """Every mistake in a run file's settings; `config` holds the others, None where they cannot be told.
 
-    def __init__(self, source: str, mistakes: list[Wrong], config: RunConfig | None) -> None:
-        super().__init__("\n".join(f"{source}: {mistake.sentence}" for mistake in mistakes))
-        self.mistakes = mistakes
+    Of a file with many the first `MOST_TOLD` are named, and the number of the others.
+    """
+
+    def __init__(self, source: str, mistakes: list[Wrong], config: RunConfig | None, num_more: int = 0) -> None:
+        told, left = mistakes[:MOST_TOLD], mistakes[MOST_TOLD:]
+        sentences = [mistake.sentence for mistake in told]
+        if num_more := num_more + len(left):
+            sentences.append(f"has {num_more:,} more mistakes; fix these first")
+        super().__init__("\n".join(f"{source}: {sentence}" for sentence in sentences))
+        self.mistakes = told
         self.config = config
 
 
@@ -65,9 +76,9 @@ def parse_run_config(
 
     Raises UserError: one sentence for each mistake, all of them at once.
     """
-    config, mistakes = _checked(data, START_RULES if to_start else RULES, filled_in)
+    config, mistakes, num_more = _checked(data, START_RULES if to_start else RULES, filled_in)
     if mistakes:
-        raise WrongSettingsError(source, mistakes, config)
+        raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None
     updates: dict[str, Any] = {}
     if password := os.environ.get("ROLLCAST_REDIS_PASSWORD"):
@@ -85,8 +96,8 @@ def parse_run_config(
 
 def _checked(
     data: dict[str, Any], rules: tuple[Rule, ...], filled_in: Callable[[RunConfig], RunConfig] | None
-) -> tuple[RunConfig | None, list[Wrong]]:
-    """The settings, and every mistake in them. Rules are asked with the default where a setting is wrong by itself."""
+) -> tuple[RunConfig | None, list[Wrong], int]:
+    """The settings, every mistake in them, and how many more there are where they are too many. Rules are asked with the default where a setting is wrong by itself."""
     mistakes: list[Wrong] = []
     mended = data
     for _ in range(MOST_MENDS):
@@ -95,8 +106,8 @@ def _checked(
         except ValidationError as error:
             # What is missing last: what a misspelt one was meant for is not missing as well.
             found = sorted(error.errors(include_url=False), key=lambda item: item["type"] == "missing")
-            for several in [described(item, mended, RunConfig) for item in found]:
-                mistakes += [wrong for wrong in several if not any(wrong.repeats(earlier) for earlier in mistakes)]
+            if num_more := _describe(found, mended, mistakes):
+                return None, mistakes, num_more
             mended = without(mended, found)
             continue
         made: set[str] = set()
@@ -104,5 +115,18 @@ def _checked(
             before, config = config, filled_in(config)
             made = {one.field for one in differences(before, config)}
         broken = [wrong for wrong in broken_rules(config, rules) if not any(wrong.touches(m) for m in mistakes)]
-        return config, mistakes + [wrong.told_of(data, made) for wrong in broken]
-    return None, mistakes
+        return config, mistakes + [wrong.told_of(data, made) for wrong in broken], 0
+    return None, mistakes, 0
+
+
+def _describe(errors: list[ErrorDetails], data: dict[str, Any], mistakes: list[Wrong]) -> int:
+    """Add to `mistakes` what pydantic found in `data` and they do not report yet; return how many were left out.
+
+    To find what a name was meant for takes milliseconds, so it is not looked for if it is not printed.
+    """
+    num_more = 0
+    for item in errors:
+        found = list(islice(described(item, data, RunConfig), MOST_TOLD - len(mistakes)))
+        num_more += max(0, num_described(item, RunConfig) - len(found))
+        mistakes += [wrong for wrong in found if not any(wrong.repeats(earlier) for earlier in mistakes)]
+    return num_more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import reprlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -20,7 +20,9 @@ from rollcast.config.other_names import MAX_FOUND, Counterpart, counterpart, nam
 from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near
 
 _SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 200
+MAX_SHOWN_CHARS = 200
+"""Of a setting's name or value, in a sentence."""
+_SHORT.maxstring = _SHORT.maxother = MAX_SHOWN_CHARS
 _KIND = "kind"
 PLACEHOLDER = "placeholder"
 """Stands for what is missing, where the rest is looked at all the same."""
@@ -75,7 +77,7 @@ class Wrong:
 
     @property
     def sentence(self) -> str:
-        return f"{self.field}{self.value} {self.reason}"
+        return f"{clipped(self.field)}{self.value} {self.reason}"
 
     def touches(self, other: Wrong) -> bool:
         """Whether both speak of one setting, or one of them of what is in the other's."""
@@ -101,6 +103,11 @@ class Wrong:
         reason = f"does not go with {self.field}{self.value}, {origin}: {self.reason.removeprefix('is wrong: ')}"
         *path, name = blamed.split(".")
         return Wrong(blamed, reason, shown(blamed, _holder(data, [*path, name])[name]), (self.field, *self.others))
+
+
+def clipped(name: str) -> str:
+    """As a sentence shows a name that may be of any length."""
+    return name if len(name) <= MAX_SHOWN_CHARS else f"{name[:MAX_SHOWN_CHARS]}.."
 
 
 def wrong_value(field: str, value: object, sentence: str, *others: str) -> Wrong:
@@ -129,23 +136,36 @@ def is_written(field: str, data: Mapping[str, Any]) -> bool:
     return name in holder if isinstance(holder, dict) else isinstance(holder, list)
 
 
-def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> list[Wrong]:
-    """One of pydantic's errors on `data`, the settings as they were read, held against `schema`.
+def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Iterator[Wrong]:
+    """One of pydantic's errors on `data`, the settings as they were read, held against `schema`; one after another, as
+    to find what was meant takes a while.
 
     It looks into no group without its `kind`: what no kind has is named here as well.
     """
     if item["type"] == "extra_forbidden":
-        return _unknown(item, data, schema)
+        yield from _unknown(item, data, schema)
+        return
     if item["type"] != "union_tag_not_found":
-        return [_described(item, data, schema)]
+        yield _described(item, data, schema)
+        return
     field, groups = written(item["loc"], data), groups_at(item["loc"], schema)
     kinds = ", ".join(str(group.model_fields[_KIND].default) for group in groups)
-    unknown = [name for name in map(str, item["input"]) if not any(name in group.model_fields for group in groups)]
+    unknown = _unknown_names(item, groups)
     such_as = _such_as(field, {name: item["input"][name] for name in item["input"] if name not in unknown}, groups)
-    return [
-        Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}{such_as}", others=(field,)),
-        *(_no_setting(f"{field}.{name}", groups, schema) for name in unknown),
-    ]
+    yield Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}{such_as}", others=(field,))
+    for name in unknown:
+        yield _no_setting(f"{field}.{name}", groups, schema)
+
+
+def num_described(item: ErrorDetails, schema: type[BaseModel]) -> int:
+    """How many mistakes `described` reports, at least."""
+    is_one = item["type"] != "union_tag_not_found"
+    return 1 if is_one else 1 + len(_unknown_names(item, groups_at(item["loc"], schema)))
+
+
+def _unknown_names(item: ErrorDetails, groups: Sequence[type[BaseModel]]) -> list[str]:
+    known = {name for group in groups for name in group.model_fields}
+    return [name for name in map(str, item["input"]) if name not in known]
 
 
 def _such_as(field: str, value: object, groups: Sequence[type[BaseModel]]) -> str:

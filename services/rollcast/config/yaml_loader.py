@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -9,6 +10,9 @@ from yaml.composer import ComposerError
 
 from rollcast.config.errors import UserError
 
+MAX_VALUES = 100_000
+"""Of a file, its aliases written out: a few lines of aliases can spell more than memory holds."""
+MAX_NUMBER_CHARS = 1_000
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
@@ -29,6 +33,37 @@ class _RunFileLoader(yaml.SafeLoader):
                     raise ComposerError(None, None, f"{key.value!r} is given twice in one mapping", key.start_mark)
                 seen.add(key.value)
         return node
+
+    def get_single_node(self) -> yaml.Node | None:
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None and _expanded(node, {}) > MAX_VALUES:
+            raise ValueError(f"holds more than {MAX_VALUES:,} values, its aliases (*name) written out")
+        return node
+
+    def construct_yaml_int(self, node: Any) -> int:
+        if len(node.value) > MAX_NUMBER_CHARS:
+            raise ValueError(f"a number has {len(node.value):,} digits")
+        return int(super().construct_yaml_int(node))
+
+    def construct_yaml_float(self, node: Any) -> float:
+        if len(node.value) > MAX_NUMBER_CHARS:
+            raise ValueError(f"a number has {len(node.value):,} digits")
+        return float(super().construct_yaml_float(node))
+
+
+_RunFileLoader.add_constructor("tag:yaml.org,2002:int", _RunFileLoader.construct_yaml_int)
+_RunFileLoader.add_constructor("tag:yaml.org,2002:float", _RunFileLoader.construct_yaml_float)
+
+
+def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
+    """Values that the node holds, where each alias stands for a copy of what it names."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = MAX_VALUES + 1  # what an alias inside it that names itself would come to
+        parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
+        known[id(node)] = 1 + sum(_expanded(part, known) for part in parts)
+    return known[id(node)]
 
 
 def load_yaml(text: str, source: str) -> Any:

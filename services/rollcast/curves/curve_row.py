@@ -10,6 +10,7 @@ from typing import Any
 
 from rollcast.config.curve_columns import find_column
 from rollcast.config.errors import UserError
+from rollcast.curves.bounds import shown
 
 Row = dict[str, Any]
 DELIMITERS = ",;\t"
@@ -26,7 +27,14 @@ MOST_RESTARTS = 0.25
 
 def delimiter_of(header: str) -> str:
     """The one of comma, semicolon and tab that makes most columns of a CSV's header."""
-    return max(DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter), [])))
+    return max(DELIMITERS, key=lambda delimiter: _num_columns(header, delimiter))
+
+
+def _num_columns(header: str, delimiter: str) -> int:
+    try:
+        return len(next(csv.reader([header], delimiter=delimiter), []))
+    except csv.Error:  # one field, of the length of a wide header
+        return 0
 
 
 def heading(names: Sequence[str]) -> list[str]:
@@ -37,7 +45,7 @@ def heading(names: Sequence[str]) -> list[str]:
     stripped = [name.strip() or f"column {place}" for place, name in enumerate(names, start=1)]
     twice = [name for name, count in Counter(stripped).items() if count > 1]
     if twice:
-        raise ValueError(f"two columns are called {twice[0]!r}; rename one of them")
+        raise ValueError(f"two columns are called {shown(twice[0])!r}; rename one of them")
     return stripped
 
 
@@ -79,7 +87,7 @@ def real_number(value: Any, column: str) -> float:
         return float(text[:-1]) / 100 if text.endswith(PER_CENT) else float(text)
     except ValueError:
         remedy = ", as 0.53: a decimal point, and nothing between thousands" if "," in str(value) else ""
-        raise UserError(f"column {column} holds {value!r}, needs a number{remedy}") from None
+        raise UserError(f"column {shown(column)} holds {shown(str(value))!r}, needs a number{remedy}") from None
 
 
 class MixedRows:
@@ -171,7 +179,7 @@ class Restarts:
 
 def some(names: Sequence[str]) -> str:
     """The first ten."""
-    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    return ", ".join(map(shown, names[:10])) + (", ..." if len(names) > 10 else "")
 
 
 def text_of(value: Any) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 
 import numpy as np
 
 from rollcast.config.curve_columns import COMPUTE_NAMES, EVALUATION_NAMES, PASS_RATE_NAMES, find_column
 from rollcast.curves.sheet import Mask, Sheet
 from rollcast.curves.units import EPOCHS, HOURS, SAMPLES, SECONDS, STEPS, TOKENS, unit_of, words_of
-from rollcast.scaling.curve import Array
 
 HELD_OUT = {"eval", "evaluation", "val", "valid", "validation", "test", "heldout", "held", "dev"}
 ACCURACY = {"acc", "accuracy", "pass", "passrate", "correct", "correctness", "solved", "solve", "success", "em"}
@@ -48,15 +48,20 @@ def pass_rate_columns(sheet: Sheet) -> list[str]:
 
     Where no name tells a measure, the one column that tells no compute either: `Wall time,Step,Value` has no other.
     """
-    numeric = [name for name in sheet.names if np.any(np.isfinite(sheet.numbers(name).values))]
     ranked: dict[Rank, list[str]] = {}
-    for name in numeric:
+    for name in sheet.names:
         if (rank := rank_of(name)) is not None:
             ranked.setdefault(rank, []).append(name)
-    if ranked:
-        return _distinct(sheet, ranked[min(ranked)])
+    for rank in sorted(ranked):
+        if best := [name for name in ranked[rank] if _is_numeric(sheet, name)]:
+            return _distinct(sheet, best)
+    numeric = [name for name in sheet.names if _is_numeric(sheet, name)]
     others = [name for name in numeric if not _tells_compute(name)]
     return others if len(others) == 1 < len(numeric) and not words_of(others[0]) & NO_MEASURE else []
+
+
+def _is_numeric(sheet: Sheet, name: str) -> bool:
+    return bool(np.any(np.isfinite(sheet.numbers(name).values)))
 
 
 def _tells_compute(name: str) -> bool:
@@ -119,9 +124,8 @@ def _beside(sheet: Sheet, is_reading: Mask) -> Callable[[str], float]:
 
 def _distinct(sheet: Sheet, names: Sequence[str]) -> list[str]:
     """Without those that hold the values of another one."""
-    kept: dict[str, Array] = {}
+    kept: dict[bytes, str] = {}
     for name in names:
-        values = sheet.numbers(name).values
-        if not any(np.array_equal(values, others, equal_nan=True) for others in kept.values()):
-            kept[name] = values
-    return list(kept)
+        values = np.where(np.isnan(sheet.numbers(name).values), np.nan, sheet.numbers(name).values + 0.0)  # no -0.0
+        kept.setdefault(sha256(values.tobytes()).digest(), name)
+    return list(kept.values())

@@ -17,11 +17,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rollcast.curves.bounds import MAX_COLUMN_NAME_CHARS, MAX_SPELLINGS, refuse_above, refuse_wide
 from rollcast.curves.curve_row import PER_CENT, Row
 from rollcast.scaling.curve import Array
 
 AT_ONCE = 512
 """Rows that are looked at in one go: so few stay in the processor's cache."""
+MAX_KEPT_NUMBERS = 20_000_000
+"""Of all columns that were read as numbers; those of further columns are read again when they are asked for."""
 _BETWEEN = "\x00"
 """What no text has, between the fields of a packed column."""
 Mask = NDArray[np.bool_]
@@ -68,6 +71,7 @@ def packed(names: Sequence[str], chunks: Iterable[list[list[str]]]) -> dict[str,
     for chunk in chunks:
         if chunk:
             ends.append(len(chunk) + (ends[-1] if ends else 0))
+            refuse_wide(ends[-1], len(names))
             for column, fields in zip(columns, zip(*chunk, strict=True), strict=True):
                 column.append(_BETWEEN.join(fields))
     return {name: PackedTexts(column, ends) for name, column in zip(names, columns, strict=True)}
@@ -103,6 +107,10 @@ class SparseCells(Sequence[Any]):
         for place, value in zip(self._places, self._values, strict=True):
             cells[place] = value
         return iter(cells)
+
+    def given(self) -> tuple[NDArray[np.int64], list[Any]]:
+        """The rows that have a field, ascending, and these fields."""
+        return np.frombuffer(self._places, dtype=np.int64), self._values
 
     def only(self, keep: Mask, place_of: NDArray[np.int64], length: int) -> SparseCells:
         """Of the rows where `keep` (n,) is true; each row's new place, and their number."""
@@ -141,6 +149,12 @@ def numbers_of(cells: Iterable[Any], length: int) -> Numbers:
         is_there, never = np.isfinite(cells), np.broadcast_to(False, length)
         return Numbers(cells, is_there, never, never)
     found = Numbers(np.full(length, np.nan), *(np.zeros(length, dtype=bool) for _ in range(3)))
+    if isinstance(cells, SparseCells):
+        places, values = cells.given()
+        given = numbers_of(values, len(values))
+        found.values[places], found.given[places] = given.values, given.given
+        found.odd[places], found.per_cent[places] = given.odd, given.per_cent
+        return found
     is_text, start = isinstance(cells, PackedTexts), 0
     for chunk in cells.chunks() if isinstance(cells, PackedTexts) else in_chunks(cells):
         part = slice(start, start + len(chunk))
@@ -208,6 +222,8 @@ class Sheet:
         """Name in lower case -> the names of that spelling."""
         for name in self._cells:
             self._folded.setdefault(name.casefold(), []).append(name)
+        refuse_above(max(map(len, self._cells), default=0), MAX_COLUMN_NAME_CHARS, "characters in a column's name")
+        refuse_above(max(map(len, self._folded.values()), default=0), MAX_SPELLINGS, "columns of one name")
 
     @classmethod
     def of_numbers(cls, columns: Mapping[str, Array], as_written: Callable[[], Mapping[str, Sequence[Any]]]) -> Sheet:
@@ -232,6 +248,7 @@ class Sheet:
                 places.extend(range(count, count + len(chunk)) if alike else (count + place for place in there))
                 values.extend(row[name] for row in map(chunk.__getitem__, there))
             count += len(chunk)
+            refuse_wide(count, len(columns))
         cells: dict[str, Sequence[Any]] = {
             name: values if len(values) == count else SparseCells(places, values, count)
             for name, (places, values) in columns.items()
@@ -274,9 +291,12 @@ class Sheet:
         """The column as numbers, whatever the case of its name; none where there is no such column."""
         if name is None or not self._named(name):
             return numbers_of(np.broadcast_to(np.nan, self._num_rows), self._num_rows)
-        if name not in self._numbers:
-            self._numbers[name] = numbers_of(self.field(name), self._num_rows)
-        return self._numbers[name]
+        if name in self._numbers:
+            return self._numbers[name]
+        found = numbers_of(self.field(name), self._num_rows)
+        if (len(self._numbers) + 1) * self._num_rows <= MAX_KEPT_NUMBERS:
+            self._numbers[name] = found
+        return found
 
     def _named(self, name: str) -> list[str]:
         """The columns of that name, the one of its very spelling first."""

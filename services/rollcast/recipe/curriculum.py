@@ -21,7 +21,10 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from rollcast.config.errors import UserError
 
@@ -38,7 +41,7 @@ class CurriculumState(TypedDict):
     epoch: int
     position: int
     """Prompts of the epoch's permutation that were drawn or passed over."""
-    history: dict[str, list[float]]
+    history: dict[str, Annotated[list[float], Field(max_length=4)]]
     """Prompt id -> [sum of the rewards, graded rollouts, evaluations, sampled rollouts]. Older ones lack the last, and
     have the number of rewards above 0 for their sum."""
     removed: list[str]

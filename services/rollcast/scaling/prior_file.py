@@ -7,13 +7,14 @@ tells where it came from, and is left alone.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
 
+LARGEST_NUMBER = 1e300
+"""Any value is smaller; nan is not."""
 LARGEST_FILE = 1 << 20
 """Bytes that are read."""
 PROBABILITIES = frozenset({"transient_weight", "jump_weight", "tail_weight", "tail_falls", "turn_up"})
@@ -33,7 +34,8 @@ CENTRES = frozenset(
 )
 """Pairs of a centre, which may be any number, and a scale."""
 ENDS = frozenset({"transient", "start_transient"})
-"""Lists of any length."""
+"""Lists of any length up to MAX_ENDS."""
+MAX_ENDS = 100
 WEIGHTS = frozenset({"drift_weight", "error_drift_weight"})
 """One of them at least is above 0."""
 
@@ -61,7 +63,7 @@ def read_prior(path: Path) -> Prior:
     values: dict[str, Any] = {}
     for name, value in items:
         if name not in known:
-            raise ValueError(f"{path}: prior.{name} is no field of a prior; those are {', '.join(sorted(known))}.")
+            raise ValueError(f"{path}: prior.{name[:80]} is no field of a prior; those are {', '.join(sorted(known))}.")
         values[name] = _checked(f"{path}: prior.{name}", name, value, known[name])
     return Prior(**values)
 
@@ -71,9 +73,14 @@ def _checked(where: str, name: str, value: Any, default: Any) -> Any:
         return None
     if not isinstance(default, tuple):
         return _number(where, name, value)
-    if not isinstance(value, list) or not value or (name not in ENDS and len(value) != len(default)):
-        count = "one number or more" if name in ENDS else f"{len(default)} numbers"
-        raise ValueError(f"{where} {value!r}: give a list of {count}.")
+    if (
+        not isinstance(value, list)
+        or not value
+        or (name not in ENDS and len(value) != len(default))
+        or len(value) > MAX_ENDS
+    ):
+        count = f"1 to {MAX_ENDS} numbers" if name in ENDS else f"{len(default)} numbers"
+        raise ValueError(f"{where} {repr(value)[:200]}: give a list of {count}.")
     numbers = [_number(where, "" if name in CENTRES and place == 0 else name, item) for place, item in enumerate(value)]
     if name in WEIGHTS and not any(numbers):
         raise ValueError(f"{where} {value!r}: give one weight above 0 at least.")
@@ -82,7 +89,7 @@ def _checked(where: str, name: str, value: Any, default: Any) -> Any:
 
 def _number(where: str, name: str, value: Any) -> float:
     """Centres (no name) are any number; of the rest what is divided by is above 0, probabilities are at most 1."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
     if (
         not is_number
         or (name and (value < 0 or (value == 0 and name not in MAY_BE_ZERO)))
@@ -90,5 +97,5 @@ def _number(where: str, name: str, value: Any) -> float:
     ):
         positive = "a number of 0 or more" if name in MAY_BE_ZERO else "a number above 0"
         kind = "a probability" if name in PROBABILITIES else positive if name else "a number"
-        raise ValueError(f"{where} {value!r}: give {kind}.")
+        raise ValueError(f"{where} {repr(value)[:200]}: give {kind}.")
     return float(value)

@@ -13,8 +13,8 @@ from rollcast.runfolder.files import BEFORE
 from rollcast.runfolder.records import BeforeRecord, as_json
 from rollcast.runfolder.writing import replace_json
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_version, checkpoints
+from rollcast.trainer.control.progress import MalformedProgress, Progress
+from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_version, checkpoints, damaged
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.storage import Location
 
@@ -32,7 +32,7 @@ def restore(config: RunConfig, learners: LearnerGroup, *, resume: bool) -> Progr
             f"run = {config.run!r}: {place} holds a checkpoint already; resume it with --resume, "
             "or choose another name or folder"
         )
-    return Progress.from_json(_newest_whole(found, learners.restore)[1])
+    return _newest_whole(found, learners.restore)[1]
 
 
 def begin(config: RunConfig, learners: LearnerGroup) -> Progress:
@@ -50,21 +50,25 @@ def _earlier_run(name: str, learners: LearnerGroup) -> BeforeRecord:
     found = checkpoints(earlier_run_place(name))
     if not found:
         raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
-    path, state = _newest_whole(found, learners.take_weights)
-    earlier = Progress.from_json(state)
+    path, earlier = _newest_whole(found, learners.take_weights)
     spent = None if earlier.compute_state is None else sum(earlier.compute_state.values()) + (earlier.spent_before or 0)
     return BeforeRecord(name, str(checkpoint_version(path)), spent)
 
 
-def _newest_whole(
-    found: Sequence[Location], read: Callable[[Location], dict[str, Any]]
-) -> tuple[Location, dict[str, Any]]:
+def _newest_whole(found: Sequence[Location], read: Callable[[Location], dict[str, Any]]) -> tuple[Location, Progress]:
     for path, older in pairwise([*found, None]):
         assert path is not None
         try:
-            return path, read(path)
+            return path, _progress(path, read(path))
         except DamagedCheckpoint as error:
             if older is None:
                 raise
             log.warning("a checkpoint is damaged; the one before is taken", error=str(error), older=str(older))
     raise AssertionError("the oldest one is read or raises")
+
+
+def _progress(path: Location, controller: dict[str, Any]) -> Progress:
+    try:
+        return Progress.from_json(controller)
+    except MalformedProgress as error:
+        raise DamagedCheckpoint(damaged(path, error)) from None

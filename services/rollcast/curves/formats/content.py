@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.curves.bounds import MAX_ROWS, refuse_above
 from rollcast.curves.left_out import Tell
 
 MAX_FILE_BYTES = 64 << 20
@@ -35,6 +36,7 @@ def as_text(content: bytes, path: Path, tell: Tell) -> str:
     Raises UserError: it is no text.
     """
     text = _decoded(content, path, tell)
+    refuse_above(text.count("\n"), MAX_ROWS, "lines")
     if any(character in text for character in NO_TEXT):
         raise UserError(f"{path}: is no text file; give one that `rollcast fit --help` lists")
     return _COLOURS.sub("", text).replace("\r\n", "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from rollcast.config.errors import UserError
-from rollcast.curves.curve_row import delimiter_of, heading, some
+from rollcast.curves.bounds import MAX_COLUMNS, MAX_ROW_CHARS, refuse_above
+from rollcast.curves.curve_row import DELIMITERS, delimiter_of, heading, some
 from rollcast.curves.decimal_commas import has_decimal_commas
 from rollcast.curves.formats import wandb_csv
 from rollcast.curves.formats.found import Found
@@ -29,14 +30,16 @@ def found(text: str, path: Path, tell: Tell) -> Found:
     """Raises UserError where it is no CSV, or two columns bear one name."""
     lines = StringIO(text, newline="\n")
     first = _first_line(lines)
+    refuse_above(max(map(first.count, DELIMITERS)), MAX_COLUMNS, "columns")
     try:
         delimiter = delimiter_of(first)
-        header = _heading(next(csv.reader(chain([first], lines), delimiter=delimiter), []), path)
+        header = _heading(next(_fields(chain([first], lines), delimiter), []), path)
+        refuse_above(len(header), MAX_COLUMNS, "columns")
         begin = lines.tell()
 
         def columns() -> dict[str, PackedTexts]:
             lines.seek(begin)
-            return _columns(csv.reader(lines, delimiter=delimiter), header, path, tell)
+            return _columns(_fields(lines, delimiter), header, path, tell)
 
         if (table := _all_numbers(lines, delimiter, len(header))) is not None:
             sheet = Sheet.of_numbers(dict(zip(header, table.T, strict=True)), columns)
@@ -50,10 +53,36 @@ def found(text: str, path: Path, tell: Tell) -> Found:
     return Found(wandb_csv.HISTORY_NAME if wandb_csv.is_history(header) else NAMES[delimiter], sheet)
 
 
+class _RowLines:
+    """The lines of a table, none of whose rows is too long: quotes may join any number of lines to one row."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self._row_chars = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self._row_chars += len(line)
+            refuse_above(self._row_chars, MAX_ROW_CHARS, "characters in one row")
+            yield line
+
+    def next_row(self) -> None:
+        """The lines that follow are of another row."""
+        self._row_chars = 0
+
+
+def _fields(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    """The fields of each row."""
+    bounded = _RowLines(lines)
+    for fields in csv.reader(bounded, delimiter=delimiter):
+        bounded.next_row()
+        yield fields
+
+
 def _first_line(lines: StringIO) -> str:
     """Of the header: behind blank lines, and behind the line that names the delimiter."""
     first = next(line for line in lines if line.strip())
-    return next(lines, first) if first.strip().casefold() in NAMES_DELIMITER else first
+    return next(lines, first) if first[:9].strip().casefold() in NAMES_DELIMITER else first
 
 
 def _all_numbers(lines: StringIO, delimiter: str, width: int) -> Array | None:
@@ -81,16 +110,22 @@ def _columns(rows: Iterable[list[str]], header: list[str], path: Path, tell: Tel
     width = len(header)
     short = long = 0
 
+    def cut(rows: Iterable[list[str]]) -> Iterator[list[str]]:
+        nonlocal long
+        for fields in rows:
+            if len(fields) > width and any(fields[width:]):
+                long += 1
+            yield fields[:width]
+
     def fitted(chunk: list[list[str]]) -> list[list[str]]:
         """Each of as many fields as there are columns, without empty lines."""
-        nonlocal short, long
+        nonlocal short
         if set(map(len, chunk)) == {width}:
             return chunk
         short += sum(0 < len(fields) < width for fields in chunk)
-        long += sum(any(fields[width:]) for fields in chunk)
-        return [(fields + [""] * width)[:width] for fields in chunk if fields]
+        return [fields + [""] * (width - len(fields)) for fields in chunk if fields]
 
-    columns = packed(header, map(fitted, in_chunks(rows)))
+    columns = packed(header, map(fitted, in_chunks(cut(rows))))
     if short:
         tell(f"{path}: {counted(short, 'line')} with fewer fields than columns, {width}; the rest is empty")
     if long:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from rollcast.curves.bounds import MAX_NAME_CHARS
 from rollcast.curves.curve_row import Row
 from rollcast.curves.left_out import Tell
 from rollcast.curves.sheet import Sheet
 
-MAX_ROWS = 2_000_000
 MAX_DEPTH = 8
 MAX_FIELDS = 2_000
 """Of one row; a log of a trainer has a hundred."""
@@ -51,7 +51,7 @@ class TextFormat(Protocol):
 def flat(nested: Mapping[str, Any]) -> Row:
     """Numbers and texts of nested mappings, by the path to them: {"a": {"b": 1}} -> {"a/b": 1}.
 
-    Lists are left out, and so is what lies deeper than 8 levels or comes after the 2,000th field.
+    Lists are left out, and so is what lies deeper than 8 levels or comes after the 2,000th field. Long names are cut.
     """
     if len(nested) <= MAX_FIELDS and _PLAIN.issuperset(map(type, nested.values())):
         return dict(nested)
@@ -60,10 +60,12 @@ def flat(nested: Mapping[str, Any]) -> Row:
     while waiting and len(row) < MAX_FIELDS:
         prefix, mapping, depth = waiting.pop()
         for key, value in mapping.items():
-            name = f"{prefix}{key}"
+            if len(row) >= MAX_FIELDS:
+                break
+            name = f"{prefix}{key[:MAX_NAME_CHARS]}"
             if isinstance(value, Mapping):
                 if depth < MAX_DEPTH:
                     waiting.append((f"{name}/", value, depth + 1))
-            elif not isinstance(value, list) and len(row) < MAX_FIELDS:
+            elif not isinstance(value, list):
                 row[name] = value
     return row

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.errors import UserError
+from rollcast.curves.bounds import refuse_json
 from rollcast.curves.curve_row import Row
 from rollcast.curves.formats import trl, verl_file
 from rollcast.curves.formats.content import NO_TEXT
@@ -31,12 +32,21 @@ def looks_like_json(text: str) -> bool:
 def found(text: str, path: Path, tell: Tell) -> Found:
     """The rows of a document or of lines. Raises UserError where none of it is an object."""
     try:
-        document = json.loads(text)
+        document = _document(text)
     except (ValueError, RecursionError):
         return _of_numbers(text, path, tell) or _of(_lines(text, path, tell), "JSONL", path)
     if isinstance(document, dict) and (log := trl.log_of(document)) is not None:
         return Found.of_rows(trl.NAME, (flat(entry) for entry in log if isinstance(entry, dict)))
     return _of(_objects(document), "JSON", path)
+
+
+def _document(text: str) -> Any:
+    """What the whole text spells. Raises ValueError where it is of several lines that are one object each."""
+    first, _, others = text.lstrip().partition("\n")
+    if others.strip() and _object_of(first) is not None:
+        raise ValueError("one object a line")
+    refuse_json(text)
+    return json.loads(text)
 
 
 def _of_numbers(text: str, path: Path, tell: Tell) -> Found | None:
@@ -111,6 +121,7 @@ def _lines(text: str, path: Path, tell: Tell) -> Iterator[Mapping[str, Any]]:
 def _objects_of(lines: list[str]) -> list[Any]:
     """What stands in each line, None where that is no JSON. Read as one list they take half the time."""
     if all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
+        refuse_json("".join(lines))
         try:
             items: list[Any] = json.loads(f"[{','.join(lines)}]")
         except (ValueError, RecursionError):
@@ -121,6 +132,7 @@ def _objects_of(lines: list[str]) -> list[Any]:
 
 
 def _object_of(line: str) -> Any:
+    refuse_json(line)
     try:
         return json.loads(line)
     except (ValueError, RecursionError):

@@ -1,138 +1,119 @@
-"""MLflow: its SQLite store, the folder of its file store (mlruns), the folder of a run in it, or one metric's file.
+"""MLflow's SQLite store: real tables alone, in a bounded time and memory.
 
-A metric's file has a line `timestamp value step` for each value, the time in milliseconds.
+A file of a few pages can spell any amount of rows: by views, by columns that are computed, by pages that name one page
+many times. So nothing of the schema but two plain tables is read, and no more rows than a file of that size can hold.
 """
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import time
 import urllib.parse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from rollcast.config.errors import UserError
+from rollcast.curves.bounds import MAX_ROWS, TooMuch
 from rollcast.curves.curve_row import Row
-from rollcast.curves.formats.content import as_text, read_bytes
-from rollcast.curves.formats.found import MAX_ROWS, RUN
-from rollcast.curves.left_out import Tell
+from rollcast.curves.formats.content import MAX_FILE_BYTES
+from rollcast.curves.formats.mlflow_files import distinct, merged
 
-STORE_NAME = "MLflow store"
-FOLDER_NAME = "MLflow folder"
-METRIC_NAME = "MLflow metric file"
-SQLITE_MARK = b"SQLite format 3\x00"
-METRICS = "metrics"
-TIME = "timestamp"
+NAME = "MLflow store"
+MARK = b"SQLite format 3\x00"
 MAX_QUERY_SECONDS = 20.0
-MAX_FILES = 5_000
-_LINE = re.compile(r"(\d{10,16}) (\S{1,40}) (-?\d{1,15})")
-_META = "meta.yaml"
-_RUN_NAME = Path("tags") / "mlflow.runName"
-
-Value = tuple[str, str, int, int, object]
-"""Run, metric, step, milliseconds, value."""
-
-
-def is_store(content: bytes) -> bool:
-    return content.startswith(SQLITE_MARK)
-
-
-def is_metric_file(text: str) -> bool:
-    """Whether every line is a time, a value and a step."""
-    first, _, others = text.rstrip("\n").partition("\n")  # which tells most others, a million lines perhaps
-    return bool(_LINE.fullmatch(first)) and all(_LINE.fullmatch(line) for line in others.splitlines())
+"""In which the whole store is read."""
+MAX_VALUE_BYTES = 1 << 20
+"""Of one field, computed or stored."""
+LEAST_ROW_BYTES = 8
+"""Of a row with a run, a name, a step, a time and a value, in the file."""
+OPERATIONS = 1_000
+"""SQLite's own steps between two looks at the clock."""
+_READ = frozenset({"runs", "metrics", "sqlite_master"})
+_FUNCTIONS = frozenset({"typeof"})
+_RUNS = "SELECT run_uuid, name FROM runs NOT INDEXED WHERE typeof(run_uuid) = 'text' AND typeof(name) = 'text'"
+_METRICS = (
+    "SELECT run_uuid, key, step, timestamp, value FROM metrics NOT INDEXED WHERE NOT is_nan "
+    "AND typeof(run_uuid) = 'text' AND typeof(key) = 'text' AND typeof(step) = 'integer' "
+    "AND typeof(timestamp) = 'integer' AND typeof(value) IN ('real', 'integer')"
+)
 
 
-def is_folder(folder: Path) -> bool:
-    """A file store, an experiment or a run: what has run folders with metrics within two levels."""
-    return next(_run_folders(folder), None) is not None
+def recognises(content: bytes) -> bool:
+    return content.startswith(MARK)
 
 
-def store_rows(path: Path) -> list[Row]:
-    """Of every run in a SQLite store. Raises UserError where it is none of MLflow's."""
-    deadline = time.monotonic() + MAX_QUERY_SECONDS
+def rows(path: Path) -> list[Row]:
+    """Of every run in a SQLite store. Raises UserError where it is none of MLflow's, TooMuch."""
     # Quoted: after a # the address would end, and with it that the file is only read.
     address = f"file:{urllib.parse.quote(path.resolve().as_posix())}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
-            names, values = _read_store(connection, deadline)
-    except sqlite3.Error as error:
-        raise UserError(f"{path}: is no SQLite store of MLflow ({error}); give its mlflow.db") from None
-    called = _distinct({run: str(names.get(run) or run) for run, *_ in values})
-    return _merged((called[run], key, step, at, value) for run, key, step, at, value in values)
-
-
-def _read_store(connection: sqlite3.Connection, deadline: float) -> tuple[dict[str, str | None], list[Value]]:
-    """Names of runs, and values of the types that MLflow writes."""
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, 100_000)
-    names = dict(connection.execute("SELECT run_uuid, name FROM runs LIMIT 100000").fetchall())
-    values = connection.execute(
-        "SELECT run_uuid, key, step, timestamp, value FROM metrics WHERE NOT is_nan AND typeof(run_uuid) = 'text' "
-        "AND typeof(key) = 'text' AND typeof(step) = 'integer' AND typeof(timestamp) = 'integer' "
-        "ORDER BY timestamp LIMIT ?",
-        (MAX_ROWS,),
-    ).fetchall()
-    return names, values
-
-
-def folder_rows(folder: Path, tell: Tell) -> list[Row]:
-    """Of every run in a file store. Raises UserError where a file cannot be read."""
-    values: list[Value] = []
-    called: dict[str, str] = {}
-    for run in _run_folders(folder):
-        name = run / _RUN_NAME
-        called[run.name] = as_text(read_bytes(name, 4096), name, tell).strip() if name.is_file() else run.name
-        for number, file in enumerate(sorted((run / METRICS).rglob("*"))):
-            if number >= MAX_FILES:
-                raise UserError(f"{run}: holds more than {MAX_FILES:,} metrics; give the file of one")
-            if file.is_file():
-                key = file.relative_to(run / METRICS).as_posix()
-                text = as_text(read_bytes(file), file, tell)
-                values += [(run.name, key, step, at, value) for at, value, step in _lines(text)]
+            _restrict(connection)
+            for table in ("runs", "metrics"):
+                _check_is_plain(connection, table)
+            connection.set_authorizer(_authorise)
+            store = _Store(connection, path)
+            names: dict[str, str] = dict(store.rows(_RUNS))
+            values = list(store.rows(_METRICS))
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{path}: is no SQLite store of MLflow ({' '.join(str(error).split())[:200]}); give its mlflow.db"
+        ) from None
     values.sort(key=lambda item: item[3])
-    names = _distinct(called)
-    return _merged((names[run], *rest) for run, *rest in values)  # type: ignore[misc]
+    called = distinct({run: names.get(run) or run for run, *_ in values})
+    return merged((called[run], key, step, at, value) for run, key, step, at, value in values)
 
 
-def metric_rows(text: str, path: Path) -> list[Row]:
-    """Of one metric, whose name the file bears."""
-    return [{"step": step, TIME: at / 1000, path.name: value} for at, value, step in _lines(text)]
+def _restrict(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    deadline = time.monotonic() + MAX_QUERY_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, OPERATIONS)
 
 
-def _lines(text: str) -> list[tuple[int, str, int]]:
-    found = (_LINE.fullmatch(line) for line in text.split("\n"))
-    return [(int(line[1]), line[2], int(line[3])) for line in found if line]
+def _check_is_plain(connection: sqlite3.Connection, table: str) -> None:
+    """Raises sqlite3.Error unless it is a table with pages of its own, all of whose columns are stored."""
+    found = connection.execute(
+        "SELECT type FROM sqlite_master WHERE name = ? COLLATE NOCASE AND rootpage > 0 LIMIT 2", (table,)
+    ).fetchall()
+    if found != [("table",)]:
+        raise sqlite3.DatabaseError(f"no such table: {table}")
+    if any(hidden for *_, hidden in connection.execute(f"PRAGMA table_xinfo({table})")):
+        raise sqlite3.DatabaseError(f"columns of {table} are computed")
 
 
-def _run_folders(folder: Path) -> Iterator[Path]:
-    """Bounded: a run is the folder itself, lies in it, or lies in a folder of it."""
-    seen = 0
-    for pattern in ("", "*/", "*/*/"):
-        for metrics in sorted(folder.glob(pattern + METRICS)) if pattern else [folder / METRICS]:
-            seen += 1
-            if seen > MAX_FILES:
-                return
-            if metrics.is_dir() and (metrics.parent / _META).is_file():
-                yield metrics.parent
+def _authorise(action: int, first: str | None, second: str | None, database: str | None, within: str | None) -> int:
+    """Reading those tables, not by way of a view or a trigger, and nothing else."""
+    is_read = action == sqlite3.SQLITE_READ and first in _READ and within is None
+    is_known = action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS
+    return sqlite3.SQLITE_OK if is_read or is_known or action == sqlite3.SQLITE_SELECT else sqlite3.SQLITE_DENY
 
 
-def _distinct(names: dict[str, str]) -> dict[str, str]:
-    """Id -> name, or the id where two runs bear one name."""
-    taken = list(names.values())
-    return {run: name if name and taken.count(name) == 1 else run for run, name in names.items()}
+class _Store:
+    """Hands out rows until they are more than the file can hold; equal texts are kept once."""
 
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        log = path.with_name(f"{path.name}-wal")  # of what was written last, where a server runs
+        num_bytes = path.stat().st_size + (log.stat().st_size if log.is_file() else 0)
+        self._num_left = min(MAX_ROWS, num_bytes // LEAST_ROW_BYTES)
+        self._chars_left = MAX_FILE_BYTES
+        self._texts: dict[str, str] = {}
 
-def _merged(values: Iterable[Value]) -> list[Row]:
-    """A row for each run and step; a metric that comes again at a step begins another one."""
-    rows: list[Row] = []
-    newest: dict[tuple[str, int], Row] = {}
-    for run, key, step, at, value in values:
-        row = newest.get((run, step))
-        if row is None or key in row:
-            row = newest[run, step] = {RUN: run, "step": step, TIME: at / 1000}
-            rows.append(row)
-        row[key] = value
-    return rows
+    def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        for row in self._connection.execute(query):
+            self._num_left -= 1
+            if self._num_left < 0:
+                raise TooMuch("holds more rows than a sound file of its size")
+            yield tuple(self._kept(value) if isinstance(value, str) else value for value in row)
+
+    def _kept(self, text: str) -> str:
+        if text not in self._texts:
+            self._chars_left -= len(text)
+            if self._chars_left < 0:
+                raise TooMuch("holds more text than a sound file of its size")
+            self._texts[text] = text
+        return self._texts[text]

@@ -11,7 +11,7 @@ from rollcast.curves.curve_row import Row
 from rollcast.curves.left_out import Tell
 
 NAME = "console log of NeMo-RL"
-_STEP = re.compile(r"=====+ Step (\d{1,12})/\d+ =====+")
+_STEP = re.compile(r"(?<!=)={5,} Step (\d{1,12})/\d+ =====+")
 _RESULTS = re.compile(r"\b(Training|Validation) Results:")
 _ITEM = re.compile(r"•\s*([A-Z][\w ]{0,60}): (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 _PREFIX = {"Training": "train/", "Validation": "validation/"}

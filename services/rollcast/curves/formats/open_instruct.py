@@ -16,18 +16,19 @@ from rollcast.curves.curve_row import Row
 from rollcast.curves.left_out import Tell
 
 NAME = "console log of open-instruct"
-_BEGIN = re.compile(r"[╭┌].*\bMetrics\b.*[╮┐]")
+_CORNER = re.compile(r"[╭┌]")
+_TITLE = re.compile(r"\bMetrics\b")
 _END = re.compile(r"[╰└]")
-_LINE = re.compile(r"[│|]\s*(.*?)\s*[│|]\s*$")
+_SIDE = re.compile(r"[│|]")
 _GROUP = re.compile(r"^([\w.-]{1,60})\s{2,}(?=\S)")
-_ITEM = re.compile(r"([^\s|:]{1,120}): (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=\s|$)")
-_BROKEN = re.compile(r"([^\s|:]{1,120}:)$")
+_ITEM = re.compile(r"(?<![^\s|:])([^\s|:]{1,120}): (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=\s|$)")
+_BROKEN = re.compile(r"(?<![^\s|:])([^\s|:]{1,120}:)$")
 """The name of a value that stands in the next line."""
 _TRAINING_GROUPS = ("val",)
 
 
 def recognises(text: str) -> bool:
-    return "training_step: " in text and _BEGIN.search(text) is not None
+    return "training_step: " in text and any(map(_begins, text.split("\n")))
 
 
 def rows(text: str, path: Path, tell: Tell) -> list[Row]:
@@ -36,13 +37,12 @@ def rows(text: str, path: Path, tell: Tell) -> list[Row]:
     row: Row | None = None
     group = unfinished = ""
     for line in text.split("\n"):
-        if _BEGIN.search(line):
+        if _begins(line):
             row, group, unfinished = {}, "", ""
         elif row is not None and _END.search(line):
             found.append(row)
             row = None
-        elif row is not None and (inside := _LINE.search(line)):
-            told = inside[1]
+        elif row is not None and (told := _inside(line)) is not None:
             if not unfinished and (named := _GROUP.match(told)):
                 group = named[1]
             told = f"{unfinished} {told}"
@@ -51,3 +51,20 @@ def rows(text: str, path: Path, tell: Tell) -> list[Row]:
                 prefix = "" if group == "other" else f"{group}/"
                 row.update({prefix + name: value for name, value in _ITEM.findall(told)})
     return found
+
+
+def _begins(line: str) -> bool:
+    """Whether it is the upper edge of a table of metrics: a corner, the title, a corner."""
+    if "Metrics" not in line or (corner := _CORNER.search(line)) is None:
+        return False
+    title = _TITLE.search(line, corner.end())
+    return title is not None and max(line.rfind("╮"), line.rfind("┐")) >= title.end()
+
+
+def _inside(line: str) -> str | None:
+    """What stands between the left and the right edge; None where there are none."""
+    line = line.rstrip()
+    begin = _SIDE.search(line)
+    if begin is None or line[-1] not in "│|" or begin.end() == len(line):
+        return None
+    return line[begin.end() : -1].strip()

@@ -12,15 +12,16 @@ from rollcast.curves.curve_row import Row
 from rollcast.curves.left_out import Tell
 
 NAME = "console log of prime-rl"
-_STEP = re.compile(r"\bStep (\d{1,12}) \| (.*\bReward: .*)")
-_EVALUATED = re.compile(r"\bEvaluated (\S{1,200}) in [\d.]+\s?\w* \((.*)\)")
-_PART = re.compile(r"([A-Z][\w .@/-]{0,60}?)[:=] ?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[\s,)|%a-z]|$)")
+_STEP = re.compile(r"\bStep (\d{1,12}) \| ")
+_REWARD = re.compile(r"\bReward: ")
+_EVALUATED = re.compile(r"\bEvaluated (\S{1,200}) in [\d.]{1,20}\s?\w{0,20} \(")
+_PART = re.compile(r"(?<![A-Za-z])([A-Z][\w .@/-]{0,60}?)[:=] ?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[\s,)|%a-z]|$)")
 _AT_STEP = re.compile(r"\b(?:step|ckpt)[= ](\d{1,12})\b", re.IGNORECASE)
 _BEGUN = re.compile(r"\bRunning (?:evals for (?:checkpoint|interval) step (\d{1,12})|final evals\b)")
 
 
 def recognises(text: str) -> bool:
-    return "Step " in text and _STEP.search(text) is not None
+    return "Step " in text and any(_made(line) for line in text.split("\n") if "Step " in line)
 
 
 def rows(text: str, path: Path, tell: Tell) -> list[Row]:
@@ -29,17 +30,23 @@ def rows(text: str, path: Path, tell: Tell) -> list[Row]:
     step = 0
     evaluated: int | None = None
     for line in text.split("\n"):
-        if made := _STEP.search(line):
+        if made := _made(line):
             step = int(made[1])
-            found.append({"step": step, **{_name(key): value for key, value in _PART.findall(made[2])}})
+            found.append({"step": step, **{_name(key): value for key, value in _PART.findall(line, made.end())}})
         elif begun := _BEGUN.search(line):
             evaluated = int(begun[1]) if begun[1] else step
-        elif made := _EVALUATED.search(line):
+        elif (made := _EVALUATED.search(line)) and (end := line.rfind(")")) >= made.end():
             told = _AT_STEP.search(line)
             at = int(told[1]) if told else step if evaluated is None else evaluated
-            values = {f"eval/{made[1]}/{_name(key)}": value for key, value in _PART.findall(made[2])}
+            values = {f"eval/{made[1]}/{_name(key)}": value for key, value in _PART.findall(line[made.end() : end])}
             found.append({"step": at, **values})
     return found
+
+
+def _made(line: str) -> re.Match[str] | None:
+    """Of a line on a step: its beginning, up to the first value."""
+    began = _STEP.search(line)
+    return began if began and _REWARD.search(line, began.end()) else None
 
 
 def _name(label: str) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.curves.bounds import TooMuch
 from rollcast.curves.formats import (
     delimited,
     json_rows,
+    mlflow_files,
     mlflow_store,
     nemo_rl,
     open_instruct,
@@ -34,15 +36,18 @@ def read_source(source: str, tell: Tell) -> Found:
     if source.startswith(wandb_api.PREFIX):
         return wandb_api.found(source)
     path = Path(source)
-    return _of_folder(path, tell) if path.is_dir() else _of_file(path, tell)
+    try:
+        return _of_folder(path, tell) if path.is_dir() else _of_file(path, tell)
+    except TooMuch as error:
+        raise UserError(f"{source}: {error}; give the evaluations only") from None
 
 
 def _of_file(path: Path, tell: Tell) -> Found:
     content = read_bytes(path)
     if not content.strip():
         raise UserError(f"{path}: is empty; give a file with evaluations")
-    if mlflow_store.is_store(content):
-        return Found.of_rows(mlflow_store.STORE_NAME, mlflow_store.store_rows(path))
+    if mlflow_store.recognises(content):
+        return Found.of_rows(mlflow_store.NAME, mlflow_store.rows(path))
     if wandb_offline.recognises(content):
         return Found.of_rows(wandb_offline.NAME, wandb_offline.rows(content, path, tell))
     if tensorboard.recognises(content):
@@ -53,8 +58,8 @@ def _of_file(path: Path, tell: Tell) -> Found:
     for console in CONSOLES:
         if console.recognises(text):
             return Found.of_rows(console.NAME, console.rows(text, path, tell))
-    if mlflow_store.is_metric_file(text):
-        return Found.of_rows(mlflow_store.METRIC_NAME, mlflow_store.metric_rows(text, path))
+    if mlflow_files.is_metric_file(text):
+        return Found.of_rows(mlflow_files.METRIC_NAME, mlflow_files.metric_rows(text, path))
     return delimited.found(text, path, tell)
 
 
@@ -73,8 +78,8 @@ def _of_folder(folder: Path, tell: Tell) -> Found:
         return _of_file(runs[0], tell)
     if (folder / trl.STATE_FILE).is_file():
         return _of_file(folder / trl.STATE_FILE, tell)
-    if mlflow_store.is_folder(folder):
-        return Found.of_rows(mlflow_store.FOLDER_NAME, mlflow_store.folder_rows(folder, tell))
+    if mlflow_files.is_folder(folder):
+        return Found.of_rows(mlflow_files.FOLDER_NAME, mlflow_files.folder_rows(folder, tell))
     raise UserError(
         f"run folder {folder}: holds no evaluations.jsonl; give the folder of one run, of Rollcast, TensorBoard, W&B, "
         "MLflow or TRL"

@@ -13,8 +13,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from rollcast.curves.bounds import MAX_NAME_CHARS, MAX_ROWS, refuse_above
 from rollcast.curves.curve_row import Row
-from rollcast.curves.formats.found import MAX_FIELDS, MAX_ROWS
+from rollcast.curves.formats.found import MAX_FIELDS
 from rollcast.curves.formats.wire_format import BYTES, FIXED32, FIXED64, VARINT, fields, signed
 from rollcast.curves.left_out import Tell
 
@@ -35,10 +36,9 @@ def recognises(content: bytes) -> bool:
     return bool(length < 1 << 20 and masked_crc32c(content[:8]) == checksum)
 
 
-def rows(contents: list[bytes], path: Path, tell: Tell) -> list[Row]:
+def rows(contents: list[bytes], path: Path, tell: Tell) -> Iterator[Row]:
     """Scalars of the files of one run, in the order of the files: a row for each stretch of events of one step."""
-    found: list[Row] = []
-    num_bad = 0
+    num_events = num_bad = 0
     for content in contents:
         row: Row = {}
         view = memoryview(content)
@@ -46,6 +46,8 @@ def rows(contents: list[bytes], path: Path, tell: Tell) -> list[Row]:
             if end < 0:
                 tell(f"{path}: ends within a record, as one that is still written does; read up to there")
                 break
+            num_events += 1
+            refuse_above(num_events, MAX_ROWS, "events")
             try:
                 step, at, scalars = _event(view[start:end])
             except (ValueError, struct.error):
@@ -54,14 +56,14 @@ def rows(contents: list[bytes], path: Path, tell: Tell) -> list[Row]:
             if not scalars:
                 continue
             if row.get("step") != step or scalars.keys() & row.keys() or len(row) > MAX_FIELDS:
-                if len(found) >= MAX_ROWS:
-                    return found
+                if row:
+                    yield row
                 row = {"step": step, WALL_TIME: at}
-                found.append(row)
             row.update(scalars)
+        if row:
+            yield row
     if num_bad:
         tell(f"{path}: {num_bad} events left out, malformed")
-    return found
 
 
 def _records(content: memoryview) -> Iterator[tuple[int, int]]:
@@ -82,7 +84,8 @@ def _records(content: memoryview) -> Iterator[tuple[int, int]]:
 
 def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
     """Step, Unix seconds, scalars by tag."""
-    step, at, scalars = 0, 0.0, {}
+    scalars: dict[str, float] = {}
+    step, at = 0, 0.0
     for number, kind, part, value in fields(message):
         if (number, kind) == (1, FIXED64):
             (at,) = struct.unpack("<d", part)
@@ -90,7 +93,7 @@ def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
             step = signed(value)
         elif (number, kind) == (5, BYTES):
             for summary_number, summary_kind, summary, _ in fields(part):
-                if (summary_number, summary_kind) == (1, BYTES):
+                if (summary_number, summary_kind) == (1, BYTES) and len(scalars) < MAX_FIELDS:
                     tag, scalar = _scalar(summary)
                     if scalar is not None:
                         scalars[tag] = scalar
@@ -101,7 +104,7 @@ def _scalar(message: memoryview) -> tuple[str, float | None]:
     tag, scalar = "", None
     for number, kind, part, _ in fields(message):
         if (number, kind) == (1, BYTES):
-            tag = bytes(part).decode(errors="replace")[:300]
+            tag = bytes(part[: 4 * MAX_NAME_CHARS]).decode(errors="replace")[:MAX_NAME_CHARS]
         elif (number, kind) == (2, FIXED32):
             (scalar,) = struct.unpack("<f", part)
         elif (number, kind) == (8, BYTES):

@@ -6,20 +6,27 @@ It is Python's way of writing, not JSON; transformers 5 puts the numbers in quot
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from rollcast.curves.curve_row import Row
 from rollcast.curves.left_out import Tell
 
 NAME = "console log of TRL or transformers"
-_LINE = re.compile(r"\{'[^'\n]{1,300}': [^{}\n]*'epoch': '?[\d.][^{}\n]*\}")
+_LINE = re.compile(r"\{'[^'\n{}]{1,300}': [^{}\n]*\}")
+_EPOCH = re.compile(r"'epoch': '?[\d.]")
 _ITEM = re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?'?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)'?\)?(?=[,}])")
 
 
 def recognises(text: str) -> bool:
-    return "'epoch': " in text and _LINE.search(text) is not None
+    return "'epoch': " in text and next(_entries(text), None) is not None
 
 
 def rows(text: str, path: Path, tell: Tell) -> list[Row]:
     """One row for each entry; it is read as text, never evaluated."""
-    return [dict(_ITEM.findall(found[0])) for found in _LINE.finditer(text)]
+    return [dict(_ITEM.findall(entry)) for entry in _entries(text)]
+
+
+def _entries(text: str) -> Iterator[str]:
+    """The mappings that tell an epoch."""
+    return (found[0] for found in _LINE.finditer(text) if _EPOCH.search(found[0]))

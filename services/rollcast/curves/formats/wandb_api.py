@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from itertools import islice
 
 from rollcast.config.errors import UserError
-from rollcast.curves.formats.found import MAX_ROWS, Found, flat
+from rollcast.curves.bounds import MAX_ROWS
+from rollcast.curves.formats.found import Found, flat
 
 NAME = "run of W&B"
 PREFIX = "wandb:"

@@ -22,11 +22,12 @@ HISTORY_MARKS = ("_step", "_runtime", "_timestamp")
 
 def is_panel(header: Sequence[str]) -> bool:
     """Whether every column behind the first is one of a run, and its bounds stand beside it."""
+    names = set(header)
     metrics = [name for name in header[1:] if not name.endswith(BOUNDS)]
     return (
         len(header) > 2
         and all(SEPARATOR in name for name in header[1:])
-        and any(name + ending in header for name in metrics for ending in BOUNDS)
+        and any(name + ending in names for name in metrics for ending in BOUNDS)
     )
 
 

@@ -13,8 +13,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from rollcast.curves.bounds import TooMuch, refuse_json
 from rollcast.curves.curve_row import Row
-from rollcast.curves.formats.found import MAX_FIELDS, MAX_ROWS, flat
+from rollcast.curves.formats.found import MAX_FIELDS, flat
 from rollcast.curves.formats.wire_format import BYTES, fields
 from rollcast.curves.left_out import Tell, counted
 
@@ -34,26 +35,27 @@ def recognises(content: bytes) -> bool:
     return content.startswith(MAGIC)
 
 
-def rows(content: bytes, path: Path, tell: Tell) -> list[Row]:
-    """One row for each call of `wandb.log`."""
-    found: list[Row] = []
+def rows(content: bytes, path: Path, tell: Tell) -> Iterator[Row]:
+    """One row for each call of `wandb.log`, one after another."""
     num_bad = 0
     for record in _records(content):
-        if len(found) >= MAX_ROWS:
-            break
         try:
             parts = [part for number, kind, part, _ in fields(record) if (number, kind) == (_HISTORY, BYTES)]
-            found += [row for part in parts if (row := _history(part))]
+            found = [row for part in parts if (row := _history(part))]
+        except TooMuch:
+            raise
         except (ValueError, RecursionError):
             num_bad += 1
+            continue
+        yield from found
     if num_bad:
         tell(f"{path}: {counted(num_bad, 'record')} left out, malformed")
-    return found
 
 
 def _records(content: bytes) -> Iterator[memoryview]:
-    """The records that are whole; what a kill tore at the end is left."""
-    at, pieces = HEADER_BYTES, bytearray()
+    """The records that are whole; what a kill tore at the end is left, and so are pieces without a beginning."""
+    at, view = HEADER_BYTES, memoryview(content)
+    pieces: bytearray | None = None
     while at + RECORD.size <= len(content):
         left = BLOCK_BYTES - at % BLOCK_BYTES
         if left < RECORD.size:
@@ -63,13 +65,18 @@ def _records(content: bytes) -> Iterator[memoryview]:
         start, at = at + RECORD.size, at + RECORD.size + length
         if at > len(content) or not FULL <= kind <= LAST:
             return
-        if kind in (FULL, FIRST):
-            pieces.clear()
-        pieces += content[start:at]
-        if len(pieces) > MAX_RECORD_BYTES:
-            return
-        if kind in (FULL, LAST):
-            yield memoryview(bytes(pieces))
+        if kind == FULL:
+            pieces = None
+            yield view[start:at]
+        elif kind == FIRST:
+            pieces = bytearray(view[start:at])
+        elif pieces is not None:
+            pieces += view[start:at]
+            if len(pieces) > MAX_RECORD_BYTES:
+                return
+            if kind == LAST:
+                yield memoryview(bytes(pieces))
+                pieces = None
 
 
 def _history(message: memoryview) -> Row:
@@ -77,6 +84,7 @@ def _history(message: memoryview) -> Row:
     for number, kind, part, _ in fields(message):
         if (number, kind) == (_ITEM, BYTES) and len(row) < MAX_FIELDS:
             name, text = _item(part)
+            refuse_json(text)
             found = json.loads(text) if text else None
             if name and not isinstance(found, list):
                 row |= flat({name: found})

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.data_reuse import reduced
@@ -44,6 +46,7 @@ from rollcast.wire.version import PolicyVersion
 OnRemoved = Callable[[str, str], None]
 """Told of a generator that was removed, and why."""
 PublisherMaker = Callable[[SurvivingHistory, OnRemoved], Publisher]
+Restored = TypeVar("Restored")
 log = get_logger()
 
 
@@ -170,9 +173,22 @@ def _curriculum(config: RunConfig, prompts: PromptBook, progress: Progress) -> C
         seed=config.seed,
         remove_at=config.recipe.no_positive_resampling,
     )
-    if progress.curriculum is not None:
-        curriculum.restore(progress.curriculum)
+    if (saved := progress.curriculum) is not None:
+        _restored("curriculum", lambda: curriculum.restore(saved))
     return curriculum
+
+
+def _restored(part: str, restore: Callable[[], Restored]) -> Restored:
+    """Raises UserError where the checkpoint holds what no run can have saved."""
+    try:
+        return restore()
+    except UserError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        raise UserError(
+            f"the checkpoint's {part} is damaged ({type(error).__name__}: {str(error)[:100]}); remove the checkpoint "
+            "to resume from an older one"
+        ) from error
 
 
 def restore_ledger(queue: TrainerQueue, state: str, progress: Progress) -> Ledger:
@@ -181,7 +197,8 @@ def restore_ledger(queue: TrainerQueue, state: str, progress: Progress) -> Ledge
     if progress.ledger is None:
         ledger = Ledger(next_sequence=highest)
     else:
-        ledger = Ledger.restore(progress.ledger, at_least=highest)
+        saved = progress.ledger
+        ledger = _restored("ledger", lambda: Ledger.restore(saved, at_least=highest))
     queue.remove(list(ledger.held.values()))
     ledger.held.clear()
     lost = queue.outstanding().sequences - ledger.outstanding.keys()

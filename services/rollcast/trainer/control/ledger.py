@@ -14,7 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+Sequence = Annotated[str, Field(pattern=r"^\d{1,18}$")]
+"""Of a task, as a key of JSON."""
+
+
+class LedgerState(TypedDict):
+    """What a checkpoint holds; plain JSON values. Older ones lack some."""
+
+    next_sequence: int
+    outstanding: dict[Sequence, str]
+    num_rollouts: NotRequired[dict[Sequence, int]]
+    refused: NotRequired[dict[Sequence, int]]
+    held: dict[Sequence, str]
+    owed: NotRequired[list[str]]
+
 
 from rollcast.rollouts.records import PromptTask
 from rollcast.trainer.control.asked import Asked, as_plain, from_plain
@@ -80,7 +98,7 @@ class Ledger:
         """Outstanding tasks that are nowhere: not queued, not claimed, not delivered."""
         return sorted(self.outstanding.keys() - set(present))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> LedgerState:
         """What a checkpoint holds; plain JSON values."""
         return {
             "next_sequence": self.next_sequence,
@@ -93,7 +111,7 @@ class Ledger:
         }
 
     @classmethod
-    def restore(cls, state: dict[str, Any], *, at_least: int) -> Ledger:
+    def restore(cls, state: LedgerState, *, at_least: int) -> Ledger:
         """The ledger of a checkpoint; sequences start at `at_least`, the highest ever given out."""
         return cls(
             next_sequence=max(int(state["next_sequence"]), at_least),

@@ -4,41 +4,51 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from rollcast.config.errors import UserError
 from rollcast.recipe.curriculum import CurriculumState
 from rollcast.recipe.mixture import MixtureState
 from rollcast.runfolder.checkpoint_place import Place
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX
+from rollcast.trainer.control.ledger import LedgerState
 from rollcast.wire.version import PolicyVersion
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpoint may be whole)
+    """The controller's state in a checkpoint is not what any release writes."""
 
 
 @dataclass(slots=True)
 class Progress:
     """Plain JSON values."""
 
-    step: int = 0
+    step: Count = 0
     """Optimizer steps in the surviving history."""
-    incarnation: int = 0
+    incarnation: Count = 0
     """That wrote the checkpoint; 0 = before the first."""
-    earlier: list[list[int]] = field(default_factory=list)
+    earlier: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = field(default_factory=list)
     """Earlier incarnations, each with its last surviving step."""
-    trained_tokens: int = 0
+    trained_tokens: Count = 0
     uses: dict[str, int] = field(default_factory=dict)
     """Prompt id -> how often it was trained on."""
     evaluated_step: int = -1
     """Step of the newest closed evaluation of the held-out prompts; -1 = none."""
     downstream_steps: dict[str, int] = field(default_factory=dict)
     """Step of the newest closed evaluation of each downstream set, by its label."""
-    curve: list[list[float]] = field(default_factory=list)
+    curve: list[Annotated[list[float], Field(min_length=4, max_length=4)]] = field(default_factory=list)
     """Step, pass rate, standard error and device-hours of each evaluation, where `stop_when` is set."""
     compute_state: dict[str, float] | None = None
     start_up: float | None = 0.0
     """Of it, device-hours spent on starting up; None = written by a release that did not measure them."""
     spent_before: float | None = None
     """Device-hours that went into the model before the run began; no part of `compute_state`. None = not known."""
-    ledger: dict[str, Any] | None = None
+    ledger: LedgerState | None = None
     curriculum: CurriculumState | MixtureState | None = None
 
     @property
@@ -64,13 +74,25 @@ class Progress:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Progress:
-        """Raises UserError where another release wrote what this one does not know."""
+        """Raises UserError where another release wrote what this one does not know, MalformedProgress where a value is
+        of another type than any release writes."""
         if unknown := data.keys() - {item.name for item in fields(cls)}:
             raise UserError(
                 f"checkpoint: holds {', '.join(sorted(unknown))}, which this Rollcast does not know; "
                 "resume with the release that wrote it, or a newer one"
             )
-        return cls(**{"start_up": None} | data)
+        try:
+            progress: Progress = _adapter().validate_python({"start_up": None} | data)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            place = ".".join(map(str, first["loc"]))[:200]
+            raise MalformedProgress(f"its controller's {place}: {first['msg'][:200]}") from None
+        return progress
+
+
+@cache
+def _adapter() -> TypeAdapter[Progress]:
+    return TypeAdapter(Progress)
 
 
 @dataclass(frozen=True, slots=True)

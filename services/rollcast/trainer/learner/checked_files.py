@@ -1,7 +1,7 @@
 """Files of a checkpoint with their checksums, on a disk or a network that may refuse them.
 
-    __0_0.distcp            what torch.distributed.checkpoint writes
-    __0_0.distcp.crc32      its size and CRC-32
+    __0_0.distcp, .metadata                 what torch.distributed.checkpoint writes
+    __0_0.distcp.crc32, .metadata.crc32     size and CRC-32 of each
 
 torch's writer aborts the process where a write fails inside it. So the stream keeps the failure to itself, and tells it
 once torch is done with the file.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -21,12 +21,15 @@ from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
 from torch.serialization import set_crc32_options
 
 DATA = ".distcp"
+METADATA = ".metadata"
+TEMPORARY = ".tmp"
+"""What torch's writer appends to the name of `.metadata` until it is written."""
 CHECKSUM = ".crc32"
 CHUNK_BYTES = 16 << 20
 
 
 class CheckedWriter(FileSystemWriter):
-    """Writes a checkpoint into a folder, with a checksum beside each file of tensors."""
+    """Writes a checkpoint into a folder, with a checksum beside each file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -37,7 +40,7 @@ class CheckedWriter(FileSystemWriter):
 class CheckedFileSystem(FileSystem):
     @contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase, None, None]:
-        if mode != "wb" or not os.fspath(path).endswith(DATA):
+        if mode != "wb":
             with super().create_stream(path, mode) as stream:
                 yield stream
             return
@@ -46,7 +49,7 @@ class CheckedFileSystem(FileSystem):
             yield checked
         finally:
             checked.end()
-        Path(f"{os.fspath(path)}{CHECKSUM}").write_text(checked.checksum)
+        Path(checksum_of(path)).write_text(checked.checksum)
 
 
 class CheckedStream(io.BufferedIOBase):
@@ -107,6 +110,29 @@ class CheckedStream(io.BufferedIOBase):
             raise self._refusal
 
 
+def checksum_of(path: str | os.PathLike[str]) -> str:
+    """The name of the checksum of the file that torch writes as `path`."""
+    return f"{os.fspath(path).removesuffix(TEMPORARY)}{CHECKSUM}"
+
+
+def data_files(names: Collection[str]) -> list[str]:
+    """Those of a checkpoint's files that hold tensors, in order."""
+    return sorted(name for name in names if name.endswith(DATA))
+
+
+def files_to_check(names: Collection[str], *, is_checked: bool) -> list[str]:
+    """Those of a checkpoint's files whose checksum is another file, in order.
+
+    `is_checked`: whether there is one of `.metadata` for certain. Raises ValueError where a checksum is not there.
+    """
+    needed = data_files(names)
+    if is_checked or f"{METADATA}{CHECKSUM}" in names:
+        needed = [METADATA, *needed]
+    if missing := [name for name in needed if f"{name}{CHECKSUM}" not in names]:
+        raise ValueError(f"{missing[0]} has no checksum, {missing[0]}{CHECKSUM} is not there")
+    return needed
+
+
 def leave_out_other_checksums() -> None:
     """torch's own are read by nobody and cost half of the processor's time."""
     set_crc32_options(False)
@@ -114,7 +140,10 @@ def leave_out_other_checksums() -> None:
 
 def check(name: str, num_bytes: int, data: IO[bytes], checksum: str) -> None:
     """Raises ValueError where a file is not as it was written."""
-    expected_bytes, expected_crc = map(int, checksum.split())
+    try:
+        expected_bytes, expected_crc = map(int, checksum.split())
+    except ValueError:
+        raise ValueError(f"{name}{CHECKSUM} is not as it was written") from None
     crc = 0
     if num_bytes == expected_bytes:
         while chunk := data.read(CHUNK_BYTES):

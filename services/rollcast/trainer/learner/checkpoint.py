@@ -2,19 +2,18 @@
 
     checkpoints/2.118/             incarnation 2, step 118
         .metadata, *.distcp        torch.distributed.checkpoint: weights, AdamW moments, random-number states
-        *.distcp.crc32             a checksum of each file
-        controller.json            optimizer steps made, and what rank 0 wants to find again
+        .metadata.crc32, ..        a checksum of each file
+        controller.json            optimizer steps made, and what rank 0 wants to find again; its checksum is inside
 
-Where they are and when one is whole: `storage`. The number of ranks may differ when one is read; random-number states
-are then left alone.
+Where they are and when one is whole: `storage`. No file is believed before all of them were held against their
+checksums. The number of ranks may differ when one is read; random-number states are then left alone.
 """
 
 from __future__ import annotations
 
-import json
-import pickle
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -25,11 +24,18 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 from rollcast.config.errors import PassingError, UserError, may_pass, refused_by_the_world
 from rollcast.config.out_of_memory import is_out_of_memory
+from rollcast.telemetry.logging import get_logger
+from rollcast.trainer.learner.checked_files import data_files, files_to_check
+from rollcast.trainer.learner.controller_file import ControllerFile, read_controller
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.object_storage import ObjectStorage
+from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.learner.saved_metadata import check_metadata
 from rollcast.trainer.learner.storage import CheckpointStorage, FolderStorage, Location
 from rollcast.wire.version import PolicyVersion
 
+log = get_logger()
+Read = TypeVar("Read")
 WEIGHTS = "weights."
 RNG = "rng."
 GOOD, PASSING, DAMAGED = range(3)
@@ -78,39 +84,30 @@ def load_checkpoint(checkpoint: Location, learner: Learner) -> dict[str, Any]:
     """
     ranks, tensors = learner.ranks, state(learner)
     saved = _read(checkpoint, learner, tensors, weights_only=False)
-    learner.updates = int(saved["updates"])
+    learner.updates = saved.updates
     for weight in learner.weights:
         learner.optimizer.state[weight]["step"].fill_(learner.updates)
-    if int(saved["world_size"]) == ranks.world_size:
+    if saved.world_size == ranks.world_size:
         torch.set_rng_state(tensors[f"{RNG}{ranks.rank}.cpu"])
         if ranks.device.type == "cuda":
             torch.cuda.set_rng_state(tensors[f"{RNG}{ranks.rank}.cuda"], ranks.device)
-    return dict(saved["controller"] or {})
+    return saved.controller or {}
 
 
 def load_weights(checkpoint: Location, learner: Learner) -> dict[str, Any]:
     """Give the learner a checkpoint's weights and nothing else; return its controller's state. Otherwise the same."""
     tensors = {f"{WEIGHTS}{name}": weight.detach() for name, weight in learner.policy.named_weights()}
-    return dict(_read(checkpoint, learner, tensors, weights_only=True)["controller"] or {})
+    return _read(checkpoint, learner, tensors, weights_only=True).controller or {}
 
 
-def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *, weights_only: bool) -> dict[str, Any]:
+def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *, weights_only: bool) -> ControllerFile:
     """Fill `tensors`; return what stands beside them."""
-    ranks = learner.ranks
     folder, name = _split(checkpoint)
     storage = storage_at(folder)
-    saved: dict[str, Any] = {}
-    shapes: dict[str, tuple[int, ...]] = {}
-    failure: Exception | None = None
-    try:
-        saved = json.loads(storage.controller(name))
-        int(saved["updates"]), int(saved["world_size"]), saved["controller"]
-        entries = storage.reader(name).read_metadata().state_dict_metadata
-        shapes = {key: tuple(entry.size) for key, entry in entries.items() if isinstance(entry, TensorStorageMetadata)}
-        storage.check_files(name, part=ranks.rank, parts=ranks.world_size)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
-        failure = error
-    _agree(checkpoint, learner, failure)
+    saved = _agreed(checkpoint, learner, lambda: _checked_controller(storage, name, learner.ranks))
+    shapes = _agreed(checkpoint, learner, lambda: _shapes(storage, name))
+    if learner.ranks.rank == 0 and not saved.is_checked:
+        log.warning("an earlier Rollcast wrote this checkpoint, without a checksum of .metadata", place=str(checkpoint))
     remedy = (
         "give the model that it was trained from" if weights_only else "resume with the model the run was started with"
     )
@@ -122,8 +119,9 @@ def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *,
             )
     if more := {key for key in shapes if key.startswith(WEIGHTS)} - tensors.keys():  # of a deeper model, say
         raise UserError(f"checkpoint {checkpoint} holds {min(more)}, which model.path has not; {remedy}")
-    same_ranks = int(saved["world_size"]) == ranks.world_size
+    same_ranks = saved.world_size == learner.ranks.world_size
     wanted = {key: tensor for key, tensor in tensors.items() if same_ranks or not key.startswith(RNG)}
+    failure: Exception | None = None
     try:
         load(wanted, storage_reader=storage.reader(name))
     except CheckpointException as error:  # raised on every rank if it failed on one
@@ -134,12 +132,43 @@ def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *,
     return saved
 
 
+def _checked_controller(storage: CheckpointStorage, name: str, ranks: Ranks) -> ControllerFile:
+    """Of a checkpoint; this rank's share of its other files is held against their checksums."""
+    saved = read_controller(storage.controller(name))
+    for file in files_to_check(storage.files(name), is_checked=saved.is_checked)[ranks.rank :: ranks.world_size]:
+        storage.check(name, file)
+    return saved
+
+
+def _shapes(storage: CheckpointStorage, name: str) -> dict[str, tuple[int, ...]]:
+    """Of every tensor in a checkpoint."""
+    metadata = storage.reader(name).read_metadata()
+    check_metadata(metadata, data_files(storage.files(name)))
+    entries = metadata.state_dict_metadata.items()
+    return {key: tuple(entry.size) for key, entry in entries if isinstance(entry, TensorStorageMetadata)}
+
+
 def _split(checkpoint: Location) -> tuple[Location, str]:
     """Where it is kept, and its name there."""
     if isinstance(checkpoint, Path):
         return checkpoint.parent, checkpoint.name
     folder, _, name = checkpoint.rpartition("/")
     return folder, name
+
+
+def _agreed(checkpoint: Location, learner: Learner, read: Callable[[], Read]) -> Read:
+    """What `read` returns, on every rank or on none."""
+    try:
+        found = read()
+    except UserError as error:  # every rank reads the same words
+        raise UserError(
+            f"checkpoint {checkpoint}: {error}; resume with the release that wrote it, or a newer one"
+        ) from None
+    except (OSError, ValueError) as error:
+        _agree(checkpoint, learner, error)
+        raise AssertionError("a failure of one rank is one of all") from error
+    _agree(checkpoint, learner, None)
+    return found
 
 
 def _agree(checkpoint: Location, learner: Learner, failure: Exception | None) -> None:
@@ -150,8 +179,13 @@ def _agree(checkpoint: Location, learner: Learner, failure: Exception | None) ->
     if gravest.item() == GOOD:
         return
     reason = failure if failure is not None else "another rank could not"
-    sentence = f"checkpoint {checkpoint} cannot be read ({reason}); remove it to resume from an older one"
+    sentence = damaged(checkpoint, reason)
     raise (PassingError if gravest.item() == PASSING else DamagedCheckpoint)(sentence) from failure
+
+
+def damaged(checkpoint: Location, reason: object) -> str:
+    """One sentence on a checkpoint that cannot be read."""
+    return f"checkpoint {checkpoint} cannot be read ({reason}); remove it to resume from an older one"
 
 
 def state(learner: Learner) -> dict[str, Tensor]:

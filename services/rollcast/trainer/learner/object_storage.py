@@ -20,11 +20,12 @@ from torch.distributed.checkpoint._fsspec_filesystem import FileSystem, FsspecRe
 from rollcast.runfolder.files import CONTROLLER
 from rollcast.trainer.learner.checked_files import (
     CHECKSUM,
-    DATA,
     CheckedStream,
     check,
+    checksum_of,
     leave_out_other_checksums,
 )
+from rollcast.trainer.learner.saved_metadata import PlainReader
 from rollcast.trainer.learner.storage import Location, newest_first
 
 NO_NETWORK = frozenset({"builtins", "_pickle", "torch", "zlib"})
@@ -47,12 +48,12 @@ def as_os_error() -> Iterator[None]:
 
 
 class ObjectFiles(FileSystem):
-    """As torch sees it: with a checksum beside each file of tensors, and without folders."""
+    """As torch sees it: with a checksum beside each file, and without folders."""
 
     @contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase, None, None]:
         with as_os_error():
-            if mode != "wb" or not os.fspath(path).endswith(DATA):
+            if mode != "wb":
                 with super().create_stream(path, mode) as stream:
                     yield stream
                 return
@@ -62,7 +63,7 @@ class ObjectFiles(FileSystem):
                 yield checked
             finally:
                 checked.end()
-            self.fs.pipe_file(f"{os.fspath(path)}{CHECKSUM}", checked.checksum.encode())
+            self.fs.pipe_file(checksum_of(path), checked.checksum.encode())
 
     def mkdir(self, path: str | os.PathLike[str]) -> None:
         """A bucket that is not there would be made."""
@@ -77,7 +78,7 @@ class ObjectWriter(FsspecWriter):
         leave_out_other_checksums()
 
 
-class ObjectReader(FsspecReader):
+class ObjectReader(PlainReader, FsspecReader):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         files = ObjectFiles()
@@ -110,14 +111,14 @@ class ObjectStorage:
         with as_os_error():
             return bytes(self._fs.cat_file(self._path(name, CONTROLLER))).decode()
 
-    def check_files(self, name: str, *, part: int, parts: int) -> None:
+    def files(self, name: str) -> set[str]:
         with as_os_error():
-            found = self._fs.ls(self._path(name), detail=False)
-            checksums = sorted(path for path in found if path.endswith(f"{DATA}{CHECKSUM}"))
-            for path in checksums[part::parts]:
-                data = path.removesuffix(CHECKSUM)
-                with self._fs.open(data, "rb") as file:
-                    check(data.rpartition("/")[2], self._fs.size(data), file, self._fs.cat_file(path).decode())
+            return {path.rpartition("/")[2] for path in self._fs.ls(self._path(name), detail=False)}
+
+    def check(self, name: str, file: str) -> None:
+        path = self._path(name, file)
+        with as_os_error(), self._fs.open(path, "rb") as data:
+            check(file, self._fs.size(path), data, bytes(self._fs.cat_file(f"{path}{CHECKSUM}")).decode())
 
     def reader(self, name: str) -> ObjectReader:
         return ObjectReader(self.at(name))

@@ -9,7 +9,6 @@ The thread has a process group of its own: its collectives never meet training's
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -25,6 +24,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.learner.checkpoint import disk_failure, state
+from rollcast.trainer.learner.controller_file import controller_text
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.storage import CheckpointStorage, Location
 from rollcast.wire.version import PolicyVersion
@@ -136,4 +136,4 @@ class CheckpointSaver:
 
 
 def _controller_text(learner: Learner, controller: dict[str, Any] | None) -> str:
-    return json.dumps({"updates": learner.updates, "world_size": learner.ranks.world_size, "controller": controller})
+    return controller_text(updates=learner.updates, world_size=learner.ranks.world_size, controller=controller)

@@ -1,7 +1,7 @@
 """Where checkpoints are kept: a folder (here), or what fsspec reaches by a URL (`object_storage`).
 
     begin -> every rank writes through `writer` -> complete | abandon
-    names -> controller, check_files, reader
+    names -> controller, files, check, reader
 
 A checkpoint has its name only once it is whole.
 """
@@ -14,11 +14,12 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
 
 from rollcast.runfolder.checkpoint_place import Place
 from rollcast.runfolder.files import CONTROLLER
-from rollcast.trainer.learner.checked_files import CHECKSUM, DATA, CheckedWriter, check
+from rollcast.trainer.learner.checked_files import CHECKSUM, CheckedWriter, check
+from rollcast.trainer.learner.saved_metadata import PlainReader
 from rollcast.wire.version import PolicyVersion
 
 PARTIAL = ".partial-"
@@ -43,13 +44,14 @@ class CheckpointStorage(Protocol):
 
     def controller(self, name: str) -> str: ...
 
-    def check_files(self, name: str, *, part: int, parts: int) -> None:
-        """Read the `part`-th of `parts` shares of the files again. Raises ValueError for one that is not as written.
+    def files(self, name: str) -> set[str]:
+        """Names of all files of a checkpoint."""
+        ...
 
-        Files without a checksum, of an earlier Rollcast, are believed.
-        """
+    def check(self, name: str, file: str) -> None:
+        """Read one of its files again. Raises ValueError where it is not what its checksum says."""
 
-    def reader(self, name: str) -> FileSystemReader: ...
+    def reader(self, name: str) -> PlainReader: ...
 
     def begin(self, name: str, num_bytes: int) -> None:
         """Make an empty place, if there is room; what was never completed is taken away."""
@@ -100,14 +102,16 @@ class FolderStorage:
     def controller(self, name: str) -> str:
         return (self.at(name) / CONTROLLER).read_text()
 
-    def check_files(self, name: str, *, part: int, parts: int) -> None:
-        for path in sorted(self.at(name).glob(f"*{DATA}{CHECKSUM}"))[part::parts]:
-            data = path.with_suffix("")
-            with data.open("rb") as file:
-                check(data.name, data.stat().st_size, file, path.read_text())
+    def files(self, name: str) -> set[str]:
+        return {path.name for path in self.at(name).iterdir()}
 
-    def reader(self, name: str) -> FileSystemReader:
-        return FileSystemReader(self.at(name))
+    def check(self, name: str, file: str) -> None:
+        path = self.at(name) / file
+        with path.open("rb") as data:
+            check(file, path.stat().st_size, data, path.with_name(f"{file}{CHECKSUM}").read_text())
+
+    def reader(self, name: str) -> PlainReader:
+        return PlainReader(self.at(name))
 
     def begin(self, name: str, num_bytes: int) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

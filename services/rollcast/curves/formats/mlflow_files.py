@@ -1,0 +1,107 @@
+"""MLflow: the folder of its file store (mlruns), the folder of a run in it, or one metric's file.
+
+A metric's file has a line `timestamp value step` for each value, the time in milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.curves.bounds import MAX_ROWS, refuse_above
+from rollcast.curves.curve_row import Row
+from rollcast.curves.formats.content import MAX_FILE_BYTES, as_text, read_bytes
+from rollcast.curves.formats.found import RUN
+from rollcast.curves.left_out import Tell
+
+FOLDER_NAME = "MLflow folder"
+METRIC_NAME = "MLflow metric file"
+METRICS = "metrics"
+TIME = "timestamp"
+MAX_FILES = 5_000
+_LINE = re.compile(r"(\d{10,16}) (\S{1,40}) (-?\d{1,15})")
+_META = "meta.yaml"
+_RUN_NAME = Path("tags") / "mlflow.runName"
+
+Value = tuple[str, str, int, int, object]
+"""Run, metric, step, milliseconds, value."""
+
+
+def is_metric_file(text: str) -> bool:
+    """Whether every line is a time, a value and a step."""
+    first, _, others = text.rstrip("\n").partition("\n")  # which tells most others, a million lines perhaps
+    return bool(_LINE.fullmatch(first)) and all(_LINE.fullmatch(line) for line in others.splitlines())
+
+
+def is_folder(folder: Path) -> bool:
+    """A file store, an experiment or a run: what has run folders with metrics within two levels."""
+    return next(_run_folders(folder), None) is not None
+
+
+def folder_rows(folder: Path, tell: Tell) -> list[Row]:
+    """Of every run in a file store. Raises UserError where a file cannot be read, TooMuch."""
+    values: list[Value] = []
+    called: dict[str, str] = {}
+    left = MAX_FILE_BYTES
+    for run in _run_folders(folder):
+        name = run / _RUN_NAME
+        called[run.name] = as_text(read_bytes(name, 4096), name, tell).strip() if name.is_file() else run.name
+        files = list(islice((run / METRICS).rglob("*"), MAX_FILES + 1))
+        if len(files) > MAX_FILES:
+            raise UserError(f"{run}: holds more than {MAX_FILES:,} metrics; give the file of one")
+        for file in sorted(files):
+            if file.is_file():
+                key = file.relative_to(run / METRICS).as_posix()
+                content = read_bytes(file, left)
+                left -= len(content)
+                text = as_text(content, file, tell)
+                values += [(run.name, key, step, at, value) for at, value, step in _lines(text)]
+                refuse_above(len(values), MAX_ROWS, "values")
+    values.sort(key=lambda item: item[3])
+    names = distinct(called)
+    return merged((names[run], *rest) for run, *rest in values)  # type: ignore[misc]
+
+
+def metric_rows(text: str, path: Path) -> list[Row]:
+    """Of one metric, whose name the file bears."""
+    return [{"step": step, TIME: at / 1000, path.name: value} for at, value, step in _lines(text)]
+
+
+def _lines(text: str) -> list[tuple[int, str, int]]:
+    found = (_LINE.fullmatch(line) for line in text.split("\n"))
+    return [(int(line[1]), line[2], int(line[3])) for line in found if line]
+
+
+def _run_folders(folder: Path) -> Iterator[Path]:
+    """Bounded: a run is the folder itself, lies in it, or lies in a folder of it."""
+    seen = 0
+    for pattern in ("", "*/", "*/*/"):
+        for metrics in sorted(folder.glob(pattern + METRICS)) if pattern else [folder / METRICS]:
+            seen += 1
+            if seen > MAX_FILES:
+                return
+            if metrics.is_dir() and (metrics.parent / _META).is_file():
+                yield metrics.parent
+
+
+def distinct(names: dict[str, str]) -> dict[str, str]:
+    """Id -> name, or the id where two runs bear one name."""
+    taken = Counter(names.values())
+    return {run: name if name and taken[name] == 1 else run for run, name in names.items()}
+
+
+def merged(values: Iterable[Value]) -> list[Row]:
+    """A row for each run and step; a metric that comes again at a step begins another one."""
+    rows: list[Row] = []
+    newest: dict[tuple[str, int], Row] = {}
+    for run, key, step, at, value in values:
+        row = newest.get((run, step))
+        if row is None or key in row:
+            row = newest[run, step] = {RUN: run, "step": step, TIME: at / 1000}
+            rows.append(row)
+        row[key] = value
+    return rows
