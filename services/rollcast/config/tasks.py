@@ -75,9 +75,9 @@ class Grading(Settings):
     processes: Annotated[int, Field(ge=1, le=256)] = 4
     """Gradings at once of one generator. Each takes up to one core while it runs."""
     deadline_seconds: Annotated[float, Field(gt=0, le=3_600)] | None = None
-    """Of one grading, from the moment it starts. A program that is at work then has failed; a judge or a parser that is
-    gives no verdict (`timeout`). None = 10, and for a program with many tests `seconds_per_test` for each of them, at
-    most 50."""
+    """Of one grading, from the moment it starts. A program that is at work then has failed; a judge that is gives no
+    verdict (`timeout`). `math` has that much CPU time, and an answer that takes more is wrong. None = 10, and for a
+    program with many tests `seconds_per_test` for each of them, at most 50."""
     seconds_per_test: Annotated[float, Field(gt=0, le=3_600)] = 6.0
     """Of one test of a program: a call, or a run with one input; beyond it the program has failed. 6 as LiveCodeBench."""
     memory_mib: Annotated[int, Field(ge=64)] = 1_024

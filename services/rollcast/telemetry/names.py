@@ -210,7 +210,8 @@ ABORTED = Metric(
 GRADINGS = Metric("rollcast_gradings_total", "Completions graded, by status", "counter", ("status",))
 CONTAINED = Metric(
     "rollcast_gradings_contained_total",
-    "Gradings in which the sandbox stopped something, by reason (time|memory|output|exit|crash|forbidden|garbled)",
+    "Gradings in which the sandbox stopped something, by reason (time|memory|output|exit|crash|forbidden|garbled|"
+    "reference)",
     "counter",
     ("reason",),
 )
