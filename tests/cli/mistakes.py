@@ -150,6 +150,7 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A line is no JSON": data('{"prompt": "2 + 2?"\n'),
         "A line holds a list": data(["2 + 2?", "4"]),
         "The prompt's field has another name": data({"question": "2 + 2?", "answer": "4"}),
+        "One prompt has two answers": data({"prompt": "3 + 1?", "answer": "5"}),
         "An answer is empty": data({"prompt": "2 + 2?", "answer": ""}),
         "A chat ends with the answer": chat(("user", "2 + 2?"), ("assistant", "4")),
         "A message is by a tool": chat(("tool", "4"), ("user", "2 + 2?")),

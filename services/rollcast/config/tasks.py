@@ -77,10 +77,11 @@ class Grading(Settings):
     """Gradings at once of one generator. Each takes up to one core while it runs, so a number above the cores that the
     generator may use is reduced to them, and the gradings of one machine together are never more than its cores."""
     deadline_seconds: Annotated[float, Field(gt=0, le=3_600)] | None = None
-    """Processor time of one grading. A program that is at work when it is used up has failed; a judge or a parser that is
-    gives no verdict (`timeout`). Three times as much wall time is the backstop: whoever slept until then has failed
-    likewise, and one that only waited for a core is not graded. A trusted verifier has this much wall time. None = 10,
-    and for a program with many tests `seconds_per_test` for each of them, at most 50."""
+    """Processor time of one grading. A program that is at work when it is used up has failed, an answer that takes `math`
+    longer is wrong, and any other judge gives no verdict (`timeout`). Three times as much wall time is the backstop:
+    whoever slept until then has failed likewise, and one that only waited for a core is not graded. A trusted verifier
+    has this much wall time. None = 10, and for a program with many tests `seconds_per_test` for each of them, at most
+    50."""
     seconds_per_test: Annotated[float, Field(gt=0, le=3_600)] = 6.0
     """Processor time of one test of a program: a call, or a run with one input; beyond it the program has failed. Three
     times as much wall time is the backstop, as above. 6 as LiveCodeBench, which counts wall time."""

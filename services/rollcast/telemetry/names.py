@@ -231,7 +231,8 @@ ABORTED = Metric(
 GRADINGS = Metric("rollcast_gradings_total", "Completions graded, by status", "counter", ("status",))
 CONTAINED = Metric(
     "rollcast_gradings_contained_total",
-    "Gradings in which the sandbox stopped something, by reason (time|memory|output|exit|crash|forbidden|garbled), or only waited for a core (busy)",
+    "Gradings in which the sandbox stopped something, by reason (time|memory|output|exit|crash|forbidden|garbled|"
+    "reference), or only waited for a core (busy)",
     "counter",
     ("reason",),
 )
