@@ -86,6 +86,8 @@ def test_only_a_closed_block_of_python_after_the_think_block_is_a_program(comple
         "```python\n" + "a." * 60_000 + "a\n```",
         "```python\nf\0\n```",
         "- " * 100_000 + "```",
+        "".join(f"```python\n{'; '.join(f'b{n}(a{one})' for one in range(150))}\n```\n" for n in range(64)),
+        "".join(f"```python\n{'; '.join(f'a{one} = a{one + 1}' for one in range(150))}\n```\n" for n in range(64)),
     ],
 )
 def test_finding_a_program_in_a_hostile_answer_takes_linear_time_and_raises_nothing(hostile: str) -> None:

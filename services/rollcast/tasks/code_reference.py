@@ -89,9 +89,7 @@ def stdin(cases: Sequence[StdinCase], preamble: str, comparing: Comparing | None
     return _compared({"kind": "stdin", "preamble": preamble, "cases": cases}, comparing)
 
 
-def calls(
-    entry_point: str, cases: Sequence[Call], preamble: str, comparing: Comparing | None = None
-) -> CodeReference:
+def calls(entry_point: str, cases: Sequence[Call], preamble: str, comparing: Comparing | None = None) -> CodeReference:
     return _compared({"kind": "calls", "entry_point": entry_point, "preamble": preamble, "cases": cases}, comparing)
 
 
