@@ -23,7 +23,7 @@ from rollcast.config.tasks import Grading
 from rollcast.tasks import code_reference
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.code_answer import find_program
-from rollcast.tasks.sandbox.comparison import Comparison
+from rollcast.tasks.sandbox.comparison import ResultComparison
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.sandbox.values import Opaque, decode, encode
 from rollcast.tasks.verifiers import Grade
@@ -298,7 +298,7 @@ def test_an_unusable_reference_is_the_graders_error(sandbox: Sandbox, reference:
 )
 @pytest.mark.parametrize("comparison", ["exact", "float"])
 def test_outputs_are_compared_line_by_line(comparison: Any, output: str, expected: str, same: bool) -> None:
-    assert Comparison({"kind": "stdin", "comparison": comparison}).same_text(output, expected) is same
+    assert ResultComparison({"kind": "stdin", "comparison": comparison}).same_text(output, expected) is same
 
 
 FLOATS, INTEGERS = st.floats(allow_nan=False), st.integers(-(2**70), 2**70)

@@ -95,7 +95,7 @@ def _definer(parts: list[_Part], name: str) -> _Part | None:
 
 
 def _script(parts: list[_Part], given: Collection[str]) -> list[_Part]:
-    """The last block that reads and prints: by itself, else with its dependencies; if none does, the last that reads."""
+    """The last block that reads and prints: by itself, else with its dependencies; else that reads."""
     latest = parts[::-1]
     alone = (part for part in latest if part.converses())
     joined = (part for part in latest[:MAX_JOINED_BLOCKS] if part.converses(_dependencies(parts, [part], given)))

@@ -56,7 +56,7 @@ class Fences:
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
-        self._fences = [fence for number, line in enumerate(self._lines) if (fence := _fence(number, line))]
+        self._fences = [fence for number, line in enumerate(self._lines) if (fence := _read_line(number, line))]
         self._last_closing = {fence.run[0]: number for number, fence in enumerate(self._fences) if fence.can_close}
         self._left_to_parse = MAX_PARSED_CHARACTERS
 
@@ -120,7 +120,7 @@ class Fences:
             return None
 
 
-def _fence(number: int, line: str) -> _Fence | None:
+def _read_line(number: int, line: str) -> _Fence | None:
     quote = _QUOTE.match(line)
     found = _FENCE.fullmatch(line[quote.end() if quote else 0 :].rstrip())
     if found is None:
