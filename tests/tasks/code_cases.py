@@ -120,6 +120,19 @@ BLOCKS = [
          "```python\nprint(6)\n```\n```\n6\n```", 1),
     Case("reading by open(0)", _double(),
          "```python\nprint(2 * int(open(0).read()))\n```\n```python\nprint(2 * 3)\n```", 1),
+    Case("steps explained after the program", _double(),
+         f"{_SCRIPT}First it reads\n```python\nn = int(input())\n```\nand then\n```python\nprint(2 * n)\n```", 1),
+    Case("a program in two steps", _double(),
+         "```python\nn = int(input())\n```\nThen:\n```python\nprint(2 * n)\n```", 1),
+    Case("a test that imports the solution", _add(),
+         f"{_FUNCTION}```python\nfrom solution import f\nprint(f(1))\n```", 1),
+    Case("a usage block that reads input", _add(), f"{_FUNCTION}```python\nprint(f(int(input())))\n```", 1),
+    Case("a quoted fence", _double(), _indented(_SCRIPT, "> "), 1),
+    Case("a fence with attributes", _double(), _SCRIPT.replace("python", 'python title="main.py"'), 1),
+    Case("carriage returns", _double(), _SCRIPT.replace("\n", "\r\n"), 1),
+    Case("a driver after a class", _double(),
+         "```python\nclass Solution:\n    def double(self, n):\n        return 2 * n\n```\n"
+         "```python\nprint(Solution().double(int(input())))\n```", 1),
 ]  # fmt: skip
 
 

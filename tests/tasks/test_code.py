@@ -23,7 +23,7 @@ from rollcast.config.tasks import Grading
 from rollcast.tasks import code_reference
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.code_answer import find_program
-from rollcast.tasks.sandbox.comparison import Comparison
+from rollcast.tasks.sandbox.comparison import ResultComparison
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.sandbox.values import Opaque, decode, encode
 from rollcast.tasks.verifiers import Grade
@@ -86,6 +86,8 @@ def test_only_a_closed_block_of_python_after_the_think_block_is_a_program(comple
         "```python\n" + "a." * 60_000 + "a\n```",
         "```python\nf\0\n```",
         "- " * 100_000 + "```",
+        "".join(f"```python\n{'; '.join(f'b{n}(a{one})' for one in range(150))}\n```\n" for n in range(64)),
+        "".join(f"```python\n{'; '.join(f'a{one} = a{one + 1}' for one in range(150))}\n```\n" for n in range(64)),
     ],
 )
 def test_finding_a_program_in_a_hostile_answer_takes_linear_time_and_raises_nothing(hostile: str) -> None:
@@ -296,7 +298,7 @@ def test_an_unusable_reference_is_the_graders_error(sandbox: Sandbox, reference:
 )
 @pytest.mark.parametrize("comparison", ["exact", "float"])
 def test_outputs_are_compared_line_by_line(comparison: Any, output: str, expected: str, same: bool) -> None:
-    assert Comparison({"kind": "stdin", "comparison": comparison}).same_text(output, expected) is same
+    assert ResultComparison({"kind": "stdin", "comparison": comparison}).same_text(output, expected) is same
 
 
 FLOATS, INTEGERS = st.floats(allow_nan=False), st.integers(-(2**70), 2**70)

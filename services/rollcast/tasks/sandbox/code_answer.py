@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 
 from rollcast.tasks.sandbox.definitions import Definitions
@@ -21,6 +21,8 @@ MAX_SOURCE_CHARACTERS = 1 << 17
 """A longer program is wrong: no answer needs 128 Ki characters."""
 MAX_BLOCKS = 64
 """Of one answer; only the last ones are looked at."""
+MAX_JOINED_BLOCKS = 8
+"""Of these, only so many of the last are tried together with what they depend on."""
 _READS_INPUT = re.compile(r"\binput[ \t]*\(|\bstdin\b")
 
 
@@ -37,14 +39,22 @@ class _Part:
         pattern = rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{re.escape(name)}\b"
         return re.search(pattern, self.block.source, re.MULTILINE) is not None
 
-    def reads_input(self, helpers: Iterable[_Part] = ()) -> bool:
+    def defines_itself(self, name: str) -> bool:
+        return self.defines(name) and (self.definitions is None or name not in self.definitions.imported)
+
+    def converses(self, helpers: Iterable[_Part] = ()) -> bool:
+        """Whether it is a program that reads input and prints."""
         if self.definitions is None:
             return self.block.named and _READS_INPUT.search(self.block.source) is not None
-        return self.definitions.reads_input([part.definitions for part in helpers if part.definitions is not None])
+        return self.definitions.converses([part.definitions for part in helpers if part.definitions is not None])
 
     @property
-    def needed(self) -> Collection[str]:
-        return () if self.definitions is None else self.definitions.needed
+    def needed(self) -> Set[str]:
+        return frozenset() if self.definitions is None else self.definitions.needed
+
+    @property
+    def defined(self) -> Set[str]:
+        return frozenset() if self.definitions is None else self.definitions.defined
 
 
 def find_program(completion: str, names: Collection[str] = (), given: Collection[str] = ()) -> list[str] | None:
@@ -74,19 +84,23 @@ def _definitions(block: Block) -> Definitions | None:
 
 def _defining(parts: list[_Part], names: Iterable[str]) -> list[_Part]:
     """For each name the last block that defines it."""
-    found = (next((part for part in reversed(parts) if part.defines(name)), None) for name in names)
+    found = (_definer(parts[::-1], name) for name in names)
     return [part for part in dict.fromkeys(found) if part is not None]
 
 
+def _definer(parts: list[_Part], name: str) -> _Part | None:
+    """The first one that defines the name, or that imports it if none does."""
+    definers = [part for part in parts if part.defines(name)]
+    return next((part for part in definers if part.defines_itself(name)), next(iter(definers), None))
+
+
 def _script(parts: list[_Part], given: Collection[str]) -> list[_Part]:
-    """The last block that reads input by itself; if none does, the last one that does with what it depends on."""
-    for part in reversed(parts):
-        if part.reads_input():
-            return [part]
-    for part in reversed(parts):
-        if part.reads_input(_dependencies(parts, [part], given)):
-            return [part]
-    return []
+    """The last block that reads and prints: by itself, else with its dependencies; else that reads."""
+    latest = parts[::-1]
+    alone = (part for part in latest if part.converses())
+    joined = (part for part in latest[:MAX_JOINED_BLOCKS] if part.converses(_dependencies(parts, [part], given)))
+    readers = (part for part in latest if part.definitions is not None and part.definitions.reads_input())
+    return [*itertools.islice(itertools.chain(alone, joined, readers), 1)]
 
 
 def _last_program(parts: list[_Part]) -> list[_Part]:
@@ -102,18 +116,16 @@ def _last_program(parts: list[_Part]) -> list[_Part]:
 def _dependencies(parts: list[_Part], main: list[_Part], given: Collection[str]) -> list[_Part]:
     """Other blocks that define what these, or what they depend on in turn, read: the nearest before, else after."""
     found: list[_Part] = []
-    waiting = list(main)
+    waiting, settled = list(main), {*given, *(name for part in main for name in part.defined)}
     while waiting:
         part = waiting.pop()
-        before, after = parts[: part.number][::-1], parts[part.number + 1 :]
-        for name in sorted(set(part.needed).difference(given)):
-            chosen = [*main, *found]
-            if any(other.defines(name) for other in chosen):
-                continue
-            definer = next((other for other in (*before, *after) if other.definitions and other.defines(name)), None)
-            if definer is not None:
+        around = [other for other in (*parts[: part.number][::-1], *parts[part.number + 1 :]) if other.definitions]
+        for name in sorted(set(part.needed) - settled):
+            if (definer := _definer(around, name)) is not None and name not in settled:
                 found.append(definer)
                 waiting.append(definer)
+                settled |= definer.defined
+            settled.add(name)
     return found
 
 

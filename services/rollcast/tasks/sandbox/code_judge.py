@@ -15,7 +15,7 @@ from typing import Any
 
 from rollcast.tasks.code_reference import CodeReference
 from rollcast.tasks.sandbox.code_answer import find_program
-from rollcast.tasks.sandbox.comparison import Comparison
+from rollcast.tasks.sandbox.comparison import ResultComparison
 from rollcast.tasks.sandbox.definitions import bound_names, undefined_names
 from rollcast.tasks.sandbox.functions import Functions, RaisedError
 from rollcast.tasks.sandbox.launcher import Launcher
@@ -99,7 +99,7 @@ def _calls(reference: CodeReference) -> _Tests:
         _cases(reference, "arguments", list),
         reference.get("preamble", ""),
     )
-    same = Comparison(reference).same_value
+    same = ResultComparison(reference).same_value
 
     def passes(program: list[str], launcher: Launcher) -> bool:
         with launcher.functions([preamble, *program]) as functions:
@@ -110,7 +110,7 @@ def _calls(reference: CodeReference) -> _Tests:
 
 def _stdin(reference: CodeReference) -> _Tests:
     cases, preamble = _cases(reference, "input", str), reference.get("preamble", "")
-    same = Comparison(reference).same_text
+    same = ResultComparison(reference).same_text
 
     def passes(program: list[str], launcher: Launcher) -> bool:
         return all(same(launcher.run_script([preamble, *program], given), output) for given, output in cases)

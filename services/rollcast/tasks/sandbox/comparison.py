@@ -28,7 +28,7 @@ Close = Callable[[float, float], bool]
 """(result, expected) -> whether they are near enough to each other."""
 
 
-class Comparison:
+class ResultComparison:
     """One reference's way to compare."""
 
     def __init__(self, reference: CodeReference) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 _BUILTIN = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
 _READERS = frozenset({"input", "raw_input", "stdin", "fileinput"})
@@ -22,6 +22,8 @@ class Definitions:
         self._statements = tree.body
         self.defined = {name for statement in tree.body if not _is_stub(statement) for name in bound_names(statement)}
         """Module-level names, and the methods of a class `Solution`. A function without a body defines nothing."""
+        self.imported = {name for statement in tree.body if _is_import(statement) for name in bound_names(statement)}
+        """Of `defined`, what only an import binds: a test that imports the solution does not define it."""
         self.needed = undefined_names(source)
         """Global names that it reads and does not bind."""
         self._bodies = {statement.name: statement for statement in tree.body if isinstance(statement, _COMPOUND)}
@@ -30,20 +32,14 @@ class Definitions:
         """Whether running it does more than to define names or to state a value, as sample output would."""
         return any(isinstance(node, ast.Call) for statement in self._actions() for node in ast.walk(statement))
 
-    def reads_input(self, helpers: Iterable[Definitions] = ()) -> bool:
-        """Whether running it reads standard input, itself or in a function or class, of its own or of `helpers`."""
-        bodies = {name: body for one in (*helpers, self) for name, body in one._bodies.items()}
-        waiting: list[ast.AST] = list(self._actions())
-        seen: set[str] = set()
-        while waiting:
-            for node in ast.walk(waiting.pop()):
-                if _reads(node):
-                    return True
-                name = node.id if isinstance(node, ast.Name) else ""
-                if name in bodies and name not in seen:
-                    seen.add(name)
-                    waiting.append(bodies[name])
-        return False
+    def converses(self, helpers: Collection[Definitions] = ()) -> bool:
+        """Whether running it after `helpers` reads standard input and prints, at its top level or in what it calls."""
+        nodes = self._run_nodes(helpers)
+        return any(map(_reads, nodes)) and any(map(_prints, nodes))
+
+    def reads_input(self) -> bool:
+        """Whether running it reads standard input."""
+        return any(map(_reads, self._run_nodes(())))
 
     def without_demonstration(self) -> str:
         """Its source for use by other code: no printing, no assertions, no main block."""
@@ -52,6 +48,19 @@ class Definitions:
             return ast.unparse(ast.Module(kept, []))
         except RecursionError:
             return self._source
+
+    def _run_nodes(self, helpers: Collection[Definitions]) -> list[ast.AST]:
+        """The syntax that may be run: top-level statements, and bodies of functions and classes that they name."""
+        modules = [*helpers, self]
+        bodies = {name: body for module in modules for name, body in module._bodies.items()}
+        waiting: list[ast.AST] = [statement for module in modules for statement in module._actions()]
+        found: list[ast.AST] = []
+        while waiting:
+            for node in ast.walk(waiting.pop()):
+                found.append(node)
+                if isinstance(node, ast.Name) and node.id in bodies:
+                    waiting.append(bodies.pop(node.id))
+        return found
 
     def _actions(self) -> Iterator[ast.stmt]:
         """Statements that do something when the module is run, rather than to define a function or class."""
@@ -72,6 +81,10 @@ def bound_names(statement: ast.stmt) -> Iterator[str]:
                 yield node.id
             elif isinstance(node, _COMPOUND):
                 yield node.name
+
+
+def _is_import(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Import | ast.ImportFrom)
 
 
 def _is_stub(statement: ast.stmt) -> bool:
@@ -105,6 +118,12 @@ def _reads(node: ast.AST) -> bool:
         first = node.args[0]
         return called in ("open", "read") and isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin")
     return False
+
+
+def _prints(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in ("print", "stdout")
+    return isinstance(node, ast.Attribute) and node.attr in ("stdout", "write", "writelines")
 
 
 def undefined_names(source: str) -> set[str]:

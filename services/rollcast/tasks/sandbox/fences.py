@@ -1,7 +1,7 @@
 """The fenced blocks of a Markdown text that may be Python, read as CommonMark does, and a little further.
 
-A fence is of backticks or tildes, and may be indented or begin a list item: its block loses that indentation. A fence
-inside a string of the program (a docstring with an example) does not end the block.
+A fence is of backticks or tildes, and may be indented, begin a list item or be quoted: its block loses what that adds.
+A fence inside a string of the program (a docstring with an example) does not end the block.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ MAX_PARSED_CHARACTERS = 1 << 18
 """Text of one answer that is parsed, counted for each try; a block beyond it is taken as text that is not Python."""
 
 _FENCE = re.compile(r"(?P<before>(?:[ \t]*(?:[-*+]|\d{1,9}[.)])(?=[ \t]))*[ \t]*)(?P<run>`{3,}|~{3,})(?P<info>[^`]*)")
+_QUOTE = re.compile(r" {0,3}>[ \t]?")
 _LANGUAGE = re.compile(r"[\w+#-]*")
 _PYTHON = ("", "python", "python3", "py", "py3")
 
@@ -35,13 +36,14 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class _Fence:
     line: int
+    is_quoted: bool
     columns: int
     run: str
     info: str
     can_close: bool
 
     def closes(self, opening: _Fence) -> bool:
-        return self.can_close and self.run.startswith(opening.run)
+        return self.can_close and self.is_quoted == opening.is_quoted and self.run.startswith(opening.run)
 
     @property
     def language(self) -> str:
@@ -54,7 +56,7 @@ class Fences:
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
-        self._fences = [fence for number, line in enumerate(self._lines) if (fence := _fence(number, line))]
+        self._fences = [fence for number, line in enumerate(self._lines) if (fence := _read_line(number, line))]
         self._last_closing = {fence.run[0]: number for number, fence in enumerate(self._fences) if fence.can_close}
         self._left_to_parse = MAX_PARSED_CHARACTERS
 
@@ -84,6 +86,8 @@ class Fences:
     def _python(self, at: int, closing: int) -> tuple[Block, int]:
         """The block that fence `at` opens, and the fence that ends it."""
         named, source = bool(self._fences[at].language), self._between(at, closing)
+        if len(source) > self._left_to_parse:
+            return Block(source, None, named), closing
         tree = self._parsed(source)
         if tree is None and (dedented := textwrap.dedent(source)) != source:
             tree = self._parsed(dedented)
@@ -102,6 +106,8 @@ class Fences:
     def _between(self, at: int, closing: int) -> str:
         opening = self._fences[at]
         lines = self._lines[opening.line + 1 : self._fences[closing].line]
+        if opening.is_quoted:
+            lines = [_QUOTE.sub("", line, count=1) for line in lines]
         return "".join(f"{_outdented(line, opening.columns)}\n" for line in lines)
 
     def _parsed(self, source: str) -> ast.Module | None:
@@ -114,12 +120,14 @@ class Fences:
             return None
 
 
-def _fence(number: int, line: str) -> _Fence | None:
-    found = _FENCE.fullmatch(line.rstrip())
+def _read_line(number: int, line: str) -> _Fence | None:
+    quote = _QUOTE.match(line)
+    found = _FENCE.fullmatch(line[quote.end() if quote else 0 :].rstrip())
     if found is None:
         return None
     before, info = found["before"], found["info"].strip()
-    return _Fence(number, len(before.expandtabs(4)), found["run"], info, not info and not before.strip())
+    can_close = not info and not before.strip()
+    return _Fence(number, quote is not None, len(before.expandtabs(4)), found["run"], info, can_close)
 
 
 def _outdented(line: str, columns: int) -> str:

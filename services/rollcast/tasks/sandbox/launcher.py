@@ -22,7 +22,7 @@ from rollcast.tasks.sandbox.channel import Channel
 from rollcast.tasks.sandbox.clocks import cpu_seconds, waited_seconds
 from rollcast.tasks.sandbox.functions import Functions
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.sandbox.patience import Patience, Patiences, Reading
+from rollcast.tasks.sandbox.patience import ClockReading, Patience, Patiences
 from rollcast.tasks.sandbox.streams import exchange
 from rollcast.tasks.sandbox.verdict import ProgramError
 
@@ -48,7 +48,7 @@ class Launcher:
         self._own_waits = own_waits
         self._seconds_per_test = limits.seconds_per_test
         self._running: _Running | None = None
-        self._ended = Reading(0.0, 0.0, 0.0)
+        self._ended = ClockReading(0.0, 0.0, 0.0)
         """What programs took that have ended; their wall time is not counted apart."""
         self._grading = Patience(limits.deadline_seconds, self._read)
 
@@ -99,14 +99,14 @@ class Launcher:
         grading that ends while the judge itself works is the judge's fault."""
         return Patiences(Patience(self._seconds_per_test, self._read), self._grading)
 
-    def _read(self) -> Reading:
+    def _read(self) -> ClockReading:
         """Of this process and its programs together: what a program causes here counts as its own."""
         cpu, waited = self._ended.cpu + time.process_time(), self._ended.waited + waited_seconds(self._own_waits)
         if self._running is not None:
             waited += waited_seconds(self._running.waits)
             with contextlib.suppress(OSError):  # it has ended; its exit code brings the number
                 cpu += cpu_seconds(self._running.pid)
-        return Reading(time.monotonic(), cpu, waited)
+        return ClockReading(time.monotonic(), cpu, waited)
 
     def _start(self, channel: socket.socket, *streams: int) -> None:
         socket.send_fds(self._requests, [START], [channel.fileno(), *streams])
@@ -121,7 +121,7 @@ class Launcher:
         if self._running is not None:
             os.close(self._running.waits)
         self._running = None
-        self._ended = Reading(0.0, self._ended.cpu + answer["cpu"], self._ended.waited + answer["waited"])
+        self._ended = ClockReading(0.0, self._ended.cpu + answer["cpu"], self._ended.waited + answer["waited"])
         return int(answer["code"])
 
     def _patient_exit_code(self, patience: Patiences) -> int:

@@ -15,15 +15,15 @@ from rollcast.config.backstop import backstop_seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClockReading:
     """Three clocks at one moment."""
 
     wall: float
     cpu: float
     waited: float
 
-    def since(self, start: Reading) -> Reading:
-        return Reading(self.wall - start.wall, self.cpu - start.cpu, self.waited - start.waited)
+    def since(self, start: ClockReading) -> ClockReading:
+        return ClockReading(self.wall - start.wall, self.cpu - start.cpu, self.waited - start.waited)
 
     def own_seconds(self) -> float:
         """Wall time without the wait for a core: computing, sleeping, blocked."""
@@ -33,7 +33,7 @@ class Reading:
 class Patience:
     """One limit, from now on."""
 
-    def __init__(self, seconds: float, read: Callable[[], Reading], start: Reading | None = None) -> None:
+    def __init__(self, seconds: float, read: Callable[[], ClockReading], start: ClockReading | None = None) -> None:
         """`seconds`: of processor time. `start`: None = now."""
         self._seconds = seconds
         self._read = read
@@ -44,7 +44,7 @@ class Patience:
         used = self._read().since(self._start)
         return max(0.0, min(self._seconds - used.cpu, backstop_seconds(self._seconds) - used.wall))
 
-    def only_waited(self, end: Reading) -> bool:
+    def only_waited(self, end: ClockReading) -> bool:
         """Whether one that was ended at `end` had computed, slept or been blocked for less than its limit."""
         used = end.since(self._start)
         return used.cpu < self._seconds and used.own_seconds() <= self._seconds
@@ -63,6 +63,6 @@ class Patiences:
             raise TimeoutError("the program does not answer")
         return math.ceil(left * 1000)
 
-    def only_waited(self, end: Reading) -> bool:
+    def only_waited(self, end: ClockReading) -> bool:
         """Whether no limit was reached but for want of a core."""
         return all(limit.only_waited(end) for limit in self._limits)
