@@ -96,7 +96,7 @@ def test_a_good_group_passes_as_it_is_and_as_it_travels() -> None:
 numbers = st.floats(0, 2, width=32)
 counts = st.integers(0, 2**31 - 1)
 tokens = st.lists(st.integers(0, VOCAB - 1), max_size=3).map(tuple)
-OTHERS = {
+OTHERS: dict[str, Any] = {
     "incarnation": st.integers(0, 2**32 - 1),
     "purpose": st.just(Purpose.EVAL),
     "dataset": st.text(max_size=9) | st.just("d" * (1 << 20)),
@@ -112,9 +112,9 @@ OTHERS = {
 @settings(deadline=None)
 def test_no_copied_field_can_be_another(data: st.DataObject, name: str) -> None:
     task = a_task()
-    value = data.draw(OTHERS[name])
+    value: Any = data.draw(OTHERS[name])
     same = np.array_equal(value, task.prompt_token_ids) if name == "prompt_token_ids" else value == getattr(task, name)
-    told = found(task, dataclasses.replace(an_answer(task), **{name: value}))
+    told = found(task, dataclasses.replace(an_answer(task), **dict[str, Any]({name: value})))
     assert (told is None) is same
     assert len(told or "") < 1000
 
@@ -152,7 +152,11 @@ def interrupted(phrase_at: int, answer: int, **changes: Any) -> Rollout:
     length = phrase_at + 2 + answer
     token_ids = np.full(length, 3, np.int32)
     token_ids[phrase_at : phrase_at + 2] = (9, 8)
-    given = {"token_ids": token_ids, "interrupted": True, "loss_masked": ((phrase_at, phrase_at + 2),)} | changes
+    given: dict[str, Any] = {
+        "token_ids": token_ids,
+        "interrupted": True,
+        "loss_masked": ((phrase_at, phrase_at + 2),),
+    } | changes
     return make_rollout(1, length, **given)
 
 
