@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.services import Redis
+from rollcast.generator.completion import Completion
 from rollcast.rollouts.base import MAX_FAILURES, Claimed
 from rollcast.rollouts.codec import decode_group, encode_group
 from rollcast.rollouts.index import version_text
@@ -29,6 +30,7 @@ from rollcast.rollouts.records import (
     RolloutGroup,
     Sampling,
     StopReason,
+    VersionSpan,
 )
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.runfolder.records import EvaluationRecord
@@ -186,6 +188,37 @@ def test_only_the_phrase_of_an_interrupted_rollout_carries_no_loss(rollout: Roll
     if rollout.interrupted:
         task.length = group.length = LengthBudget(BUDGET)
         assert "its task interrupts none" in str(found(task, group))
+
+
+@given(st.randoms(use_true_random=False), st.integers(3, 6), st.integers(0, 3), st.integers(1, 4), st.booleans())
+@settings(deadline=None)
+def test_what_the_generator_makes_of_a_task_passes(
+    rng: random.Random, low: int, more: int, answer: int, has_marker: bool
+) -> None:
+    """The generator's own rules of legs, cut and budget, with an engine that samples at random."""
+    phrase, marker = (9, 8), (7,) if has_marker else ()
+    most = low + more + len(phrase) + answer + rng.randint(0, 3)
+    task = a_task()
+    task.length = LengthBudget(most, low, low + more, answer, phrase=phrase, end_of_thinking=marker, seed=5)
+    group = an_answer(task)
+    for index in range(task.num_rollouts):
+        completion = Completion(task, index, lambda token_ids: " ".join(map(str, token_ids)))
+        while completion.stop_reason is StopReason.RUNNING:
+            leg = completion.next_leg()
+            if leg is None:
+                completion.stop_reason = StopReason.LENGTH
+                break
+            if leg.force_phrase:
+                completion.force_phrase(VERSION)
+            is_end = rng.random() < 0.3
+            count = rng.randint(1, leg.max_tokens) if is_end else leg.max_tokens
+            token_ids = [rng.randrange(VOCAB) for _ in range(count)]
+            completion.append(token_ids, [-rng.random()] * count, [VersionSpan(VERSION, 0, count)])
+            if is_end:
+                completion.stop_reason = StopReason.END
+        rollout = completion.rollout()
+        group.rollouts[index] = dataclasses.replace(rollout, grading_status=GradingStatus.WRONG, partial=False)
+    assert found(task, decode_group(encode_group(group))) is None
 
 
 @pytest.mark.parametrize(
