@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.services import Redis
+from rollcast.generator.completion import Completion
 from rollcast.rollouts.base import MAX_FAILURES, Claimed
 from rollcast.rollouts.codec import decode_group, encode_group
 from rollcast.rollouts.index import version_text
@@ -29,6 +30,7 @@ from rollcast.rollouts.records import (
     RolloutGroup,
     Sampling,
     StopReason,
+    VersionSpan,
 )
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.runfolder.records import EvaluationRecord
@@ -96,7 +98,7 @@ def test_a_good_group_passes_as_it_is_and_as_it_travels() -> None:
 numbers = st.floats(0, 2, width=32)
 counts = st.integers(0, 2**31 - 1)
 tokens = st.lists(st.integers(0, VOCAB - 1), max_size=3).map(tuple)
-OTHERS = {
+OTHERS: dict[str, Any] = {
     "incarnation": st.integers(0, 2**32 - 1),
     "purpose": st.just(Purpose.EVAL),
     "dataset": st.text(max_size=9) | st.just("d" * (1 << 20)),
@@ -112,9 +114,9 @@ OTHERS = {
 @settings(deadline=None)
 def test_no_copied_field_can_be_another(data: st.DataObject, name: str) -> None:
     task = a_task()
-    value = data.draw(OTHERS[name])
+    value: Any = data.draw(OTHERS[name])
     same = np.array_equal(value, task.prompt_token_ids) if name == "prompt_token_ids" else value == getattr(task, name)
-    told = found(task, dataclasses.replace(an_answer(task), **{name: value}))
+    told = found(task, dataclasses.replace(an_answer(task), **dict[str, Any]({name: value})))
     assert (told is None) is same
     assert len(told or "") < 1000
 
@@ -152,7 +154,11 @@ def interrupted(phrase_at: int, answer: int, **changes: Any) -> Rollout:
     length = phrase_at + 2 + answer
     token_ids = np.full(length, 3, np.int32)
     token_ids[phrase_at : phrase_at + 2] = (9, 8)
-    given = {"token_ids": token_ids, "interrupted": True, "loss_masked": ((phrase_at, phrase_at + 2),)} | changes
+    given: dict[str, Any] = {
+        "token_ids": token_ids,
+        "interrupted": True,
+        "loss_masked": ((phrase_at, phrase_at + 2),),
+    } | changes
     return make_rollout(1, length, **given)
 
 
@@ -182,6 +188,37 @@ def test_only_the_phrase_of_an_interrupted_rollout_carries_no_loss(rollout: Roll
     if rollout.interrupted:
         task.length = group.length = LengthBudget(BUDGET)
         assert "its task interrupts none" in str(found(task, group))
+
+
+@given(st.randoms(use_true_random=False), st.integers(3, 6), st.integers(0, 3), st.integers(1, 4), st.booleans())
+@settings(deadline=None)
+def test_what_the_generator_makes_of_a_task_passes(
+    rng: random.Random, low: int, more: int, answer: int, has_marker: bool
+) -> None:
+    """The generator's own rules of legs, cut and budget, with an engine that samples at random."""
+    phrase, marker = (9, 8), (7,) if has_marker else ()
+    most = low + more + len(phrase) + answer + rng.randint(0, 3)
+    task = a_task()
+    task.length = LengthBudget(most, low, low + more, answer, phrase=phrase, end_of_thinking=marker, seed=5)
+    group = an_answer(task)
+    for index in range(task.num_rollouts):
+        completion = Completion(task, index, lambda token_ids: " ".join(map(str, token_ids)))
+        while completion.stop_reason is StopReason.RUNNING:
+            leg = completion.next_leg()
+            if leg is None:
+                completion.stop_reason = StopReason.LENGTH
+                break
+            if leg.force_phrase:
+                completion.force_phrase(VERSION)
+            is_end = rng.random() < 0.3
+            count = rng.randint(1, leg.max_tokens) if is_end else leg.max_tokens
+            token_ids = [rng.randrange(VOCAB) for _ in range(count)]
+            completion.append(token_ids, [-rng.random()] * count, [VersionSpan(VERSION, 0, count)])
+            if is_end:
+                completion.stop_reason = StopReason.END
+        rollout = completion.rollout()
+        group.rollouts[index] = dataclasses.replace(rollout, grading_status=GradingStatus.WRONG, partial=False)
+    assert found(task, decode_group(encode_group(group))) is None
 
 
 @pytest.mark.parametrize(

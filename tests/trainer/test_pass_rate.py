@@ -115,7 +115,8 @@ def test_a_truncated_answer_that_matches_is_wrong_in_the_curriculum_and_trained_
     folder: Any,
 ) -> None:
     """Nine of ten end with the reference and were cut off: the prompt is far from solved."""
-    group = graded_group([(1.0, None, StopReason.LENGTH)] * 9 + [(0.0, None, StopReason.END)])
+    truncated: Outcome = (1.0, None, StopReason.LENGTH)
+    group = graded_group([truncated] * 9 + [ended(0.0)])
     curriculum, point = observed(group, folder), evaluated(group)
     assert (curriculum.pass_rate("p0"), curriculum.num_removed) == (0.0, 0)
     assert point is not None

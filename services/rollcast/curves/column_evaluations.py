@@ -123,7 +123,7 @@ def _graded_shares(sheet: Sheet) -> Array:
     graded, asked, missing = (sheet.numbers(names[0]).values for names in (GRADED_NAMES, ASKED_NAMES, MISSING_NAMES))
     asked = np.where(np.isnan(asked), graded + missing, asked)
     is_known = (graded >= 0) & (graded <= asked) & (asked > 0)
-    return np.where(is_known, graded, np.nan) / np.where(is_known, asked, 1.0)
+    return np.asarray(np.where(is_known, graded, np.nan) / np.where(is_known, asked, 1.0))
 
 
 class _Made(NamedTuple):
