@@ -178,3 +178,18 @@ def test_an_address_that_other_machines_reach_stays_on_tcp(tmp_path: Path) -> No
     config = started(tmp_path, host="0.0.0.0")
     assert config.redis.socket is None
     assert config.redis.password is not None
+
+
+def test_a_killed_server_is_reached_by_its_socket_again(tmp_path: Path) -> None:
+    """As the supervisor starts it again: with the same configuration, the socket's file still there."""
+    config = started(tmp_path)
+    path = write_server_config(config.redis, config.run_folder / "redis")
+    for _ in range(2):
+        server = subprocess.Popen([str(find_server()), str(path)], stdout=subprocess.DEVNULL)
+        try:
+            wait_until_ready(config.redis)
+        finally:
+            server.kill()
+            server.wait(timeout=30)
+        assert config.redis.socket is not None
+        assert config.redis.socket.exists()

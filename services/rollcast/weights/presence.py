@@ -25,6 +25,9 @@ REPORT_SECONDS = 5.0
 """Interval of a starting generator's reports, and the deadline of one."""
 LAPSE_SECONDS = 30.0
 """A process that is not heard of for longer counts as seen for the first time when it is heard of again."""
+UNSEEN_SECONDS = 120.0
+"""What a process may claim beyond that, once: it can report only when its modules are loaded, which on a busy machine
+took 64 s."""
 EARLY_SECONDS = 30.0
 """After the trainer's port opened: processes that were there before are heard of by then, and are believed."""
 MAX_PROCESSES = 4_096
@@ -78,7 +81,7 @@ class Sightings:
             return
         with self._lock:
             is_early = self._opened_at is None or now - self._opened_at <= EARLY_SECONDS
-            since, last = self._seen.pop(key, (-math.inf if is_early else now, now))
+            since, last = self._seen.pop(key, (-math.inf if is_early else now - UNSEEN_SECONDS, now))
             self._seen[key] = (since if now - last <= LAPSE_SECONDS else now, now)
             while len(self._seen) > MAX_PROCESSES:
                 del self._seen[next(iter(self._seen))]
@@ -92,7 +95,7 @@ class Sightings:
             return -math.inf
         with self._lock:
             self.note(key, now)
-            since, _ = self._seen.get(key, (now, now))
+            since, _ = self._seen.get(key, (now - UNSEEN_SECONDS, now))
             self.count(key, now)
         return since
 

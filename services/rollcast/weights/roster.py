@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Literal
 
-from rollcast.weights.presence import MAX_KEY_BYTES, Sightings
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.presence import LAPSE_SECONDS, MAX_KEY_BYTES, Sightings
 from rollcast.weights.weight_engine import Surviving, survives
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion, wire_mismatch
@@ -27,6 +28,8 @@ MAX_NAME_BYTES = 256
 MAX_WORKERS = 1024
 NAME_TAKEN = "another generator of this name is alive"
 """Why an announcement gets no place."""
+
+log = get_logger()
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,11 @@ class Roster:
             return None
         held = PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
         version = held if held is not None and survives(held, self._incarnation, self._history) else None
+        claimed_since = now - announce.uncounted_seconds
+        allocated_since = max(claimed_since, self.sightings.claim(announce.key, now))
+        if old is None and allocated_since - claimed_since > LAPSE_SECONDS:
+            claim = {"claimed_seconds": announce.uncounted_seconds, "counted_seconds": now - allocated_since}
+            log.warning("of a generator's start-up only what was seen of it is counted", generator=name, **claim)
         seat = Seat(
             name=name,
             num_workers=announce.num_workers,
@@ -239,7 +247,7 @@ class Roster:
             arrived_at=now,
             heard_at=now,
             stepped_at=now,
-            allocated_since=max(now - announce.uncounted_seconds, self.sightings.claim(announce.key, now)),
+            allocated_since=allocated_since,
             key=announce.key,
         )
         if old is not None:
