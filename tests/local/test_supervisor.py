@@ -222,6 +222,23 @@ def test_a_run_given_up_for_a_users_mistake_has_time_to_save_its_work(tmp_path: 
     assert_all_gone(tmp_path)
 
 
+def test_a_checkpoint_that_cannot_be_written_at_the_end_is_told(tmp_path: Path) -> None:
+    """The others end with codes of their own, which say nothing of work that is lost."""
+    failing = (
+        "signal.signal(signal.SIGTERM, lambda *_: (print('error: checkpoints cannot be written', flush=True),"
+        f" os._exit(1))); open(r'{tmp_path}/ready', 'w'); time.sleep(600)"
+    )
+    supervisor = run_supervisor(
+        tmp_path, f"[spec('redis', SLEEP, 3), spec('generator', SLEEP), spec('trainer', {failing!r}, 1, saves=True)]"
+    )
+    wait_for(lambda: (tmp_path / "ready").exists())
+    supervisor.send_signal(signal.SIGINT)
+    output, _ = supervisor.communicate(timeout=60)
+    said = "trainer ended with exit code 1 while it stopped: checkpoints cannot be written (log: "
+    assert output.count(f"report: {said}{tmp_path}/trainer.log)") == output.count("while it stopped") == 1
+    assert "ending: interrupted" in output
+
+
 @pytest.mark.parametrize("stopping_too", [False, True])
 def test_a_view_that_fails_stops_the_run_in_order_and_is_told_after(tmp_path: Path, stopping_too: bool) -> None:
     """The disk is full while the run goes on, or only while it stops."""
