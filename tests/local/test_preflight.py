@@ -20,6 +20,7 @@ from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.config.services import Redis
 from rollcast.local import preflight
+from rollcast.local.base_model import PLACEHOLDER, BaseModel
 from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_until_ready, write_server_config
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, Service, ServiceSpec
@@ -345,3 +346,11 @@ def test_each_process_needs_a_core_of_its_own(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 2, 4})
     with pytest.raises(UserError, match=re.escape(sentence)) if sentence else contextlib.nullcontext():
         preflight.check(settings(tmp_path, **changes))
+
+
+def test_the_demos_model_is_no_misspelt_folder_before_it_is_trained(tmp_path: Path) -> None:
+    assert preflight.check(settings(tmp_path, model={"path": BaseModel().key}, budget={"steps": 500})) == []
+    (said,) = preflight.check(settings(tmp_path, model={"path": PLACEHOLDER}, budget={"steps": 500}))
+    assert said == (
+        "model.path = arithmetic-base: is the demo's model, which `rollcast demo` trains; `rollcast up` needs its folder"
+    )

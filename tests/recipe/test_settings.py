@@ -52,7 +52,7 @@ def parsed(**recipe: Any) -> RunConfig:
         ({"loss": {"kind": "grpo", "clip": 1.0}}, "recipe.loss.clip = 1.0 is wrong: must be less than 1"),
         (
             {"loss": {"kind": "reinforce"}},
-            "recipe.loss does not go with .*max_staleness = 8, the default: .*pipeline trains on them; set max_staleness 0 or",
+            "recipe.loss does not go with .*_staleness = 8, the default: .*trains on them; set max_staleness 0",
         ),
         (
             {"loss": {"kind": "reinforce"}, "schedule": {"kind": "ppo-off-policy", "max_staleness": 2}},
