@@ -102,7 +102,11 @@ def rows(values: dict[str, Any], told: dict[str, str], above: str = "") -> list[
     for name, value in values.items():
         path = f"{above}{name}"
         role, _, rest = path.partition(".")
-        if role in ("trainer", "forecaster", "autoscaler", "grader", "redis") and rest in SHOWN_ONCE and path not in told:
+        if (
+            role in ("trainer", "forecaster", "autoscaler", "grader", "redis")
+            and rest in SHOWN_ONCE
+            and path not in told
+        ):
             continue
         if ".image." in path and not path.startswith("generator.") and name != "repository" and path not in told:
             continue

@@ -280,6 +280,8 @@ def spelling(*words: str) -> Mapping[str, str]:
     return {"model/tokenizer.json": str(tokenizer.to_str())}
 
 
+THINK = {"tasks": {"prompt_format": {"layout": "think"}}, "recipe": {"max_prompt_tokens": 400}}
+"""So long that nobody has to count the tokens of the text around a prompt."""
 CAUTIONS: dict[str, Mistake] = {
     "Rows that are there twice": data(ROWS[0], ROWS[1]),
     "Some prompts are longer than allowed": Mistake(
@@ -293,8 +295,8 @@ CAUTIONS: dict[str, Mistake] = {
     "Fewer steps than between two evaluations": Mistake({"tasks": {"evaluation": {"every_steps": 100}}}),
     "Too few evaluations for a forecast": Mistake({"tasks": {"evaluation": {"every_steps": 4}}}),
     "More processes than cores": Mistake({"local": {"generators": 60}}),
-    "Layout think, and no token for it": Mistake({"tasks": {"prompt_format": {"layout": "think"}}}),
-    "Layout think, and no letters for it": Mistake({"tasks": {"prompt_format": {"layout": "think"}}}, spelling()),
+    "Layout think, and no token for it": Mistake(THINK),
+    "Layout think, and no letters for it": Mistake(THINK, spelling()),
     "A model that is not where others are": Mistake(
         {"model": {"path": "models/arithmtic"}}, {"models/arithmetic/config.json": json.dumps(CAUSAL)}
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.local import left_out
 from rollcast.local.left_out import filled_in
 from rollcast.local.preflight import check_files, load_to_start
+from rollcast.tasks.prompts import load
+from rollcast.tasks.tokens import render
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,3 +147,14 @@ def test_lengths_inside_a_text_model_count(tmp_path: Path) -> None:
     file = minimal(tmp_path, length=256)
     (tmp_path / "model" / "config.json").write_text(json.dumps({"text_config": {"max_position_embeddings": 300}}))
     assert load_to_start(file)[0].model.max_length == 300
+
+
+@pytest.mark.parametrize("prompt_format", [{"layout": "think"}, {"layout": "think", "system": "Think hard. " * 30}])
+def test_the_text_around_a_prompt_has_room_even_if_each_byte_is_a_token(
+    prompt_format: dict[str, Any], tmp_path: Path
+) -> None:
+    config, _ = load_to_start(minimal(tmp_path, length=2_048, tasks={"prompt_format": prompt_format}))
+    without_template: Any = SimpleNamespace(chat_template=None)
+    for prompt in load(config.tasks).train:
+        text, _ = render(without_template, prompt.messages, config.tasks.prompt_format)
+        assert len(text.encode()) <= config.recipe.max_prompt_tokens

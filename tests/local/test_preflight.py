@@ -20,6 +20,7 @@ from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.config.services import Redis
 from rollcast.local import preflight
+from rollcast.local.base_model import PLACEHOLDER, BaseModel
 from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_until_ready, write_server_config
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, Service, ServiceSpec
@@ -371,3 +372,11 @@ def test_a_second_run_gets_a_page_of_its_own_before_the_first_ones_page_listens(
         given = settings(tmp_path, forecaster={"http_port": 8_400})
         with pytest.raises(UserError, match=r"forecaster.http_port = 8400: another run of this machine"):
             preflight.resolve_ports(given)
+
+
+def test_the_demos_model_is_no_misspelt_folder_before_it_is_trained(tmp_path: Path) -> None:
+    assert preflight.check(settings(tmp_path, model={"path": BaseModel().key}, budget={"steps": 500})) == []
+    (said,) = preflight.check(settings(tmp_path, model={"path": PLACEHOLDER}, budget={"steps": 500}))
+    assert said == (
+        "model.path = arithmetic-base: is the demo's model, which `rollcast demo` trains; `rollcast up` needs its folder"
+    )

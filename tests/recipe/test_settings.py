@@ -21,7 +21,7 @@ def parsed(**recipe: Any) -> RunConfig:
         ({"refill_filtered": True, "zero_variance_filter": False}, "refills what recipe.zero_variance_filter drops"),
         (
             {"rollout_allocation": {"kind": "difficulty", "least": 20}},
-            "rollouts_per_prompt = 16, the default, is wrong: .* 20 to 32",
+            "rollout_allocation does not go with .*_per_prompt = 16, the default: .* 20 to 32",
         ),
         (
             {"rollout_allocation": {"kind": "difficulty", "least": 9, "most": 8}},
@@ -52,11 +52,11 @@ def parsed(**recipe: Any) -> RunConfig:
         ({"loss": {"kind": "grpo", "clip": 1.0}}, "recipe.loss.clip = 1.0 is wrong: must be less than 1"),
         (
             {"loss": {"kind": "reinforce"}},
-            "max_staleness = 8, the default, is wrong: .*pipeline trains on them; set 0 or",
+            "recipe.loss does not go with .*_staleness = 8, the default: .*trains on them; set max_staleness 0",
         ),
         (
             {"loss": {"kind": "reinforce"}, "schedule": {"kind": "ppo-off-policy", "max_staleness": 2}},
-            "recipe.schedule.max_staleness = 2 is wrong: .*ppo-off-policy trains on them; set 1 or",
+            "recipe.schedule.max_staleness = 2 is wrong: .*ppo-off-policy trains on them; set max_staleness 1 or",
         ),
         ({"optimizer": {"learning_rate": 1.0}}, "recipe.optimizer.learning_rate = 1.0 is wrong"),
     ],

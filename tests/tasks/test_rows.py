@@ -95,7 +95,7 @@ def test_a_broken_file_is_one_sentence(kind: type[Any], damage: str, tmp_path: P
         case "folder":
             path.unlink()
             path.mkdir()
-    with pytest.raises(UserError, match=rf"{path}|data set 'd' has only 0") as caught:
+    with pytest.raises(UserError, match=str(path)) as caught:
         load(Tasks(dataset=kind(name="d", path=path, prompt_field="q", answer_field="truth")))
     assert "\n" not in str(caught.value)
 

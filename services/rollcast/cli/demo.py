@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from rollcast.config.run import RunConfig
     from rollcast.local.base_model import BaseModel
 
-PLACEHOLDER = "arithmetic-base"
-"""`model.path` of run files whose model is the demo's."""
-
 
 def demo(
     seed: Annotated[int, typer.Option(help="of prompt order and sampling")] = 0,

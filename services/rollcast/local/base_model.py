@@ -28,6 +28,8 @@ from rollcast.config.errors import UserError
 TRAINING_DEADLINE_SECONDS = 1_800.0
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, 0 to 1."""
+PLACEHOLDER = "arithmetic-base"
+"""What stands for the demo's model in a run file until it is trained."""
 
 
 @dataclass(frozen=True, slots=True)

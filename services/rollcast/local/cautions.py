@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from rollcast.config.run import RunConfig
+from rollcast.local.base_model import PLACEHOLDER
 from rollcast.local.devices import usable_gpus
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.local.model_name import files_of, is_on_the_hub, similar_folder
@@ -53,6 +54,10 @@ def of_tokens(config: RunConfig, split: PromptSplit, tokenizer: TokenizerFile) -
 
 def of_model_name(path: str) -> list[str]:
     """If `path` is taken for a name on the hub, though it begins with a folder that is here."""
+    if path == PLACEHOLDER and not Path(path).exists():
+        return [
+            f"model.path = {path}: is the demo's model, which `rollcast demo` trains; `rollcast up` needs its folder"
+        ]
     owner = path.partition("/")[0]
     try:
         looks_like_a_folder = is_on_the_hub(path) and Path(owner).is_dir()

@@ -17,13 +17,16 @@ from rollcast.config.recipe import Interruption, LengthControl, NoLengthControl
 from rollcast.config.rules import RULES, broken_rules
 from rollcast.config.run import RunConfig
 from rollcast.config.sentences import overlap
+from rollcast.config.tasks import PromptFormat
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 from rollcast.local.ports import can_have
 from rollcast.memory.context_length import config_of, known_length
 from rollcast.tasks.prompts import PromptSplit, load
 
 TEMPLATE_TOKENS = 128
-"""Room for the text around a prompt, beside a token for each of its bytes."""
+"""Room for the text that a chat template puts around a prompt, beside a token for each of the prompt's bytes."""
+THINK_TOKENS = 256
+"""Room for the system message that layout `think` has by itself; each of its bytes may be a token."""
 HELD_OUT = 5
 """One prompt in so many is held out where a data set is small."""
 LEAST_INTERRUPTED = 2_048
@@ -125,10 +128,17 @@ def _lengths(config: RunConfig, prompts: PromptSplit | None) -> RunConfig:
         texts = [
             prompt.text for part in (prompts.train, prompts.held_out, *prompts.downstream.values()) for prompt in part
         ]
-        longest = min(longest, max(len(text.encode()) for text in texts) + TEMPLATE_TOKENS)
+        longest = min(longest, max(len(text.encode()) for text in texts) + tokens_around(config.tasks.prompt_format))
     config = _changed(config, "recipe", max_prompt_tokens=max(1, min(longest, left)))
     rest = max(1, room - config.recipe.max_prompt_tokens)
     return _changed(config, "recipe", max_completion_tokens=min(recipe.max_completion_tokens, rest))
+
+
+def tokens_around(prompt_format: PromptFormat) -> int:
+    """More tokens than the text around a prompt usually has."""
+    if prompt_format.system is not None:
+        return TEMPLATE_TOKENS + len(prompt_format.system.encode())
+    return TEMPLATE_TOKENS + (THINK_TOKENS if prompt_format.layout == "think" else 0)
 
 
 def _length_control(config: RunConfig) -> LengthControl | None:

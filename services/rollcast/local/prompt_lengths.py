@@ -11,14 +11,11 @@ from dataclasses import dataclass
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
+from rollcast.local.left_out import tokens_around
 from rollcast.tasks.chats import flat
 from rollcast.tasks.prompts import Prompt, PromptSplit
 from rollcast.tasks.tokenizer_file import TokenizerFile
 
-TEMPLATE_TOKENS = 128
-"""Room for the text around a prompt: a chat template, a system message of the usual length."""
-THINK_TOKENS = 256
-"""Room for the text of layout `think`, which has a system message of its own; each byte may be a token."""
 SPECIAL_TOKENS = 4
 """Room for special tokens around a bare text."""
 MAX_LOOK_SECONDS = 5.0
@@ -104,11 +101,9 @@ def _counted(prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: int) ->
 
 def _room_around(config: RunConfig, tokenizer: TokenizerFile) -> int:
     """More tokens than the text around a prompt usually has."""
-    layout = config.tasks.prompt_format
-    system = 0 if layout.system is None else tokenizer.count(layout.system)
-    if layout.layout == "think":
-        return TEMPLATE_TOKENS + (system or THINK_TOKENS)
-    return TEMPLATE_TOKENS + system if layout.layout == "auto" and tokenizer.has_chat_template else SPECIAL_TOKENS
+    layout = config.tasks.prompt_format.layout
+    has_text = layout == "think" or (layout == "auto" and tokenizer.has_chat_template)
+    return tokens_around(config.tasks.prompt_format) if has_text else SPECIAL_TOKENS
 
 
 def _exact(config: RunConfig, groups: Sequence[Sequence[Prompt]]) -> list[int] | None:
