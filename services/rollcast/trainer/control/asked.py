@@ -8,14 +8,46 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import cast
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from rollcast.rollouts.records import LengthBudget, PromptTask, RolloutGroup, Sampling, TokenIds
 
 DIGEST_BYTES = 8
 """Of a prompt's tokens: enough to see that a prompt was changed by mistake."""
+
+
+class SamplingState(TypedDict):
+    """`Sampling` in a checkpoint."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    seed: int
+
+
+class LengthState(TypedDict):
+    """`LengthBudget` in a checkpoint."""
+
+    max_tokens: int
+    interrupt_from: int
+    interrupt_to: int
+    answer_tokens: int
+    phrase: list[int]
+    end_of_thinking: list[int]
+    seed: int
+
+
+class AskedState(TypedDict):
+    """`Asked` in a checkpoint."""
+
+    incarnation: int
+    dataset: str
+    prompt_digest: str
+    sampling: SamplingState
+    length: LengthState
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +104,26 @@ def digest_of(token_ids: TokenIds) -> str:
     return hashlib.blake2b(np.asarray(token_ids, dtype="<i4").tobytes(), digest_size=DIGEST_BYTES).hexdigest()
 
 
-def as_plain(asked: Asked) -> dict[str, Any]:
+def as_plain(asked: Asked) -> AskedState:
     """Plain JSON values, for a checkpoint."""
-    return asdict(asked)
+    return cast(AskedState, asdict(asked))
 
 
-def from_plain(values: dict[str, Any]) -> Asked:
+def from_plain(values: AskedState) -> Asked:
     """Inverse of `as_plain`."""
-    length = dict(values["length"])
-    for name in ("phrase", "end_of_thinking"):
-        length[name] = tuple(length[name])
+    length = values["length"]
     return Asked(
-        incarnation=int(values["incarnation"]),
-        dataset=str(values["dataset"]),
-        prompt_digest=str(values["prompt_digest"]),
+        incarnation=values["incarnation"],
+        dataset=values["dataset"],
+        prompt_digest=values["prompt_digest"],
         sampling=Sampling(**values["sampling"]),
-        length=LengthBudget(**length),
+        length=LengthBudget(
+            max_tokens=length["max_tokens"],
+            interrupt_from=length["interrupt_from"],
+            interrupt_to=length["interrupt_to"],
+            answer_tokens=length["answer_tokens"],
+            phrase=tuple(length["phrase"]),
+            end_of_thinking=tuple(length["end_of_thinking"]),
+            seed=length["seed"],
+        ),
     )

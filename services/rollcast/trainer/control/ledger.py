@@ -19,6 +19,9 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from rollcast.rollouts.records import PromptTask
+from rollcast.trainer.control.asked import Asked, AskedState, as_plain, from_plain
+
 Sequence = Annotated[str, Field(pattern=r"^\d{1,18}$")]
 """Of a task, as a key of JSON."""
 
@@ -30,12 +33,9 @@ class LedgerState(TypedDict):
     outstanding: dict[Sequence, str]
     num_rollouts: NotRequired[dict[Sequence, int]]
     refused: NotRequired[dict[Sequence, int]]
+    asked: NotRequired[dict[Sequence, list[AskedState]]]
     held: dict[Sequence, str]
     owed: NotRequired[list[str]]
-
-
-from rollcast.rollouts.records import PromptTask
-from rollcast.trainer.control.asked import Asked, as_plain, from_plain
 
 
 @dataclass(slots=True)
