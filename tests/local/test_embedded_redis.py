@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import redis
 from pydantic import SecretStr
 
+from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.services import Redis
 from rollcast.connections.redis import connect, connect_async
@@ -83,32 +85,42 @@ def test_over_a_socket_no_port_is_open(tmp_path: Path) -> None:
         assert is_refused(settings.model_copy(update={"socket": None}))
 
 
-def become_nobody(settings: Redis, folder: Path, answers: Any) -> None:
-    os.setgid(NOBODY)
-    os.setuid(NOBODY)
-    found = []
-    for way in (settings, settings.model_copy(update={"password": None})):
-        found.append(is_refused(way))
-    for file in (folder / "redis.conf", folder / SOCKET, *folder.glob("*")):
-        try:
-            found.append(not file.read_bytes())
-        except OSError:
-            found.append(True)
-    answers.put(found)
+TRY_THE_DOORS = """
+import os, socket, sys
+from pathlib import Path
+os.setgroups([])
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+folder = Path(sys.argv[1])
+for file in (folder / "redis.conf", folder / "appendonly.aof", folder.parent / "run.json"):
+    try:
+        print("read", file, file.read_bytes()[:10])
+    except PermissionError:
+        pass
+try:
+    socket.socket(socket.AF_UNIX).connect(str(folder / "redis.sock"))
+    print("connected")
+except PermissionError:
+    pass
+print("tried")
+"""
 
 
 @as_root
-def test_another_user_gets_in_neither_by_the_socket_nor_by_the_files(tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    with serving(started(tmp_path)) as settings:
-        forked = multiprocessing.get_context("fork")
-        answers = forked.Queue()
-        assert settings.socket is not None
-        other = forked.Process(target=become_nobody, args=(settings, settings.socket.parent, answers))
-        other.start()
-        assert all(answers.get(timeout=60))
-        other.join(60)
+def test_another_user_gets_in_neither_by_the_socket_nor_by_the_files() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        config = started(Path(name))
+        write_resolved(config, config.run_folder / "run.json")
+        with serving(config):
+            command = [sys.executable, "-I", "-S", "-c", TRY_THE_DOORS, str(config.run_folder / "redis")]
+            found = {}
+            for user in (0, NOBODY):
+                other = subprocess.run([*command, str(user)], capture_output=True, text=True, timeout=120)
+                found[user] = other.stdout.split()
+                assert other.stdout.endswith("tried\n"), other.stderr
+    assert "connected" in found[0]
+    assert found[NOBODY] == ["tried"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 REQUEST_SECONDS = 20.0
@@ -87,7 +88,8 @@ class WaitingConnections:
 
         connection.waiting_since = None
         try:
-            await self._application(scope, receive_in_time, send_in_time)
+            with suppress(ClientDisconnect):  # there is nobody to answer
+                await self._application(scope, receive_in_time, send_in_time)
         finally:
             connection.waiting_since = time.monotonic()
 
