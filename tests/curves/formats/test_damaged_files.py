@@ -36,7 +36,8 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("index", range(0, len(FILES), 8))
 def test_damage_is_a_curve_or_one_sentence(index: int, tmp_path: Path) -> None:
-    chance, made = random.Random(index), []
+    chance = random.Random(index)
+    made: list[Path] = []
     for file in FILES[index : index + 8]:
         for number in range(DAMAGED_EACH):
             folder = tmp_path / f"{len(made)}-{number}"
