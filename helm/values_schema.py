@@ -36,7 +36,11 @@ QUANTITY: Node = {
 MIB = 1 << 20
 DURATION: Node = {"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$", "description": "such as 15s"}
 NAME: Node = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$"}
-SUB_PATH: Node = {"type": "string", "pattern": r"^([^/.][^/]*(/[^/.][^/]*)*)?$", "description": "a folder of the volume"}
+SUB_PATH: Node = {
+    "type": "string",
+    "pattern": r"^([^/.][^/]*(/[^/.][^/]*)*)?$",
+    "description": "a folder of the volume",
+}
 
 
 def integer(least: int, most: int | None = None) -> Node:

@@ -144,7 +144,9 @@ def test_a_drain_evicts_pods_of_this_namespace_alone(holds: bool, verdict: str, 
     cluster.answers["eviction"] = evicted
     row = seen("a node drained", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
-    changing = [text for text in cluster.asked if text.split()[0] in ("cordon", "create", "uncordon", "drain", "delete")]
+    changing = [
+        text for text in cluster.asked if text.split()[0] in ("cordon", "create", "uncordon", "drain", "delete")
+    ]
     path = "create --raw /api/v1/namespaces/somewhere/pods/{}-0/eviction -f -"
     assert changing == [
         *("cordon node", path.format("generator"), "uncordon node"),

@@ -72,7 +72,15 @@ def test_shared_limits_reach_every_container() -> None:
         for container in pod.containers
     ]
     assert {limit for _, _, limit in found} == {"8"}
-    assert {role for role, _, _ in found} >= {*ROLES, "check", "image", "image-watch", "left-trainers", "uninstall", "test"}
+    assert {role for role, _, _ in found} >= {
+        *ROLES,
+        "check",
+        "image",
+        "image-watch",
+        "left-trainers",
+        "uninstall",
+        "test",
+    }
 
 
 @pytest.mark.parametrize(

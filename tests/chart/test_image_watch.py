@@ -23,7 +23,7 @@ ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 IMAGE = pod_of(render(CPU), "image").containers[0]["image"]
 RUNNING = {"running": {"startedAt": "2026-11-26T08:00:00Z"}}
 PULLING = {"waiting": {"reason": "ContainerCreating"}}
-FAILED = {"waiting": {"message": f"Back-off pulling image \"{IMAGE}\"", "reason": "ImagePullBackOff"}}
+FAILED = {"waiting": {"message": f'Back-off pulling image "{IMAGE}"', "reason": "ImagePullBackOff"}}
 
 
 class Pods:
@@ -61,6 +61,8 @@ def served(pods: Pods, folder: Path) -> Iterator[dict[str, str]]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    assert certificates.certificate is not None
+    assert certificates.certificate_authority is not None
     context.load_cert_chain(certificates.certificate, certificates.private_key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -146,7 +148,8 @@ def test_the_watched_pod_has_the_image_of_the_check_and_does_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"hooks": {"watchImage": False}}, {"redis": {"enabled": False, "external": {"host": "redis.example.com"}}}]
+    "change",
+    [{"hooks": {"watchImage": False}}, {"redis": {"enabled": False, "external": {"host": "redis.example.com"}}}],
 )
 def test_without_a_role_or_an_image_nothing_is_watched(change: Object) -> None:
     assert not [item for item in render(merged(CPU, change)) if "-image" in item["metadata"]["name"]]

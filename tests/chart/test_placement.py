@@ -127,7 +127,12 @@ def test_the_cpu_profile_fits_the_node_that_the_walkthrough_names() -> None:
     assert taken_cores >= 0.95
     for resource, measure, size in (("cpu", _cores, cores - taken_cores), ("memory", _gib, memory - taken_memory)):
         asked = {pod.role: _asked(pod, resource, measure) for pod in pods(render(CPU))}
-        passing = max(asked.pop("test"), asked.pop("test-ranks") + asked.pop("test-peer"), asked.pop("check"), asked.pop("left-trainers"))
+        passing = max(
+            asked.pop("test"),
+            asked.pop("test-ranks") + asked.pop("test-peer"),
+            asked.pop("check"),
+            asked.pop("left-trainers"),
+        )
         passing = max(passing, asked.pop("image") + asked.pop("image-watch"))
         asked.pop("uninstall")  # alone: all else is gone by then
         assert sum(asked.values()) + max(passing, asked["trainer"]) <= size, resource

@@ -108,7 +108,16 @@ def test_what_runs_for_a_moment_runs_where_the_forecaster_may() -> None:
     }
     objects = render(merged(CPU, {"forecaster": placed, "imagePullSecrets": [{"name": "mirror"}]}))
     short = [pod for pod in pods(objects) if pod.role not in ROLES]
-    assert {pod.role for pod in short} == {"check", "image", "image-watch", "left-trainers", "uninstall", "test", "test-ranks", "test-peer"}
+    assert {pod.role for pod in short} == {
+        "check",
+        "image",
+        "image-watch",
+        "left-trainers",
+        "uninstall",
+        "test",
+        "test-ranks",
+        "test-peer",
+    }
     for pod in short:
         assert placed.items() <= pod.spec.items(), pod.name
         assert pod.spec["imagePullSecrets"] == [{"name": "mirror"}]
