@@ -59,7 +59,7 @@ generator.
 
 `helm upgrade --reuse-values` takes the earlier chart's defaults in the place of this one's; the chart adds what came
 since, and accepts values that it no longer has and names them in its notes. Arguments of the services are those of
-`appVersion`: a tag that names another version may have images that do not know them (exit code 2), and the notes say so.
+`appVersion`: a tag of another version may have images that do not know them (exit code 2), and the notes say so.
 
 | value | default | what it is |
 |---|---|---|
