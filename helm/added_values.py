@@ -2,9 +2,10 @@
 
     python helm/added_values.py [--check]
 
-`helm upgrade --reuse-values` takes the defaults of the release's chart in the place of the new chart's. templates/_helpers.tpl
-adds what is missing from this file. earlier-values/ has the defaults of every earlier chart. Whoever changes the keys of
-values.yaml copies the former one there and raises `defaultsVersion`; tests/chart/test_earlier_values.py notices.
+`helm upgrade --reuse-values` takes the defaults of the release's chart in the place of the new chart's.
+templates/_helpers.tpl adds what is missing from this file. earlier-values/ has the defaults of every earlier chart.
+Whoever changes the keys of values.yaml copies the former one there and raises `defaultsVersion`;
+tests/chart/test_earlier_values.py notices.
 """
 
 from __future__ import annotations

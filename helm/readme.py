@@ -28,7 +28,7 @@ wanted, an autoscaler and graders. The walkthrough, upgrades, sizes and networki
     helm install demo helm/rollcast -n rl -f helm/rollcast/values-cpu.yaml          # a whole run without a GPU
     helm install mine helm/rollcast -n rl -f helm/rollcast/values-8xh100.yaml       # one node of eight
     helm install study helm/rollcast -n rl -f helm/rollcast/values-scalerl-8b.yaml  # 64 GPUs generate, 16 train
-    helm install moe helm/rollcast -n rl -f helm/rollcast/values-moe.yaml           # tensor parallel, three trainer nodes
+    helm install moe helm/rollcast -n rl -f helm/rollcast/values-moe.yaml           # three trainer nodes, TP
     helm install one helm/rollcast -n rl -f helm/rollcast/values-8xh100.yaml \\
       -f helm/recipes/scalerl-without-cispo.yaml                              # an ablation
     helm test demo -n rl
@@ -46,19 +46,20 @@ Mend the values, then `helm upgrade --install`. Before a cluster is asked, the s
     helm template RELEASE helm/rollcast -f VALUES -s templates/configmap.yaml | yq '.data."run.yaml"' > run.yaml
     rollcast config check run.yaml --elsewhere
 
-`generator`, `trainer`, `forecaster`, `autoscaler`, `grader` and `redis` all know `image`, `resources`, `extraArgs` and the
-fields of `everyRole`, which says them once for all six. A role's own value comes first: its keys in maps, its entries in
-lists. Trainer and generator also know `resourceClaims` and `hostNetwork`; the table shows these for the generator.
+`generator`, `trainer`, `forecaster`, `autoscaler`, `grader` and `redis` all know `image`, `resources`, `extraArgs` and
+the fields of `everyRole`, which says them once for all six. A role's own value comes first: its keys in maps, its
+entries in lists. Trainer and generator also know `resourceClaims` and `hostNetwork`; the table shows these for the
+generator.
 
     everyRole:
       nodeSelector: {pool: rl}
       tolerations: [{key: rl, operator: Exists}]
       extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
-      resources: {limits: {cpu: "8"}} # what a namespace's quota asks for, of hooks and sidecars too
+      resources: {limits: {cpu: "8"}} # what a namespace's quota asks for, of hooks and Redis's exporter too
 
-`helm upgrade --reuse-values` takes the earlier chart's defaults in the place of this one's; the chart adds what came since,
-and accepts values that it no longer has and names them in its notes. Arguments of the services are those of `appVersion`:
-a tag that names another version may have images that do not know them (exit code 2), and the notes say so.
+`helm upgrade --reuse-values` takes the earlier chart's defaults in the place of this one's; the chart adds what came
+since, and accepts values that it no longer has and names them in its notes. Arguments of the services are those of
+`appVersion`: a tag of another version may have images that do not know them (exit code 2), and the notes say so.
 
 | value | default | what it is |
 |---|---|---|

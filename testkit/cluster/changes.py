@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from testkit.cluster import tools
 from testkit.cluster.proof import Proof
 from testkit.cluster.release import READY_SECONDS, STEP_SECONDS
 from testkit.cluster.tools import Cluster, NotSeen
@@ -139,15 +138,9 @@ def _refused_at_the_trainer(proof: Proof) -> None:
 
 def _stays(proof: Proof, trainer: set[str]) -> None:
     """That very pod is at work, longer than a trainer waits that is to leave for another one."""
-    deadline = LEAVING_SECONDS
-    begun = tools.time.monotonic()
-    while tools.time.monotonic() - begun < deadline:
-        pods = proof.release.uids()["trainer"]
-        proof.cluster.require(lambda pods=pods: trainer <= pods, "the former trainer has left")  # type: ignore[misc]
-        if proof.cluster.recorded is not None:
-            break
-        tools.time.sleep(tools.PAUSE_SECONDS)
-    proof.release.goes_on()
+    release = proof.release
+    proof.cluster.always(LEAVING_SECONDS, lambda: trainer <= release.uids()["trainer"], "the former trainer has left")
+    release.goes_on()
 
 
 def _leaves(cluster: Cluster, who: str, proof: Proof, jobs: set[str]) -> None:

@@ -105,6 +105,15 @@ class Cluster:
                 raise Refuted(f"{what}: not within {seconds:.0f} s{reason}")
             time.sleep(PAUSE_SECONDS)
 
+    def always(self, seconds: float, holds: Callable[[], object], otherwise: str) -> None:
+        """Raises Refuted with that sentence if it does not hold at any look of so many seconds."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.require(holds, otherwise)
+            if self.recorded is not None or time.monotonic() > deadline:
+                return
+            time.sleep(PAUSE_SECONDS)
+
     def require(self, holds: Callable[[], object], otherwise: str) -> None:
         """Raises Refuted with that sentence where it does not hold."""
         if self.recorded is None and not holds():

@@ -1,7 +1,7 @@
 """Arguments of a service changed, so the chart has another appVersion: nodes then fetch images that know them.
 
-Images are kept by their tag, which is the appVersion. A new chart with images of the code before would end a run with exit
-code 2, "unrecognized arguments".
+Images are kept by their tag, which is the appVersion. A new chart with images of the code before would end a run with
+exit code 2, "unrecognized arguments".
 """
 
 from __future__ import annotations

@@ -61,6 +61,8 @@ def served(pods: Pods, folder: Path) -> Iterator[dict[str, str]]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    assert certificates.certificate is not None
+    assert certificates.certificate_authority is not None
     context.load_cert_chain(certificates.certificate, certificates.private_key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

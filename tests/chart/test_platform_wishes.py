@@ -1,4 +1,4 @@
-"""What a platform asks of a chart besides: a proxy's port, groups, folders of volumes, labels of claims, monitors elsewhere."""
+"""What a platform asks for: a proxy's port, groups, folders of volumes, labels of claims, monitors elsewhere."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_large_number_is_written_out() -> None:
 
 @pytest.mark.parametrize("name", ["cpu", "8xh100"])
 def test_a_namespace_with_a_quota_on_limits_takes_every_pod(name: str) -> None:
-    """The pods of the check, of the other hooks and of helm test as well; the API server refuses a container without."""
+    """The pods of the check, of other hooks and of helm test as well; the API server refuses a container without."""
     values = merged(merged(EVERYTHING, profile(name)), given(QUOTA, *ROLES, "redis.exporter", "hooks"))
     values = merged(values, {"generator": {"sharedMemory": "1Gi"}, "trainer": {"sharedMemory": "1Gi"}})
     for pod in pods(render(values)):

@@ -96,7 +96,7 @@ def test_it_deletes_the_trainers_of_every_revision_and_nothing_else(controller: 
     others = trainers(render(base, name="other", namespace=NAMESPACE))
     release = render(base, namespace=NAMESPACE)
     hooks = [item for item in of_kind(release, "Job") if _hook(item) is not None]
-    assert len(hooks) == 3
+    assert len(hooks) == 4
     with ApiServer() as server, LocalCluster(release, tmp_path) as cluster:
         server.jobsets = [] if controller == "jobset" else None
         made = [item for values in REVISIONS for item in trainers(render(merged(base, values), namespace=NAMESPACE))]

@@ -140,8 +140,8 @@ def test_a_pod_that_was_asked_to_go_is_no_failure_of_a_job() -> None:
 def test_of_two_revisions_trainers_each_knows_which_is_to_stay(controller: str) -> None:
     """An upgrade that fails half-way has made a Job that Helm forgets, a rollback that does leaves two.
 
-    All pods read two ConfigMaps, which the cluster refreshes in them: one that Helm changes before it makes the Job, one
-    that its last hook makes. They know their own Job by its label; tests/trainer/test_launch.py has what they do then.
+    All pods read two ConfigMaps, which the cluster refreshes in them: Helm changes one before it makes the Job, and its
+    last hook makes the other. They know their own Job by its label; tests/trainer/test_launch.py has what they do then.
     """
     base = merged(CPU, {"trainer": {"controller": controller}})
     revisions = [render(merged(base, {"config": {"budget": {"steps": steps}}})) for steps in (224, 500, 900)]

@@ -1,8 +1,8 @@
 """`python -m rollcast.autoscaler.left_trainers`: deletes the Jobs of trainers that left for another one.
 
-Such a Job has failed, and stays so for `trainer.ttlSecondsAfterFinished`. Its name is a sum of what it runs, so a rollback
-or an upgrade to the same values finds it, changes nothing, and nothing trains. The chart runs this before either. It
-reports what keeps it from its work and ends well all the same: an upgrade must not depend on it.
+Such a Job has failed, and stays so for `trainer.ttlSecondsAfterFinished`. Its name is a sum of what it runs, so a
+rollback or an upgrade to the same values finds it, changes nothing, and nothing trains. The chart runs this before
+either. It reports what keeps it from its work and ends well all the same: an upgrade must not depend on it.
 """
 
 from __future__ import annotations
