@@ -377,6 +377,4 @@ def test_a_second_run_gets_a_page_of_its_own_before_the_first_ones_page_listens(
 def test_the_demos_model_is_no_misspelt_folder_before_it_is_trained(tmp_path: Path) -> None:
     assert preflight.check(settings(tmp_path, model={"path": BaseModel().key}, budget={"steps": 500})) == []
     (said,) = preflight.check(settings(tmp_path, model={"path": PLACEHOLDER}, budget={"steps": 500}))
-    assert said == (
-        "model.path = arithmetic-base: is the demo's model, which `rollcast demo` trains; `rollcast up` needs its folder"
-    )
+    assert said.startswith("model.path = arithmetic-base: is the demo's model, which `rollcast demo` trains")

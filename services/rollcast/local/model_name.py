@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.local.base_model import PLACEHOLDER, BaseModel
 from rollcast.memory.model_file import CONFIG, folder_here
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
@@ -33,7 +34,8 @@ def files_of(path: str) -> Path | None:
 
 def check_hub_name(path: str) -> None:
     """Raises UserError for a name without an owner that the hub does not know: a folder was meant."""
-    if "/" in path or path in WITHOUT_OWNER or folder_here(path) is not None:
+    demos = (PLACEHOLDER, BaseModel().key)  # trained before it is asked for
+    if "/" in path or path in (*WITHOUT_OWNER, *demos) or files_of(path) is not None:
         return
     near = similar_folder(path)
     meant = f"did you mean {near}?" if near else "give the folder of a Hugging Face model, or its name on the hub"
