@@ -53,6 +53,8 @@ SLOW = (
     "push",
     "loggers/test_destinations.py",
     "loggers/test_service.py",
+    "curves/formats/test_hostile_files.py",
+    "curves/formats/test_damaged_files.py",
     "curves/test_one_forecast.py",
     "curves/test_curve_file.py",
     "curves/test_foreign_curve.py",
