@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+ATTEMPTS = 20
 
 
 @contextmanager
@@ -26,8 +28,12 @@ def small_disk(folder: Path, num_bytes: int) -> Iterator[Path]:
 
 def fill(folder: Path, *, but_bytes: int) -> Path:
     """Leave so many bytes free; returns the file to remove."""
-    filler, disk = folder / "filler", os.statvfs(folder)
+    filler = folder / "filler"
     with filler.open("ab") as file:
-        taken = os.fstat(file.fileno()).st_size + disk.f_bavail * disk.f_frsize - but_bytes
-        os.posix_fallocate(file.fileno(), 0, taken)
-    return filler
+        for _ in range(ATTEMPTS):
+            disk = os.statvfs(folder)
+            taken = os.fstat(file.fileno()).st_size + disk.f_bavail * disk.f_frsize - but_bytes
+            with suppress(OSError):  # others write to the disk as well
+                os.posix_fallocate(file.fileno(), 0, taken)
+                return filler
+    raise OSError(f"{folder} could not be filled in {ATTEMPTS} attempts")

@@ -19,7 +19,7 @@ PROGRAMS = (
 NEEDS = ("a GPU", "a cluster", "docker", "the network", "root")
 _FENCE = re.compile(r"^( *)```(\w*)(?: +title=\"([^\"]+)\")?$")
 _INDENTED = re.compile(r"^ {4,}\S")
-_MARK = re.compile(r"^\*Needs (.+)\.\*$")
+_MARK = re.compile(r"^\*(?:Needs|Other programs than rollcast need) (.+)\.\*$")
 _ASSIGNMENTS = re.compile(r"^(?:[A-Z_]+=\S+ )+")
 _BEGINS = re.compile(rf"(?:\.venv/bin/)?({'|'.join(PROGRAMS)})(?= )")
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")

@@ -19,6 +19,7 @@ from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade
 
 CPU_SECONDS = 2.0
+BUSY_ATTEMPTS = 5
 HANGING = {
     "a tower": r"\boxed{10^{10^{10}}}",
     "a higher tower": r"\boxed{9^{9^{9^{9}}}}",
@@ -46,8 +47,17 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.mark.parametrize("name", HANGING)
 def test_an_answer_that_is_too_much_for_the_parser_is_wrong(sandbox: Sandbox, name: str) -> None:
-    assert sandbox.grade("math", HANGING[name], '"42"') == Grade(0.0, "wrong")
-    assert sandbox.grade("math", r"\boxed{42}", '"42"') == Grade(1.0, "ok")
+    assert verdict(sandbox, HANGING[name]) == Grade(0.0, "wrong")
+    assert verdict(sandbox, r"\boxed{42}") == Grade(1.0, "ok")
+
+
+def verdict(sandbox: Sandbox, answer: str) -> Grade:
+    """The grade by the reference 42; asked again while the machine is too busy for one."""
+    for _ in range(BUSY_ATTEMPTS):
+        grade = sandbox.grade("math", answer, '"42"')
+        if grade.reason != "busy":
+            break
+    return grade
 
 
 @pytest.mark.parametrize("reference", [r"10^{10^{10}}", r"\frac{1}{(10^9)!}"])
@@ -75,7 +85,7 @@ def _cpu_seconds_of_children() -> float:
 def test_a_judge_that_has_to_wait_keeps_its_cpu_time(sandbox: Sandbox) -> None:
     """It is stopped, as one that gets no core is, for longer than its deadline, and has a verdict all the same."""
     sandbox.start("math")
-    (server,) = psutil.Process().children()
+    (server,) = [one for one in psutil.Process().children() if "rollcast.tasks.sandbox.fork_server" in one.cmdline()]
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(sandbox.grade, "math", HANGING["a tower"], '"42"')
         until = time.monotonic() + 60

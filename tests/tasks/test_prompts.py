@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from structlog.testing import capture_logs
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from rollcast.config.datasets import ArithmeticDataset, JsonlDataset
+from rollcast.config.datasets import ArithmeticDataset
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Evaluation, PromptFormat, Tasks
 from rollcast.rollouts.codec import decode_task, encode_task
@@ -22,21 +21,13 @@ from rollcast.tasks.prompts import Prompt, load
 from rollcast.tasks.sameness import normalise
 from rollcast.tasks.tokens import render, tokenize_prompts
 from testkit.rollouts.examples import make_task
+from tests.tasks.data_sets import jsonl_tasks, write_rows
 
 
 def arithmetic_tasks(size: int = 300, held_out: int = 60, max_digits: int = 4) -> Tasks:
     return Tasks(
         dataset=ArithmeticDataset(size=size, max_digits=max_digits), evaluation=Evaluation(num_prompts=held_out)
     )
-
-
-def jsonl_tasks(path: Path, held_out: int = 1, **settings: Any) -> Tasks:
-    return Tasks(dataset=JsonlDataset(name="rows", path=path, **settings), evaluation=Evaluation(num_prompts=held_out))
-
-
-def write_rows(path: Path, rows: list[object]) -> Path:
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    return path
 
 
 def test_arithmetic_prompts_are_distinct_sums_of_the_asked_number() -> None:

@@ -12,7 +12,7 @@ import pytest
 from rollcast.tasks.own_functions import load_function
 from rollcast.tasks.trial import try_verifiers
 from rollcast.tasks.verifiers import Grade, find_verifier, run_verifier
-from tests.tasks.test_prompts import jsonl_tasks, write_rows
+from tests.tasks.data_sets import jsonl_tasks, write_rows
 
 SOURCE = '''\
 import re
