@@ -146,6 +146,13 @@ def test_a_request_that_is_served_is_not_closed_for_those_that_wait() -> None:
         assert answers == ["late"]
 
 
+def test_a_request_that_a_proxy_of_this_machine_passes_on_is_not_closed() -> None:
+    """The proxy's header names another client than the connection's."""
+    with serving() as port:
+        answer = httpx.get(f"http://127.0.0.1:{port}/slow", headers={"X-Forwarded-For": "192.0.2.7"}, timeout=60)
+        assert answer.text == "late"
+
+
 def test_a_kept_connection_is_served_again_and_again() -> None:
     with serving() as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as caller:
         began = time.monotonic()

@@ -7,11 +7,14 @@ import os
 import pickle
 import random
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import BytesStorageMetadata, MetadataIndex
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.control.progress import Progress
@@ -90,6 +93,23 @@ def test_code_in_the_metadata_never_runs(
     if is_old:
         as_by_an_earlier_release(path)
     assert "asks for posix.mkdir" in refusal(group, path)
+    assert not ran.exists()
+
+
+def test_code_in_the_place_of_a_tensor_never_runs(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+    """torch unpickles what the metadata calls bytes."""
+    group = group_of(ranks, untied_model, tmp_path)
+    path, ran, name = saved(group), tmp_path / "ran", "rng.0.cpu"
+    harmful = BytesIO()
+    torch.save(_Runs(ran), harmful)
+    metadata = pickle.loads((path / ".metadata").read_bytes())
+    file = next(iter(metadata.storage_data.values())).relative_path
+    content = (path / file).read_bytes()
+    metadata.state_dict_metadata[name] = BytesStorageMetadata()
+    metadata.storage_data[MetadataIndex(name)] = _StorageInfo(file, len(content), len(harmful.getvalue()))
+    written(path / file, content + harmful.getvalue())
+    written(path / ".metadata", pickle.dumps(metadata))
+    assert f"{name} is no tensor" in refusal(group, path)
     assert not ran.exists()
 
 

@@ -130,6 +130,7 @@ class HttpServer:
             log_level="warning",
             access_log=False,
             lifespan="auto",
+            proxy_headers=False,  # connections are known by their own address, not by what a header says
             timeout_graceful_shutdown=2,
             ssl_certfile=settings.tls.certificate if settings.tls else None,
             ssl_keyfile=settings.tls.private_key if settings.tls else None,

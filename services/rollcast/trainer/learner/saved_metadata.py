@@ -73,13 +73,17 @@ def plain_metadata(pickled: bytes) -> dcp.Metadata:
 
 
 def check_metadata(metadata: dcp.Metadata, data_files: Collection[str]) -> None:
-    """Raises ValueError unless every part of every tensor lies in one of `data_files`."""
+    """Raises ValueError unless it holds tensors alone, every part of which lies in one of `data_files`.
+
+    What it calls bytes torch would unpickle.
+    """
     try:
         places = {(index.fqn, index.offset): place for index, place in metadata.storage_data.items()}
         for name, tensor in metadata.state_dict_metadata.items():
-            if isinstance(tensor, dcp.TensorStorageMetadata):
-                _check_tensor(name, tensor)
-                _check_places([places[name, chunk.offsets] for chunk in tensor.chunks], data_files)
+            if not isinstance(tensor, dcp.TensorStorageMetadata):
+                raise ValueError(f".metadata is damaged: {name[:200]} is no tensor")
+            _check_tensor(name, tensor)
+            _check_places([places[name, chunk.offsets] for chunk in tensor.chunks], data_files)
     except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f".metadata is damaged: {type(error).__name__} {str(error)[:100]}") from None
 
