@@ -203,7 +203,7 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "Its config.json is no JSON": model(config_json="{"),
         "A folder's name is misspelt": Mistake({"model": {"path": "modle"}}),
         "A name on the hub without its owner": Mistake({"model": {"path": "Qwen3-0.6B"}}),
-        "Its tokenizer.json is none": model(tokenizer_json="{}"),
+        "Its tokenizer.json is not a tokenizer": model(tokenizer_json="{}"),
         "A length that the model does not know": Mistake({"model": {"max_length": 4_096}}),
         "It has no weights": Mistake(files={"model/model.safetensors": None}),
         "A BERT": model(config_json=json.dumps({"architectures": ["BertForMaskedLM"], "model_type": "bert"})),

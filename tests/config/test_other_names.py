@@ -86,6 +86,30 @@ def test_a_pasted_group_is_answered_setting_by_setting_however_deep() -> None:
     assert refused(BARE | deep).startswith("test: group is not a setting; ")
 
 
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("orchestrator.eval.rollouts_per_example", "tasks.evaluation.rollouts_per_prompt"),
+        ("orchestrator.rollouts_per_example", "recipe.rollouts_per_prompt"),
+        ("policy.max_grad_norm", "recipe.optimizer.max_grad_norm"),
+        ("actor_rollout_ref.model.path", "model.path"),
+        ("trainer.loss.type", "recipe.loss"),
+        ("policy.optimizer.name", ""),
+        ("recipe.optimizer.type", ""),
+        ("grpo.val_at_start", "tasks.evaluation.every_steps"),
+        ("data.max_input_seq_length", "recipe.max_prompt_tokens"),
+    ],
+)
+def test_a_name_is_answered_by_the_group_that_it_is_in(name: str, setting: str) -> None:
+    settings: Any = 1
+    for part in reversed(name.split(".")):
+        settings = {part: settings}
+    found = counterpart(name)
+    assert found is not None
+    assert found.setting == setting
+    assert f"test: {name} {found.sentence}" in refused(changed(BARE, settings)).splitlines()
+
+
 def test_a_secret_is_shown_in_no_example() -> None:
     source = {"forecaster": {"source": {"url": "http://p:9090", "token": "hunter2"}}}
     assert "hunter2" not in refused(changed(RIGHT, source))

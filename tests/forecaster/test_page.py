@@ -11,6 +11,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from rollcast.connections.port_files import publish_port
 from rollcast.local.ports import free_port
+from rollcast.telemetry import names
 from testkit.forecaster.browser import CHROMIUM, FLAGS, NEEDS_CHROMIUM, WAIT, marks, opened, wait_marks
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import running
@@ -69,6 +70,11 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             for reading in points[12:18]:
                 trainer.show(reading)
             wait_marks(page, "#curve", "point", 18)
+            # Why groups are of no use is on the page as soon as the trainer counts it.
+            trainer.exporter.add(names.GROUP_SIGNALS, 12.0, signal="right")
+            expect(page.locator("#groups-note")).to_have_text(
+                "Since the trainer started 12 groups came back, 0 usable: 12 with every answer right.", timeout=WAIT
+            )
             # The advice leads, and answers what is typed in.
             now = service.forecast()
             assert now is not None

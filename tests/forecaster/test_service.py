@@ -85,6 +85,11 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path)
         assert never["probability"] == pytest.approx(float(reached), abs=0.01)
         status = service.client.get("/api/runs/demo/status").json()
         assert (status["step"], status["max_staleness"], len(status["staleness"])) == (290, 8, 18)
+        assert status["groups"] == "", "the trainer has told of none"
+        page.exporter.add(names.GROUP_SIGNALS, 11.0, signal="truncated")
+        page.exporter.add(names.GROUP_SIGNALS, 1.0, signal="wrong")
+        said = "12 groups came back, 0 usable: 11 with every answer cut off, 1 with every answer wrong"
+        wait_for(lambda: service.client.get("/api/runs/demo/status").json()["groups"] == said)
         assert 'rollcast_forecast_asymptote{quantile="0.5",run="demo"}' in service.client.get("/metrics").text
 
 

@@ -66,6 +66,15 @@ def verl_custom(data_source, solution_str, ground_truth, extra_info=None):
     return {"score": float(solution_str == ground_truth), "acc": True}
 
 
+def verl_batch(data_sources, solution_strs, ground_truths, extra_infos=None):
+    """verl's BatchRewardManager."""
+    return [{"score": float(s == t)} for s, t in zip(solution_strs, ground_truths, strict=True)]
+
+
+def trl_without_prompts(completions, answer):
+    return [float(completion == right) for completion, right in zip(completions, answer, strict=True)]
+
+
 def verl_no_score(data_source, solution_str, ground_truth, extra_info=None):
     return {"reward": 1.0}
 
@@ -113,6 +122,10 @@ def graded(file: Path, name: str, completion: str, row: dict[str, Any]) -> Grade
         ("verl_gsm8k", "it is 2", VERL_ROW, 0.0),
         ("verl_custom", "2", VERL_ROW, 1.0),
         ("verl_custom", "3", VERL_ROW, 0.0),
+        ("trl_without_prompts", "2", ROW, 1.0),
+        ("trl_without_prompts", "3", ROW, 0.0),
+        ("verl_batch", "2", VERL_ROW, 1.0),
+        ("verl_batch", "3", VERL_ROW, 0.0),
         ("ours", "2", ROW, 1.0),
         ("ours_by_other_names", "2", ROW, 1.0),
     ],

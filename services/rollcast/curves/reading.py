@@ -38,7 +38,7 @@ _STATUS_FIELDS = {
 }
 _STALENESS_BUCKET = f"{names.STALENESS.name}_bucket"
 EVALUATION_NAMES = tuple(_EVALUATION_FIELDS)
-STATUS_NAMES = (*_STATUS_FIELDS, _STALENESS_BUCKET, names.INCARNATION_START.name)
+STATUS_NAMES = (*_STATUS_FIELDS, _STALENESS_BUCKET, names.GROUP_SIGNALS.name, names.INCARNATION_START.name)
 
 
 @dataclass
@@ -56,6 +56,8 @@ class TrainerStatus:
     budget_device_hours: float | None = None
     staleness: dict[float, float] = field(default_factory=dict)
     """Bound (steps) -> tokens at most that old, cumulative as a histogram's buckets are."""
+    group_signals: dict[str, float] = field(default_factory=dict)
+    """Training groups that came back since the trainer's process began, by what they can teach."""
 
 
 @dataclass
@@ -124,6 +126,10 @@ def _note_status(reading: Reading, run: str, name: str, labels: Mapping[str, str
             buckets = reading.status.setdefault(run, TrainerStatus()).staleness
             bound = float(labels.get("le", ""))
             buckets[bound] = buckets.get(bound, 0.0) + value
+        elif name == names.GROUP_SIGNALS.name:
+            signals = reading.status.setdefault(run, TrainerStatus()).group_signals
+            signal = labels.get("signal", "")
+            signals[signal] = signals.get(signal, 0.0) + value
         elif name == names.INCARNATION_START.name:
             reading.starts.setdefault(run, {})[int(labels.get("incarnation", ""))] = int(value)
     except ValueError:

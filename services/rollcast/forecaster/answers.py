@@ -31,6 +31,7 @@ from rollcast.forecaster.schema import (
     TargetAnswer,
     Trace,
 )
+from rollcast.recipe.group_signal import came_back_in_words
 from rollcast.scaling.baselines import power_law
 from rollcast.scaling.curve import Array
 
@@ -179,7 +180,7 @@ def past_curve_answer(past: KeptForecast, grid: tuple[float, ...]) -> PastCurveA
 
 
 def status_answer(run: str, status: TrainerStatus, trace: tuple[TracePoint, ...]) -> StatusAnswer:
-    fields = {name: _finite(value) for name, value in vars(status).items() if name != "staleness"}
+    fields = {name: _finite(value) for name, value in vars(status).items() if not isinstance(value, dict)}
     buckets = [
         StalenessBucket(steps=_finite(bound), tokens=tokens) for bound, tokens in tokens_by_staleness(status.staleness)
     ]
@@ -187,7 +188,8 @@ def status_answer(run: str, status: TrainerStatus, trace: tuple[TracePoint, ...]
         Trace(step=p.step, truncation_ratio=_finite(p.truncation_ratio), mean_staleness=_finite(p.mean_staleness))
         for p in trace
     ]
-    return StatusAnswer(run=run, staleness=buckets, trace=rows, **fields)
+    groups = came_back_in_words(status.group_signals)
+    return StatusAnswer(run=run, staleness=buckets, groups=groups, trace=rows, **fields)
 
 
 def source_answer(state: SourceState) -> SourceAnswer:

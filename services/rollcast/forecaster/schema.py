@@ -258,6 +258,9 @@ class StatusAnswer(Answer):
     interrupted_ratio: float | None
     reward_mean: float | None
     staleness: list[StalenessBucket]
+    groups: str
+    """How many training groups came back since the trainer started, how many of them are usable, and why the others are
+    not; empty if none is known."""
     trace: list[Trace]
     """The last steps seen, oldest first."""
 

@@ -21,7 +21,7 @@ from rollcast.local import cautions
 from rollcast.local.devices import check_gpus, usable_gpus
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
 from rollcast.local.left_out import filled_in
-from rollcast.local.model_name import check_hub_name, files_of, is_on_the_hub
+from rollcast.local.model_name import check_hub_name, files_of, is_on_the_hub, similar_folder
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 from rollcast.local.ports import check_free_ports, check_named_ports, free_port, keep_port
 from rollcast.local.prompt_lengths import check_lengths
@@ -245,9 +245,10 @@ def weight_bytes(model: str) -> int:
     except UserError:
         raise
     except OSError as error:
+        near = None if folder.exists() else similar_folder(model)
         raise UserError(
-            f"model.path = {model}: {Path(error.filename or folder).name} cannot be read "
-            f"({error.strerror}); give the folder of a Hugging Face model"
+            f"model.path = {model}: {Path(error.filename or folder).name} cannot be read ({error.strerror}); "
+            + (f"did you mean {near}?" if near else "give the folder of a Hugging Face model")
         ) from error
     except ValueError as error:
         raise UserError(f"model.path = {model}: its config.json is not JSON; download the model again") from error

@@ -69,9 +69,13 @@ def signal_of(
     return GroupSignal.RIGHT if kept[0] >= 1.0 else GroupSignal.EQUAL
 
 
-def unused_in_words(counts: Mapping[str, int]) -> str:
-    """How many groups are not usable for which reason, the most frequent first; empty if there is none."""
-    return ", ".join(f"{count} with {_HOW[signal]}" for signal, count in _unused(counts))
+def came_back_in_words(counts: Mapping[str, float]) -> str:
+    """How many groups came back, how many of them are usable, and why the others are not; empty if none came back."""
+    if not (total := int(sum(counts.values()))):
+        return ""
+    unused = _unused_in_words(counts)
+    groups = "1 group" if total == 1 else f"{total:,} groups"
+    return f"{groups} came back, {int(counts.get(GroupSignal.USABLE, 0)):,} usable" + (unused and f": {unused}")
 
 
 def why_none_is_used(counts: Mapping[str, int], recipe: Recipe) -> str | None:
@@ -81,9 +85,14 @@ def why_none_is_used(counts: Mapping[str, int], recipe: Recipe) -> str | None:
         return None
     most = _unused(counts)[0][0]
     remedy = _REMEDY[most].format(most=recipe.max_completion_tokens)
-    return f"none of the first {total} groups can be trained on: {unused_in_words(counts)}; {remedy}"
+    return f"none of the first {total} groups can be trained on: {_unused_in_words(counts)}; {remedy}"
 
 
-def _unused(counts: Mapping[str, int]) -> list[tuple[GroupSignal, int]]:
-    found = [(signal, counts.get(signal, 0)) for signal in GroupSignal if signal is not GroupSignal.USABLE]
+def _unused_in_words(counts: Mapping[str, float]) -> str:
+    """How many groups are not usable for which reason, the most frequent first; empty if there is none."""
+    return ", ".join(f"{count:,} with {_HOW[signal]}" for signal, count in _unused(counts))
+
+
+def _unused(counts: Mapping[str, float]) -> list[tuple[GroupSignal, int]]:
+    found = [(signal, int(counts.get(signal, 0))) for signal in GroupSignal if signal is not GroupSignal.USABLE]
     return sorted(((signal, count) for signal, count in found if count), key=lambda one: -one[1])

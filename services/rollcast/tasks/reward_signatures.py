@@ -2,6 +2,7 @@
 
 TRL     reward(prompts, completions, **columns) -> [reward]: each argument is a list of one; columns: the row's fields
 verl    compute_score(data_source, solution_str, ground_truth, extra_info) -> reward, or a mapping with `score`
+        compute_score(data_sources, solution_strs, ground_truths, extra_infos) -> a list of such, in batches
 ours    grade(completion, row) -> reward
 """
 
@@ -27,7 +28,9 @@ def adapted(function: Callable[..., Any]) -> Callable[..., Any]:
     takes_more = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     if "solution_str" in parameters:
         return _around(function, _for_verl, _verl_reward, takes_more=False)
-    if "completions" in parameters and (takes_more or "prompts" in parameters):
+    if "solution_strs" in parameters:
+        return _around(function, _for_verl_batch, _verl_batch_reward, takes_more=False)
+    if "completions" in parameters and "row" not in parameters:
         return _around(function, _for_trl, _trl_reward, takes_more=takes_more)
     return function
 
@@ -67,11 +70,7 @@ def _trl_reward(result: Any) -> Any:
         raise UserError(
             "it is asynchronous, and a verifier is not; make it a plain function (def), or a reward service"
         )
-    if isinstance(result, str | Mapping) or not hasattr(result, "__getitem__") or len(result) != 1:
-        raise UserError(
-            f"it has TRL's arguments and returned {reprlib.repr(result)} for one completion, needs a list of one reward"
-        )
-    return result[0]
+    return _only(result, "TRL")
 
 
 def _for_verl(completion: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,6 +84,24 @@ def _for_verl(completion: str, row: Mapping[str, Any]) -> dict[str, Any]:
     if "data_source" in row:
         arguments["data_source"] = row["data_source"]
     return arguments
+
+
+def _for_verl_batch(completion: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{name}s": [item] for name, item in _for_verl(completion, row).items()}
+
+
+def _verl_batch_reward(result: Any) -> Any:
+    return _verl_reward(_only(result, "verl"))
+
+
+def _only(result: Any, system: str) -> Any:
+    """The one reward of a list. Raises UserError."""
+    if isinstance(result, str | Mapping) or not hasattr(result, "__getitem__") or len(result) != 1:
+        raise UserError(
+            f"it has {system}'s arguments and returned {reprlib.repr(result)} for one completion, "
+            "needs a list of one reward"
+        )
+    return result[0]
 
 
 def _verl_reward(result: Any) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from rollcast.config.run import RunConfig
-from rollcast.curves.left_out import counted, incomplete_points
+from rollcast.curves.left_out import incomplete_points
 from rollcast.local.forecast_reading import ForecastReading, Quantiles
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, has_law, num_after_first_step
 from rollcast.local.start_up import Phase
 from rollcast.local.status import RunStatus
-from rollcast.recipe.group_signal import GroupSignal, unused_in_words
+from rollcast.recipe.group_signal import came_back_in_words
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 LEAST_DUE_SECONDS = 0.5
@@ -49,14 +49,9 @@ def phase_words(phase: Phase, now: float) -> str:
 
 
 def came_back(status: RunStatus) -> list[str]:
-    """Of the groups before the first step: how many, and why those that cannot be trained on cannot."""
-    counts = status.group_signals
-    if not (total := sum(counts.values())):
-        return []
-    unused = unused_in_words(counts)
-    return [
-        f"{counted(total, 'group')} came back, {counts.get(GroupSignal.USABLE, 0)} usable" + (unused and f": {unused}")
-    ]
+    """One line on the groups before the first step, if there are any."""
+    words = came_back_in_words(status.group_signals)
+    return [words] if words else []
 
 
 def coming(status: RunStatus, now: float) -> list[str]:

@@ -255,6 +255,8 @@ showTarget.asked = 0;
 
 function showStatus() {
   const s = state.status, isTold = (rows) => rows.some((row) => row.truncation_ratio !== null);
+  $("groups-note").hidden = s.groups === "";
+  $("groups-note").textContent = s.groups && `Since the trainer started ${s.groups}.`;
   $("staleness-card").hidden = !s.staleness.some((bucket) => bucket.tokens > 0);
   $("truncation-card").hidden = s.truncation_ratio === null && !isTold(s.trace) && !isTold(state.points);
   const told = drawStaleness(s);
