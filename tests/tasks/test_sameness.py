@@ -12,6 +12,7 @@ from rollcast.config.datasets import JsonlDataset, Mixture, Part
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Downstream, Evaluation, Tasks
 from rollcast.tasks.prompts import PromptSplit, load
+from rollcast.tasks.sameness import same_answer
 
 DIFFERENT = [
     ("Compute 2²", "Compute 22"),
@@ -129,3 +130,8 @@ def test_ids_are_those_of_earlier_runs(tmp_path: Path) -> None:
         "What IS  2² ?": "68ebf598fa736a6e",
         "filler": "6136bce053416cc3",
     }
+
+
+def test_a_number_with_an_enormous_exponent_is_compared_as_text() -> None:
+    assert not same_answer("1e999999999", "1e999999998")
+    assert same_answer("1e999999999", "$1e999999999$")

@@ -67,7 +67,7 @@ _STYLE = re.compile(
     r"(?![A-Za-z])\s*"
 )
 _NUMBER_IN_TEXT = re.compile(
-    r"\\(?:text|textbf|textrm|mathrm|mbox|hbox)\s*\{\s*([-+]?[\d.,/]*\d\.?)\s*([^{}\d][^{}]*)?\}"
+    r"\\(?:text|textbf|textrm|mathrm|mbox|hbox)\s*\{\s*([-+]?[\d.,/]*\d\.?)\s*((?![^{}]*\bor\b)[^{}\d][^{}]*)?\}"
 )
 _END_OF_TEXT = re.compile(r"[.,;:]+\s*\}$")
 _MIXED = re.compile(r"([-+]?\d+)\s+(\d+)\s*/\s*(\d+)")

@@ -19,6 +19,7 @@ from rollcast.tasks.thinking import final_answer
 
 _UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
 _IN_MATH_MODE = re.compile(r"(?<!\\)\$\$?([^$]{1,400})\$\$?|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL)
+_BASE = re.compile(r"[-\dA-F]+_\{?(?P<base>\d{1,2})\}?")
 _RESTATED = re.compile(r"final answer[^\n]{0,100}?\bis\b", re.IGNORECASE)
 
 
@@ -28,6 +29,8 @@ class _Formula:
 
     values: list[Any]
     set: RealSet | None = None
+    base: str | None = None
+    """Of a number such as 101_2, whose base math-verify does not read."""
 
 
 def math(completion: str, reference: Any) -> float:
@@ -76,7 +79,8 @@ def _is(gold: _Formula, text: str) -> bool:
 def _read(text: str) -> _Formula:
     """Bare LaTeX; a price keeps its `\\$`, which delimits nothing."""
     latex = formula(_UNESCAPED_DOLLAR.sub("", text))
-    return _Formula(_parse(f"${latex}$"), real_set(latex))
+    based = _BASE.fullmatch(latex.replace(" ", ""))
+    return _Formula(_parse(f"${latex}$"), real_set(latex), based["base"] if based else None)
 
 
 def _parse(text: str) -> list[Any]:
@@ -89,6 +93,8 @@ def _parse(text: str) -> list[Any]:
 def _equal(gold: _Formula, answer: _Formula) -> bool:
     import math_verify
 
+    if gold.base and answer.base and gold.base != answer.base:
+        return False
     if math_verify.verify(gold.values, answer.values, timeout_seconds=None):
         return True
     if gold.set is None or answer.set is None or not gold.set.may_equal(answer.set):

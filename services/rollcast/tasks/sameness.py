@@ -7,6 +7,8 @@ import unicodedata
 from fractions import Fraction
 from typing import Any
 
+_LONG_EXPONENT = re.compile(r"[eE][-+]?\d{4}")
+"""1e999999999 as a fraction has as many digits."""
 _LATEX_NOISE = re.compile(r"\\(?:left|right)(?![A-Za-z])|\\[,;:! ]|[\s$~]")
 
 
@@ -32,6 +34,8 @@ def same_answer(left: Any, right: Any) -> bool:
     plain = [_plain(str(one)) for one in (left, right)]
     if plain[0] == plain[1]:
         return True
+    if any(map(_LONG_EXPONENT.search, plain)):
+        return False
     try:
         return Fraction(plain[0]) == Fraction(plain[1])
     except (ValueError, ZeroDivisionError, OverflowError):

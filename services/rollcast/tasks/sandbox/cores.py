@@ -54,6 +54,7 @@ def one_core() -> Iterator[bool]:
         yield lock is not None
     finally:
         if lock is not None:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile holds the file open, and the lock
             os.close(lock)
 
 
