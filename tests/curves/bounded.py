@@ -18,6 +18,8 @@ MEMORY_BYTES = 3 << 30
 """Of addresses: numpy and its threads take 1 GiB of them before they read anything."""
 CPU_SECONDS = 120
 """A busy machine with slow cores takes a quarter of it for the largest sound file."""
+TIMEOUT_SECONDS = 600.0
+"""One that waits takes no CPU time."""
 MAX_SENTENCE_CHARS = 2_000
 CURVE = "a curve of"
 
@@ -39,6 +41,7 @@ def outcomes(*paths: Path) -> list[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=TIMEOUT_SECONDS,
         preexec_fn=_limit,
         env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PATH": ""},
     )

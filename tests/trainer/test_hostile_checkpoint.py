@@ -228,7 +228,9 @@ def test_a_changed_controllers_file_is_noticed(ranks: Ranks, untied_model: Path,
     [
         {"step": "x"}, {"step": -1}, {"earlier": [[1]]}, {"uses": [1]}, {"curve": [[1, 2]]}, {"compute_state": 3},
         {"ledger": {"next_sequence": 1}}, {"ledger": {"next_sequence": 1, "outstanding": {"x": "p"}, "held": {}}},
-        {"curriculum": {"prompts": 1}}, {"downstream_steps": None},
+        {"curriculum": {"prompts": 1}}, {"downstream_steps": None}, {"compute_state": {"generator": 1.0}},
+        {"ledger": {"next_sequence": 10**15, "outstanding": {}, "held": {}}},
+        {"ledger": {"next_sequence": 1, "outstanding": {}, "held": {"0": "1-x"}}},
     ],
     ids=str,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import struct
 from collections.abc import Callable
@@ -288,6 +289,12 @@ def test_what_is_made_to_harm_is_a_curve_or_one_sentence(name: str, tmp_path: Pa
 def test_a_store_that_is_used_as_it_should_be_is_read(tmp_path: Path) -> None:
     sqlite(*TABLES)(tmp_path / "mlflow.db")
     assert outcomes(tmp_path / "mlflow.db") == [f"{CURVE} 2"]
+
+
+def test_a_pipe_in_a_folder_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run-1.wandb")
+    (outcome,) = outcomes(tmp_path)
+    assert "holds no evaluations.jsonl" in outcome
 
 
 def test_pieces_of_a_long_record_are_joined(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def _of_folder(folder: Path, tell: Tell) -> Found:
             contents.append(read_bytes(path, left))
             left -= len(contents[-1])
         return Found.of_rows(tensorboard.NAME, tensorboard.rows(contents, folder, tell))
-    if len(runs := sorted(folder.glob(f"*{wandb_offline.ENDING}"))) == 1:
+    runs = [path for path in folder.glob(f"*{wandb_offline.ENDING}") if path.is_file()]
+    if len(runs) == 1:
         return _of_file(runs[0], tell)
     if (folder / trl.STATE_FILE).is_file():
         return _of_file(folder / trl.STATE_FILE, tell)

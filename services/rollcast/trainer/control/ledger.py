@@ -22,19 +22,23 @@ from typing_extensions import TypedDict
 from rollcast.rollouts.records import PromptTask
 from rollcast.trainer.control.asked import Asked, AskedState, as_plain, from_plain
 
-Sequence = Annotated[str, Field(pattern=r"^\d{1,18}$")]
+MAX_SEQUENCE_DIGITS = 15
+"""Wire 1 takes no longer sequence for a task."""
+Sequence = Annotated[str, Field(pattern=rf"^\d{{1,{MAX_SEQUENCE_DIGITS}}}$")]
 """Of a task, as a key of JSON."""
+StreamId = Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]
+"""As Redis has it."""
 
 
 class LedgerState(TypedDict):
     """What a checkpoint holds; plain JSON values. Older ones lack some."""
 
-    next_sequence: int
+    next_sequence: Annotated[int, Field(ge=0, lt=10**MAX_SEQUENCE_DIGITS)]
     outstanding: dict[Sequence, str]
     num_rollouts: NotRequired[dict[Sequence, int]]
     refused: NotRequired[dict[Sequence, int]]
     asked: NotRequired[dict[Sequence, list[AskedState]]]
-    held: dict[Sequence, str]
+    held: dict[Sequence, StreamId]
     owed: NotRequired[list[str]]
 
 

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from rollcast.config.errors import UserError
 from rollcast.recipe.curriculum import CurriculumState
 from rollcast.recipe.mixture import MixtureState
 from rollcast.runfolder.checkpoint_place import Place
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX
+from rollcast.trainer.control.compute import ROLES
 from rollcast.trainer.control.ledger import LedgerState
 from rollcast.wire.version import PolicyVersion
 
@@ -22,6 +23,12 @@ Count = Annotated[int, Field(ge=0)]
 
 class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpoint may be whole)
     """The controller's state in a checkpoint is not what any release writes."""
+
+
+def _of_every_role(hours: dict[str, float]) -> dict[str, float]:
+    if missing := set(ROLES) - hours.keys():
+        raise ValueError(f"lacks {min(missing)}")
+    return hours
 
 
 @dataclass(slots=True)
@@ -43,7 +50,7 @@ class Progress:
     """Step of the newest closed evaluation of each downstream set, by its label."""
     curve: list[Annotated[list[float], Field(min_length=4, max_length=4)]] = field(default_factory=list)
     """Step, pass rate, standard error and device-hours of each evaluation, where `stop_when` is set."""
-    compute_state: dict[str, float] | None = None
+    compute_state: Annotated[dict[str, float], AfterValidator(_of_every_role)] | None = None
     start_up: float | None = 0.0
     """Of it, device-hours spent on starting up; None = written by a release that did not measure them."""
     spent_before: float | None = None
