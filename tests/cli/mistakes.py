@@ -180,7 +180,7 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "It returns -1 for a wrong answer": reward("return 1.0 if completion == row['answer'] else -1"),
         "It raises": reward("return float(completion.split()[0] == row['answer'])"),
         "It asks for a field that rows do not have": reward("return float(completion == row['solution'])"),
-        "It takes other arguments": reward("pass", before="def old(completions):\n    return 1.0\n", name="old"),
+        "It takes other arguments": reward("pass", before="def old(answer):\n    return 1.0\n", name="old"),
         "TRL's arguments, and a field that rows do not have": rewards_of("completions, solution, **kwargs", "[1.0]"),
         "TRL's arguments, and no list": rewards_of("prompts, completions", "1.0"),
         "verl's arguments, and a field that rows do not have": rewards_of("data_source, solution_str", "1.0"),

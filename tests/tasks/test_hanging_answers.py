@@ -82,10 +82,17 @@ def _cpu_seconds_of_children() -> float:
     return sum(one.user + one.system + one.children_user + one.children_system for one in times)
 
 
+def is_fork_server(process: psutil.Process) -> bool:
+    try:
+        return "rollcast.tasks.sandbox.fork_server" in process.cmdline()
+    except psutil.ZombieProcess:
+        return False
+
+
 def test_a_judge_that_has_to_wait_keeps_its_cpu_time(sandbox: Sandbox) -> None:
     """It is stopped, as one that gets no core is, for longer than its deadline, and has a verdict all the same."""
     sandbox.start("math")
-    (server,) = [one for one in psutil.Process().children() if "rollcast.tasks.sandbox.fork_server" in one.cmdline()]
+    (server,) = [one for one in psutil.Process().children() if is_fork_server(one)]
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(sandbox.grade, "math", HANGING["a tower"], '"42"')
         until = time.monotonic() + 60

@@ -245,7 +245,8 @@ def weight_bytes(model: str) -> int:
     except UserError:
         raise
     except OSError as error:
-        near = None if folder.exists() else similar_folder(model)
+        is_missing = isinstance(error, FileNotFoundError) and not folder.exists()
+        near = similar_folder(model) if is_missing else None
         raise UserError(
             f"model.path = {model}: {Path(error.filename or folder).name} cannot be read ({error.strerror}); "
             + (f"did you mean {near}?" if near else "give the folder of a Hugging Face model")
