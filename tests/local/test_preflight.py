@@ -348,29 +348,38 @@ def test_each_process_needs_a_core_of_its_own(
         preflight.check(settings(tmp_path, **changes))
 
 
-def test_a_second_run_gets_a_page_of_its_own_before_the_first_ones_page_listens(tmp_path: Path) -> None:
-    """Each in a process of its own, as two `up` are; what is written of the second leaves the port out again."""
+def first_ports(runs: contextlib.ExitStack, files: list[Path]) -> list[int]:
+    """The port of the page of each run, each resolved in a process of its own, as two `up` are; all stay alive."""
     program = (
         "import sys; from pathlib import Path; from rollcast.config.run import load_run_config;"
         "from rollcast.local.preflight import resolve_ports;"
         "print(resolve_ports(load_run_config(Path(sys.argv[1]))).forecaster.http_port, flush=True); input()"
     )
-    left_out = settings(tmp_path, forecaster={"grpc_port": 0})
-    write_resolved(left_out, tmp_path / "up.json")
-    with contextlib.ExitStack() as stack:
-        runs = []
-        for _ in range(2):
-            command = [sys.executable, "-c", program, str(tmp_path / "up.json")]
-            run = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            runs.append(stack.enter_context(run))
-            stack.callback(run.communicate, "\n", timeout=60)
-        ports = []
-        for run in runs:
-            assert run.stdout is not None
-            ports.append(int(run.stdout.readline()))
-        assert sorted(ports) in ([0, 8_400], [0, 0]), "another test's run may have it"
-        given = settings(tmp_path, forecaster={"http_port": 8_400})
-        with pytest.raises(UserError, match=r"forecaster.http_port = 8400: another run of this machine"):
+    ports = []
+    for file in files:
+        command = [sys.executable, "-c", program, str(file)]
+        run = runs.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        runs.callback(run.communicate, "\n", timeout=60)
+        assert run.stdout is not None
+        ports.append(int(run.stdout.readline()))
+    return ports
+
+
+def test_a_second_run_gets_a_page_of_its_own_before_the_first_ones_page_listens(tmp_path: Path) -> None:
+    """The file that `up` writes for its services leaves the port out again, as the user did."""
+    write_resolved(settings(tmp_path, forecaster={"grpc_port": 0}), tmp_path / "up.json")
+    with contextlib.ExitStack() as runs:
+        ports = first_ports(runs, [tmp_path / "up.json"] * 2)
+    assert ports in ([8_400, 0], [0, 0]), "a run of another test may have the first"
+
+
+def test_a_port_that_the_user_gave_and_another_run_keeps_is_refused(tmp_path: Path) -> None:
+    port = free_port("127.0.0.1")
+    given = settings(tmp_path, forecaster={"http_port": port})
+    write_resolved(given, tmp_path / "up.json")
+    with contextlib.ExitStack() as runs:
+        assert first_ports(runs, [tmp_path / "up.json"]) == [port]
+        with pytest.raises(UserError, match=rf"forecaster.http_port = {port}: another run of this machine"):
             preflight.resolve_ports(given)
 
 
