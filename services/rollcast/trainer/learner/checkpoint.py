@@ -106,8 +106,6 @@ def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *,
     storage = storage_at(folder)
     saved = _agreed(checkpoint, learner, lambda: _checked_controller(storage, name, learner.ranks))
     shapes = _agreed(checkpoint, learner, lambda: _shapes(storage, name))
-    if learner.ranks.rank == 0 and not saved.is_checked:
-        log.warning("an earlier Rollcast wrote this checkpoint, without a checksum of .metadata", place=str(checkpoint))
     remedy = (
         "give the model that it was trained from" if weights_only else "resume with the model the run was started with"
     )
@@ -135,7 +133,7 @@ def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *,
 def _checked_controller(storage: CheckpointStorage, name: str, ranks: Ranks) -> ControllerFile:
     """Of a checkpoint; this rank's share of its other files is held against their checksums."""
     saved = read_controller(storage.controller(name))
-    for file in files_to_check(storage.files(name), is_checked=saved.is_checked)[ranks.rank :: ranks.world_size]:
+    for file in files_to_check(storage.files(name))[ranks.rank :: ranks.world_size]:
         storage.check(name, file)
     return saved
 
