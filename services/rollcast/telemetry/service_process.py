@@ -1,4 +1,4 @@
-"""The process of a service that takes nothing but a run file: arguments first, heavy imports after."""
+"""The process of a service whose only argument is a run file: it parses arguments before heavy imports."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def run_service(name: str, description: str, serve: Callable[[RunConfig], int]) -> int:
-    """From the arguments `--config FILE` to the exit code; a UserError is one sentence on standard error.
+    """Parse `--config FILE`, run `serve`, return the exit code. A UserError is one sentence on standard error.
 
-    `serve` imports what is heavy, and takes the signals.
+    `serve` does the heavy imports and handles signals.
     """
     parser = argparse.ArgumentParser(prog=f"rollcast.{name}", description=description)
     parser.add_argument("--config", type=Path, required=True, help="the run file")
