@@ -105,6 +105,7 @@ class RankMemory:
         beyond = max(0 if self.model.stored_item == FLOAT32_BYTES else in_hand, FLOAT32_BYTES * max(stacks, default=0))
         held = FLOAT32_BYTES * sharded(weights, self.rank, self.ranks)
         most = held + beyond
+        # In another order of the weights, as files have it, the sum differs by the padding of small ones: kilobytes.
         for weight in weights:
             rows, padded = (FLOAT32_BYTES * sharded([weight], rank, self.ranks) for rank in (self.rank, 0))
             if rows < padded:
