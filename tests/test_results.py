@@ -34,14 +34,17 @@ def _figures(name: str) -> dict[str, Any]:
     return figures
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted([*RESULTS.glob("*.json"), *record.LAB_RESULTS.glob("*.json")]), ids=lambda path: path.stem
+)
 def test_every_file_is_json_that_any_reader_takes(path: Path) -> None:
     json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
 
 
-def test_what_json_has_no_number_for_is_written_as_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "RESULTS", tmp_path)
-    path = record.write_result("odd", {"rows": [(1.5, float("nan"))], "most": float("inf"), "least": np.float64("nan")})
+def test_what_json_has_no_number_for_is_written_as_null(tmp_path: Path) -> None:
+    path = record.write_result(
+        "odd", {"rows": [(1.5, float("nan"))], "most": float("inf"), "least": np.float64("nan")}, tmp_path
+    )
     figures = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))["figures"]
     assert figures == {"rows": [[1.5, None]], "most": None, "least": None}
 

@@ -1,4 +1,4 @@
-"""The tables of docs/forecasting.md are those of the last results."""
+"""The tables of docs/forecast-measured.md are those of the last results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testkit.forecast.tables import run_by_run
 
 ROOT = Path(__file__).parents[2]
 FIGURES = json.loads((ROOT / "benchmarks" / "results" / "forecast.json").read_text())["figures"]
-DOCUMENT = (ROOT / "docs" / "forecasting.md").read_text()
+DOCUMENT = (ROOT / "docs" / "forecast-measured.md").read_text()
 
 
 @pytest.mark.parametrize("part", ["extrapolation.paper", "extrapolation.halves", "extrapolation.own"])

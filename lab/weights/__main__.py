@@ -1,6 +1,6 @@
-"""Publishing time, bandwidth and recovery times of wire 2, between processes of one machine: results/weights.json.
+"""Publishing time, bandwidth and recovery times of wire 2, between processes of one machine: lab/results/weights.json.
 
-    python -m benchmarks.weights [PART ...] [--megabytes 3.3 584] [--repeats 20]
+    python -m lab.weights [PART ...] [--megabytes 3.3 584] [--repeats 20]
 
 The generators are those of the tests: the real member and receiver around an engine that only copies tensors. `publish`
 runs from the call of publish() to the last acknowledgement, the receiver's checksum and the copy into the engine
@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.weights import engine
-from benchmarks.weights.lanes import OtherRanks, RawGloo, copy_seconds, fill
+from lab.weights import engine
+from lab.weights.lanes import OtherRanks, RawGloo, copy_seconds, fill
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.lane_transfer import Changes, pieces_of
@@ -38,7 +38,7 @@ from rollcast.weights.shards import shard_buckets
 from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
-from testkit.record import RESULTS, write_result
+from testkit.record import LAB_RESULTS, write_result
 from testkit.weights import generator_process
 
 DEADLINE_SECONDS = 120.0
@@ -336,7 +336,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    path = RESULTS / "weights.json"
+    path = LAB_RESULTS / "weights.json"
     figures = json.loads(path.read_text())["figures"] if path.exists() else {}
     for part in arguments.parts or PARTS:
         load = os.getloadavg()[0]
@@ -344,7 +344,7 @@ def main() -> None:
         print(part, json.dumps(figures[part]), flush=True)
         figures.setdefault("load", {})[part] = [load, os.getloadavg()[0]]
     figures["targets"] = targets(figures) if {"lanes", "pause"} <= figures.keys() else {}
-    print(write_result("weights", figures), figures["targets"])
+    print(write_result("weights", figures, LAB_RESULTS), figures["targets"])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Tokens per second and weight pauses of one generator on CPU, against bare vLLM on the same prompts.
 
-    python -m benchmarks.generator [--cpu 0] [--groups 24] [--rounds 3]
+    python -m lab.generator [--cpu 0] [--groups 24] [--rounds 3]
 
 A random Qwen3 of demo size (0.8 M parameters, float32), 16 rollouts per prompt, 64 slots, at most 192 tokens each.
 Rounds of bare vLLM, the service without updates, and the service with an update every half second are interleaved; the
-medians go to results/generator.json, with the pause beside the time that copying the parameters takes: through vLLM's
+medians go to lab/results/generator.json, with the pause beside the time that copying the parameters takes: through vLLM's
 loader, as it is done under the pause (load), and as bare memory copies (copy).
 """
 
@@ -28,7 +28,7 @@ from rollcast.config.tasks import Tasks
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.wire.version import PolicyVersion
 from testkit.generator.trainer_end import copy_weights
-from testkit.record import write_result
+from testkit.record import LAB_RESULTS, write_result
 
 ROLLOUTS_PER_PROMPT = 16
 MAX_TOKENS = 192
@@ -268,7 +268,7 @@ def main() -> None:
         config = make_config(Path(folder), arguments.cpu)
         figures = asyncio.run(measure(config, arguments.groups, arguments.rounds))
         print(json.dumps(figures, indent=1))
-        print(write_result("generator", figures))
+        print(write_result("generator", figures, LAB_RESULTS))
 
 
 if __name__ == "__main__":

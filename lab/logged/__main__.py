@@ -1,6 +1,6 @@
 """Pictures of what loggers show of a run: TensorBoard and MLflow in a browser, W&B's offline file read back.
 
-    python -m benchmarks.logged [--steps 28] [--run-folder FOLDER]
+    python -m lab.logged [--steps 28] [--run-folder FOLDER]
 
 One run of the demo's task tells all three at once: TensorBoard's files, a real MLflow server, W&B offline. A run that
 is over is told from its folder instead, a copy of which is made. Then each is asked for its curves, its samples and
@@ -27,7 +27,7 @@ import yaml
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from benchmarks.logged.offline import draw_offline
+from lab.logged.offline import draw_offline
 from benchmarks.short_demo import short_demo
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import parse_run_config
@@ -150,7 +150,7 @@ def pictures_of_mlflow(browser: Browser, url: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.logged", description="Draw what loggers show.")
+    parser = argparse.ArgumentParser(prog="python -m lab.logged", description="Draw what loggers show.")
     parser.add_argument("--steps", type=int, default=28, help="optimizer steps of the run")
     parser.add_argument("--run-folder", type=Path, help="of a run that is over, to be told instead of a new one")
     arguments = parser.parse_args()

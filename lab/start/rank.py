@@ -1,6 +1,6 @@
-"""One rank: reads the model, and says what that took. Started by `python -m benchmarks.start`.
+"""One rank: reads the model, and says what that took. Started by `python -m lab.start`.
 
-python -m benchmarks.start.rank whole|shard|checkpoint MODEL FOLDER        with torchrun's environment variables
+python -m lab.start.rank whole|shard|checkpoint MODEL FOLDER        with torchrun's environment variables
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from benchmarks.weights.lanes import CPU
+from lab.weights.lanes import CPU
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.generator import engine_start
 from rollcast.generator.engine import Engine, EngineRequest
