@@ -141,7 +141,7 @@ def test_the_first_hour_has_all_its_parts_in_the_file_and_on_its_page() -> None:
     seen = [one for one in _figures("first_hour")["commands"] if one["moment"] != "first step"]
     if not seen[0]["command"].startswith("rollcast init"):
         pytest.skip("the file is of the script before this one: python -m benchmarks.first_hour --transcript PAGE")
-    page = (ROOT / "docs" / "first-hour.md").read_text()
+    page = (ROOT / "lab" / "first-hour.md").read_text()
     assert len(seen) == len(PARTS_OF_THE_FIRST_HOUR)
     place = 0
     for one, (command, moment) in zip(seen, PARTS_OF_THE_FIRST_HOUR, strict=True):
