@@ -16,7 +16,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = {"rollcast": "services/rollcast", "testkit": "testkit", "benchmarks": "benchmarks", "lab": "lab", "tests": "tests"}
+PACKAGES = {
+    "rollcast": "services/rollcast",
+    "testkit": "testkit",
+    "benchmarks": "benchmarks",
+    "lab": "lab",
+    "tests": "tests",
+}
 FORBIDDEN = {
     "Layers": ("rollcast/config/run.py", "rollcast.tasks"),
     "Only the generator imports vLLM": ("rollcast/trainer/learner/ranks.py", "vllm"),

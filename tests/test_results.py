@@ -79,7 +79,7 @@ def test_the_page_says_what_the_autoscaler_saved() -> None:
         f"{more} more device-hours than the smallest fixed fleet,",
         f"{from_more} when the run begins with a quarter too many;",
         f"the trainer idles {idle} instead of {fixed_idle}.",
-        f"double at once: {up} generators, {_turns(step['up'])} by more than one generator.",
+        f"double suddenly: {up} generators, {_turns(step['up'])} by more than one generator.",
         f"That halve: {down}, {_turns(step['down'])}.",
         f"waits {waits} of the time for stragglers; most generators {most}, without them {most_without}.",
         f"the staleness bound of {figures['max_staleness']} in any of them;",

@@ -4,8 +4,8 @@
 
 A random Qwen3 of demo size (0.8 M parameters, float32), 16 rollouts per prompt, 64 slots, at most 192 tokens each.
 Rounds of bare vLLM, the service without updates, and the service with an update every half second are interleaved; the
-medians go to lab/results/generator.json, with the pause beside the time that copying the parameters takes: through vLLM's
-loader, as it is done under the pause (load), and as bare memory copies (copy).
+medians go to lab/results/generator.json, with the pause and the time that copying the parameters takes: through vLLM's
+loader, as under the pause (load), and as bare memory copies (copy).
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ import yaml
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from lab.logged.offline import draw_offline
 from benchmarks.short_demo import short_demo
+from lab.logged.offline import draw_offline
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import parse_run_config
 from rollcast.local.ports import free_port

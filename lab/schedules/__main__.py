@@ -6,7 +6,7 @@ The demo's model, task and batch; generator on core 0, trainer and Redis on core
 `rounds` x k optimizer steps, in turn, with an evaluation before the first and after the last. Figures are of all rounds
 but the first: k steps of the pipeline, one generation phase and k updates of the other. Told apart are speed, staleness
 of the trained tokens and how long the trainer had no update to make. The pass rates say that both train; which trains
-better cannot be seen at this length. Writes lab/results/schedules.json; exit status 1 where a run made fewer steps, missed
+better cannot be seen at this length. Writes lab/results/schedules.json; exit status 1 if a run made fewer steps, missed
 an evaluation, or trained on a token older than its schedule allows: k steps for the pipeline, k - 1 for the other.
 """
 

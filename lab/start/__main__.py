@@ -1,4 +1,4 @@
-"""Host memory of each trainer rank at start, and what a checkpoint costs the step that saves it: lab/results/start.json.
+"""Host memory of each trainer rank at start, and the cost of a checkpoint for its step: lab/results/start.json.
 
     python -m lab.start [start] [checkpoint] [--ranks 1 2 4]
 
