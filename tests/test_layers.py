@@ -16,13 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = {
-    "rollcast": "services/rollcast",
-    "testkit": "testkit",
-    "benchmarks": "benchmarks",
-    "lab": "lab",
-    "tests": "tests",
-}
+PACKAGES = {"rollcast": "services/rollcast", **{name: name for name in ("testkit", "benchmarks", "lab", "tests")}}
 FORBIDDEN = {
     "Layers": ("rollcast/config/run.py", "rollcast.tasks"),
     "Only the generator imports vLLM": ("rollcast/trainer/learner/ranks.py", "vllm"),

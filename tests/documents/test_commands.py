@@ -36,6 +36,7 @@ DOCUMENTED = [item for page in PAGES if page.name not in LOG for item in command
 GUIDES = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 GROUPS = {" ".join(name.split()[:count]) for name in COMMANDS for count in (1, 2)}
 PLACEHOLDERS = ("...", "NAME", "COMMAND", "FILE")
+PACKAGES = ("rollcast", "benchmarks", "lab", "testkit", "monitoring", "documents")
 STARTERS = ("rollcast generator", "rollcast trainer", "rollcast forecaster")
 """They hand their options to another program."""
 
@@ -132,14 +133,7 @@ def test_targets_of_make_and_modules_are_there() -> None:
         if command.words[:2] == ("python", "-m"):
             module = Path(*command.words[2].split("."))
             places = [ROOT / module, ROOT / "services" / module]
-            if command.words[2].split(".")[0] in (
-                "rollcast",
-                "benchmarks",
-                "lab",
-                "testkit",
-                "monitoring",
-                "documents",
-            ):
+            if command.words[2].split(".")[0] in PACKAGES:
                 found = [place for place in places if place.is_dir() or place.with_suffix(".py").is_file()]
                 assert found, command.id
 
