@@ -10,8 +10,8 @@ from monitoring.alerts import ALERTS, COUNT, NUMBER, SHARE
 
 HEAD = """# Alerts and dashboards
 
-Every alert and every panel, from the code that makes them. How to switch them on: [monitoring](../monitoring.md). What to do
-about an alert: [the runbook](../runbook.md).
+Every alert and every panel, from the code that makes them. How to switch them on: [monitoring](../monitoring.md). What
+to do about an alert: [the runbook](../runbook.md).
 
 <!-- Written by `python -m monitoring`. -->
 """
@@ -32,7 +32,7 @@ def _alerts() -> str:
 
 
 def _plain(text: str) -> str:
-    """Templates and placeholders as what they usually say."""
+    """Templates and placeholders replaced by their usual values."""
     text = text.replace("@NO_STEP_MINUTES@", "30")
     for template in (COUNT, NUMBER, SHARE):
         text = text.replace(template, "..")

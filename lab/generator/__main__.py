@@ -77,7 +77,7 @@ def make_tasks(first: int, count: int) -> list[PromptTask]:
 
 
 async def bare(llm: Any, tasks: list[PromptTask], slots: int) -> float:
-    """Tokens per second of vLLM alone, `slots` requests at once."""
+    """Tokens per second of vLLM alone, `slots` requests in parallel."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 

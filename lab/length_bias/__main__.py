@@ -4,8 +4,8 @@
 
 Two generators, additions of 1 to 4 digits (completions of 8 to 60 tokens), k = 4; the second generator runs only for
 `share` of the time over the first two thirds of the run. Tasks dispatched before the last k + 2 steps are put into
-deciles by their longest rollout: each decile's used and filtered share of what was dispatched, and the delay from
-dispatch to use. Writes lab/results/length_bias.json; exit status 1 where a task was dropped or a token was too old.
+deciles by their longest rollout: each decile's used and filtered share of the dispatched tasks, and the delay from
+dispatch to use. Writes lab/results/length_bias.json; exit status 1 if a task was dropped or a token was too old.
 """
 
 from __future__ import annotations

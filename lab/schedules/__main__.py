@@ -3,11 +3,12 @@
     python -m lab.schedules [--rounds 6] [--lag 8] [--repeats 1]
 
 The demo's model, task and batch; generator on core 0, trainer and Redis on core 1. Both schedules make the same
-`rounds` x k optimizer steps, in turn, with an evaluation before the first and after the last. Figures are of all rounds
-but the first: k steps of the pipeline, one generation phase and k updates of the other. Told apart are speed, staleness
-of the trained tokens and how long the trainer had no update to make. The pass rates say that both train; which trains
-better cannot be seen at this length. Writes lab/results/schedules.json; exit status 1 if a run made fewer steps, missed
-an evaluation, or trained on a token older than its schedule allows: k steps for the pipeline, k - 1 for the other.
+`rounds` x k optimizer steps, in turn, with an evaluation before the first and after the last. Figures are of all
+rounds except the first: k steps of the pipeline, one generation phase and k updates of the other. The schedules
+differ in speed, staleness of the trained tokens and how long the trainer had no update to make. The pass rates show
+that both train; which trains better cannot be seen at this length. Writes lab/results/schedules.json; exit status 1
+if a run made fewer steps, missed an evaluation, or trained on a token older than its schedule allows: k steps for the
+pipeline, k - 1 for the other.
 """
 
 from __future__ import annotations

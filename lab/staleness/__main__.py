@@ -5,7 +5,7 @@ which the token budget cuts there; generators without a limit of slots, so that 
 are of the trainer's time after the first 50 of 350 steps.
 
     idle        the trainer waits, by length of the longest group in steps
-    schedules   lags and the two extremes, longest group 6 steps, publish 0.1 s; groups per second of what was trained
+    schedules   lags and the two extremes, longest group 6 steps, publish 0.1 s; groups per second of trained ones
     fleet       generators that deliver 0.8 to 2 times what the trainer uses
     strictness  random runs with slow, killed, drained and joining generators and trainer restarts
 """

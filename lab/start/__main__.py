@@ -5,11 +5,11 @@
 Models with random weights, stored in bfloat16, float32 masters, ranks over gloo.
 
 start: a Qwen3 and a Qwen3 MoE of 300 M parameters. Memory is the highest resident set (VmHWM, file pages included)
-above what stood after the imports, while the model is read; `whole` is one process that reads it with `from_pretrained`
+above that after the imports, while the model is read; `whole` is one process that reads it with `from_pretrained`
 in float32. Target: a rank's shard and half a gigabyte.
 
 checkpoint: a Qwen3 of 100 M parameters, steps of 1,024 tokens a rank, 1 and 2 ranks. A saving step is the copy and the
-step beside which the checkpoint is written; it is set against the mean of the step before it and of the one after the
+step during which the checkpoint is written; it is compared with the mean of the step before it and of the one after the
 writing. Target: at most 1.2 times as long, the first as well.
 """
 

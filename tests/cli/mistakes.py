@@ -1,4 +1,4 @@
-"""Mistakes of a first hour: what somebody has, and the command that is given. docs/reference/mistakes.md has what they hear."""
+"""Mistakes of a first hour: the user's files and the command. docs/reference/mistakes.md has the messages."""
 
 from __future__ import annotations
 
