@@ -139,7 +139,7 @@ def _check_experts(policy: Policy, ranks: Ranks) -> None:
 @contextmanager
 def _one_after_the_other() -> Iterator[None]:
     """Transformers reads with threads otherwise. They run ahead of what stacks experts by any number of layers, so that
-    a rank held up to 0.8 GB beside a shard of 1.2 GB: `python -m benchmarks.start`, where this takes no longer.
+    a rank held up to 0.8 GB beside a shard of 1.2 GB: `python -m lab.start`, where this takes no longer.
     """
     name = "HF_DEACTIVATE_ASYNC_LOAD"
     before = os.environ.get(name)
