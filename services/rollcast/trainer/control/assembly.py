@@ -1,4 +1,4 @@
-"""From the groups of a batch to what the learner trains on: rewards, filters, advantages, weights."""
+"""Computes the training sequences of a batch from its groups: rewards, filters, advantages, weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REWARD_GAP = 0.5
 @dataclass(frozen=True, slots=True)
 class AssembledBatch:
     sequences: list[TrainingSequence]
-    """Of the effective batch only; empty = no update."""
+    """The effective batch only; empty = no update."""
     kept_groups: frozenset[int]
     """Task sequences of groups with at least one trained rollout."""
 
@@ -49,7 +49,7 @@ def is_excluded(rollout: Rollout, recipe: Recipe) -> bool:
 
 
 def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
-    """The verifier's reward, with the length penalty (Eq 9) where the recipe has one.
+    """The verifier's reward, with the length penalty (Eq 9) if the recipe has one.
 
     The longest answer keeps half of its lead over a wrong one, as in the paper: a right one counts 0.5, a wrong one 0.
     """
