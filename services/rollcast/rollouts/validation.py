@@ -19,7 +19,7 @@ MAX_SPANS = 65_536
 """Version spans, legs, masks or marks of one rollout."""
 MAX_CHOICES = 4_096
 """Experts that one token is sent to, over all layers."""
-MAX_TEXT = 1 << 20
+MAX_TEXT_CHARACTERS = 1 << 20
 """Characters of a prompt's id, or of the name of a data set or verifier."""
 MAX_OWNER_CHARACTERS = 512
 """Characters of a generator's name; the scripts and the records of :inflight take no longer one."""
@@ -106,7 +106,7 @@ def _check_token_ids(name: str, token_ids: NDArray[np.int32]) -> None:
 
 def _check_texts(**texts: str) -> None:
     for name, text in texts.items():
-        _require(len(text) <= MAX_TEXT, f"{name}: {len(text)} characters, more than {MAX_TEXT}")
+        _require(len(text) <= MAX_TEXT_CHARACTERS, f"{name}: {len(text)} characters, more than {MAX_TEXT_CHARACTERS}")
 
 
 def _require(condition: bool, message: str) -> None:

@@ -13,8 +13,8 @@ from rollcast.recipe.length_control import length_penalty
 from rollcast.rollouts.records import Rollout, RolloutGroup
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
 
-REWARD_GAP = 0.5
-"""Between right and wrong here, 1, over the paper's, 2 (A.3: +1 and -1): what Eq 9 takes off is scaled with it."""
+REWARD_GAP_RATIO = 0.5
+"""Gap between right and wrong rewards here, 1, over the paper's, 2 (A.3: +1 and -1): it scales the penalty of Eq 9."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +56,5 @@ def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
     control = recipe.length_control
     if isinstance(control, LengthPenalty):
         penalty = length_penalty(rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens)
-        return rollout.reward * (1 + REWARD_GAP * penalty)
+        return rollout.reward * (1 + REWARD_GAP_RATIO * penalty)
     return rollout.reward

@@ -175,14 +175,16 @@ def _agreed(checkpoint: Location, learner: Learner, read: Callable[[], Read]) ->
 
 def _agree(checkpoint: Location, learner: Learner, failure: Exception | None) -> None:
     """Raise the same on every rank if any of them found a failure."""
-    own = GOOD if failure is None else PASSING if may_pass(failure) else DAMAGED
+    own = GOOD
+    if failure is not None:
+        own = PASSING if may_pass(failure) else DAMAGED
     gravest = torch.tensor(own, device=learner.ranks.device)
     dist.all_reduce(gravest, dist.ReduceOp.MAX)
     if gravest.item() == GOOD:
         return
-    reason = failure if failure is not None else "another rank could not"
-    sentence = damaged(checkpoint, reason)
-    raise (PassingError if gravest.item() == PASSING else DamagedCheckpoint)(sentence) from failure
+    sentence = damaged(checkpoint, failure or "another rank could not")
+    kind = PassingError if gravest.item() == PASSING else DamagedCheckpoint
+    raise kind(sentence) from failure
 
 
 def damaged(checkpoint: Location, reason: object) -> str:

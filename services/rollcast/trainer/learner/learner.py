@@ -27,7 +27,7 @@ from rollcast.trainer.learner.batch import MicroBatch, padded_tokens
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reference import Reference
-from rollcast.trainer.learner.router_replay import UNKNOWN
+from rollcast.trainer.learner.router_replay import UNKNOWN_EXPERT
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class PaddedBatch:
     rollout: Tensor
     """[T] index of the sequence."""
     routed_experts: Tensor | None
-    """[B, S, layers, choices] int16, UNKNOWN if not recorded; None = recorded for no sequence."""
+    """[B, S, layers, choices] int16, UNKNOWN_EXPERT if not recorded; None = recorded for no sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ def _padded_experts(micro_batch: MicroBatch, shape: tuple[int, ...], device: tor
     known = [(row, s.routed_experts) for row, s in enumerate(micro_batch) if s.routed_experts is not None]
     if not known:
         return None
-    padded = np.full((*shape, *known[0][1].shape[1:]), UNKNOWN, dtype=np.int16)
+    padded = np.full((*shape, *known[0][1].shape[1:]), UNKNOWN_EXPERT, dtype=np.int16)
     for row, experts in known:
         padded[row, : len(experts)] = experts
     return torch.from_numpy(padded).to(device)

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from rollcast.trainer.learner.architecture import Unsupported
 from rollcast.trainer.learner.batch import Routing
 
-UNKNOWN = -1
+UNKNOWN_EXPERT = -1
 """Means that the router chooses itself: for padding, and for the last token, which is never an input."""
 _CHOICES = (torch.topk, Tensor.topk)
 
@@ -43,7 +43,7 @@ class RouterReplay:
             router.forward = partial(self._route, layer, router.forward)
 
     def use(self, chosen: Tensor | None) -> None:
-        """`chosen` [B, S, layers, choices] int16, UNKNOWN if the router chooses itself; None = all routers do."""
+        """`chosen` [B, S, layers, choices] int16, UNKNOWN_EXPERT if a router chooses itself; None = all do."""
         self._chosen = chosen
 
     def _route(self, layer: int, forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -70,7 +70,7 @@ class _Replayed(TorchFunctionMode):
         result = function(*arguments, **(named or {}))
         if function not in _CHOICES:
             return result
-        chosen = torch.where(self._experts == UNKNOWN, result.indices, self._experts)
+        chosen = torch.where(self._experts == UNKNOWN_EXPERT, result.indices, self._experts)
         return torch.return_types.topk((arguments[0].gather(-1, chosen), chosen))
 
 
