@@ -148,7 +148,7 @@ class Outage:
                 "(that of a server started by `rollcast up` is in run.json of its run folder)"
             )
         if isinstance(error, NoPermissionError):
-            return UserError(f"redis.username: it may not do what is needed ({error}); widen its ACL")
+            return UserError(f"redis.username: it lacks a permission ({error}); widen its ACL")
         if _is_away(error):
             return QueueAway(f"Redis took no command for {self._patience:.0f} s: {error}")
         return error

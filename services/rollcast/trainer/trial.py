@@ -79,7 +79,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m rollcast.trainer.trial", description="Times one update.")
     parser.add_argument("--config", type=Path, required=True, help="run file, resolved")
     parser.add_argument("--trial", type=Path, required=True, help="what the generator's trial wrote")
-    parser.add_argument("--out", type=Path, required=True, help="where the record goes, JSON; rank 0 writes it")
+    parser.add_argument("--out", type=Path, required=True, help="file of the record, JSON; rank 0 writes it")
     arguments = parser.parse_args()
     configure_logging("trial")
     try:

@@ -162,4 +162,4 @@ def _read(path: Path) -> ComputeRecord | None:
 
 
 def _not_ours(path: Path) -> UserError:
-    return UserError(f"folder: {path} does not say what was spent; remove it, and what was spent before is not counted")
+    return UserError(f"folder: {path} does not contain the device-hours spent; remove it, and they are counted from 0")

@@ -105,5 +105,5 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     name = f"rollout {owner[place]}"
     if not np.isfinite(value):
         return f"{name} has a log-probability that is not finite"
-    bound = "above 0" if value > 0 else f"below {MIN_LOGPROB:g}, which nobody samples"
+    bound = "above 0" if value > 0 else f"below {MIN_LOGPROB:g}, which is never sampled"
     return f"{name} has a log-probability of {value:g}, {bound}"

@@ -274,11 +274,11 @@ class LearnerGroup:
         return self.saver.begin(version, controller)
 
     def _restore(self, checkpoint: Location) -> dict[str, Any]:
-        with told_what_did_not_fit(f"what is read of the checkpoint {checkpoint}", MORE_RANKS):
+        with told_what_did_not_fit(f"this rank's part of the checkpoint {checkpoint}", MORE_RANKS):
             return load_checkpoint(checkpoint, self.learner)
 
     def _take_weights(self, checkpoint: Location) -> dict[str, Any]:
-        with told_what_did_not_fit(f"what is read of the checkpoint {checkpoint} (model.from_run)", MORE_RANKS):
+        with told_what_did_not_fit(f"this rank's part of the checkpoint {checkpoint} (model.from_run)", MORE_RANKS):
             return load_weights(checkpoint, self.learner)
 
     def _export(self, folder: Path, *, is_first: bool) -> None:
