@@ -245,6 +245,7 @@ def record(folder: Path, config: RunConfig, law: tuple[float, float]) -> None:
             "at": 1000.0 + step,
         }
         lines.append(json.dumps(line) + "\n")
+    (folder / "format.json").write_text('{"format": 1}')
     (folder / "evaluations.jsonl").write_text("".join(lines))
     (folder / "result.json").write_text("{}")
     write_resolved(config.model_copy(update={"folder": config.folder.absolute()}), folder / "up.json")
@@ -340,6 +341,7 @@ def test_a_set_that_was_trained_elsewhere_ends_in_the_same_table(recorded: Path)
     (elsewhere / "miniature-whole-s0").mkdir(parents=True)
     for run in folder.glob("miniature-*"):
         (elsewhere / run.name).mkdir(exist_ok=True)
+        (elsewhere / run.name / "format.json").write_text('{"format": 1}')
         (elsewhere / run.name / "evaluations.jsonl").write_bytes((run / "evaluations.jsonl").read_bytes())
     steps = [{"step": 1, "interrupted_ratio": 0.5}, {"step": 1, "interrupted_ratio": 0.1}, {"step": 2}]
     (elsewhere / "miniature-whole-s0/steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))

@@ -52,10 +52,10 @@ def test_a_run_ends_at_its_budget_with_balanced_books(tmp_path: Path) -> None:
     assert outcomes["used"] + outcomes["filtered"] >= 40
     assert max(int(age) for line in lines(config, "steps.jsonl") for age in line["staleness_tokens"]) <= 3
     assert list(learners.saved)[-1] == "1.10"
-    samples = parse_page(controller._exporter.render().decode())
+    samples = parse_page(controller._reporter._exporter.render().decode())
     told = {(sample.name, sample.labels.get("role")): sample.value for sample in samples}
     generated = told[names.TOKENS.name, "generator"]
-    waiting = sum(delivery.group.num_tokens for delivery in controller._intake.ready.values())
+    waiting = sum(delivery.group.num_tokens for delivery in controller._pipeline.intake.ready.values())
     assert told[names.CONSUMED_TOKENS.name, None] == generated - waiting > 0, "what came was consumed or lies ready"
 
 
@@ -159,15 +159,15 @@ def test_no_batch_is_left_behind_while_weights_are_waited_for(tmp_path: Path) ->
     asked: Counter[int] = Counter()
 
     def acknowledged() -> int:
-        step = controller.version.step
+        step = controller.state.version.step
         asked[step] += 1
         return step if asked[step] > 6 else step - 2
 
     controller._publisher.lowest_step = acknowledged  # type: ignore[method-assign]
     assert run(controller, answers) is TrainerEnding.FINISHED
-    assert controller._dispatcher.is_exhausted
-    assert len(controller._intake.ready) < recipe.prompts_per_step
-    assert controller.version.step >= 22 // recipe.prompts_per_step
+    assert controller._pipeline._dispatcher.is_exhausted
+    assert len(controller._pipeline.intake.ready) < recipe.prompts_per_step
+    assert controller.state.version.step >= 22 // recipe.prompts_per_step
     check_every_task_once(lines(config, "tasks.jsonl"))
 
 
@@ -179,10 +179,10 @@ def test_a_few_right_answers_among_gradings_that_failed_remove_no_prompt(tmp_pat
     easy, stalling = (make_group(Claimed(task, "1-0", VERSION), "g") for task in tasks)
     for rollout in stalling.rollouts[3:]:
         rollout.reward, rollout.grading_status = 0.0, GradingStatus.TIMEOUT
-    controller._dispatcher.observe([stalling])
-    assert controller._curriculum.num_removed == 0
-    controller._dispatcher.observe([easy])
-    assert controller._curriculum.num_removed == 1
+    controller._pipeline._dispatcher.observe([stalling])
+    assert controller.state.curriculum.num_removed == 0
+    controller._pipeline._dispatcher.observe([easy])
+    assert controller.state.curriculum.num_removed == 1
 
 
 @pytest.mark.parametrize("second", ["wrong", "defective"])
@@ -196,7 +196,9 @@ def test_a_second_answer_to_a_group_in_training_ends_no_run(tmp_path: Path, seco
 
     def update(sequences: list[Any], between: Any) -> UpdateStats:
         broker.tasks.clear()
-        tasks = [controller._dispatcher.train_task(*item) for item in controller._ledger.outstanding.items()]
+        tasks = [
+            controller._pipeline._dispatcher.train_task(*item) for item in controller.state.ledger.outstanding.items()
+        ]
         queue.dispatch(tasks)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(answers, "pass_rate", 0.0)
@@ -226,7 +228,7 @@ def test_an_update_does_not_wait_for_redis_twice(tmp_path: Path) -> None:
         raise QueueAway("away")
 
     queue.read = read  # type: ignore[method-assign]
-    meanwhile = controller._meanwhile()
+    meanwhile = controller._dispatcher_during_update()
     for _ in range(5):
         meanwhile()
     assert asked == 1
@@ -243,7 +245,7 @@ def test_stop_when_ends_a_saturated_run_with_checkpoint_export_and_the_reason(tm
     (stopped,) = [line for line in lines(config, "tasks.jsonl") if line["what"] == "stopped_early"]
     assert "saturated" in stopped["reason"]
     assert stopped["step"] < 50
-    assert str(controller.version) in learners.saved
+    assert str(controller.state.version) in learners.saved
     assert lines(config, "evaluations.jsonl")[-1]["step"] == stopped["step"]
     assert (config.run_folder / "model").is_dir()
 
@@ -268,9 +270,9 @@ def test_groups_are_held_until_the_next_checkpoint_is_on_the_disk(tmp_path: Path
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
 
     def train_to(step: int) -> None:
-        while controller.version.step < step:
-            controller._turn()
-            answers.version = controller.version
+        while controller.state.version.step < step:
+            controller._step_or_wait()
+            answers.version = controller.state.version
 
     train_to(5)
     assert list(learners.saved) == ["1.3"], "training went on"
@@ -279,19 +281,19 @@ def test_groups_are_held_until_the_next_checkpoint_is_on_the_disk(tmp_path: Path
     assert ("checkpoint", None, "1.3") in between, (
         "the books are cut where the state was taken, not where it was written"
     )
-    held = dict(controller._ledger.held)
+    held = dict(controller.state.ledger.held)
     assert held, "the checkpoint that is being written could use them"
     learners.written.set_result(tmp_path)
-    controller._turn()
-    assert held.items() <= controller._ledger.held.items(), "they came after it"
+    controller._step_or_wait()
+    assert held.items() <= controller.state.ledger.held.items(), "they came after it"
     train_to(7)
     assert list(learners.saved) == ["1.3", "1.6"]
-    assert held.items() <= controller._ledger.held.items()
-    before = dict(controller._ledger.held)
+    assert held.items() <= controller.state.ledger.held.items()
+    before = dict(controller.state.ledger.held)
     learners.written.set_result(tmp_path)
-    controller._turn()
-    assert not held.keys() & controller._ledger.held.keys()
-    assert len(controller._ledger.held) < len(before)
+    controller._step_or_wait()
+    assert not held.keys() & controller.state.ledger.held.keys()
+    assert len(controller.state.ledger.held) < len(before)
 
 
 def test_a_disk_that_refuses_a_checkpoint_ends_the_run(tmp_path: Path) -> None:
@@ -301,8 +303,8 @@ def test_a_disk_that_refuses_a_checkpoint_ends_the_run(tmp_path: Path) -> None:
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
     controller._stop_requested = follow_version(controller, answers, 4)
     while not learners.saved:
-        controller._turn()
-        answers.version = controller.version
+        controller._step_or_wait()
+        answers.version = controller.state.version
     learners.written.set_exception(UserError("the disk is full"))
     with pytest.raises(UserError, match="the disk is full"):
         controller.run()
