@@ -16,6 +16,7 @@ from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.keda import MAX_CALLS, ExternalScaler
 from rollcast.autoscaler.loop import Loop
 from rollcast.autoscaler.sources import open_source
+from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Rpc
@@ -39,7 +40,7 @@ def serve(config: RunConfig) -> int:
     """
     stop = StopSignal()
     settings = config.autoscaler
-    deployment = open_deployment(config)
+    deployment = open_deployment(settings)
     board = DecisionBoard()
     exporter = Exporter(config.run)
     heartbeat = Heartbeat(settings.every_seconds + MAX_TURN_SECONDS)
@@ -84,12 +85,11 @@ def serve(config: RunConfig) -> int:
         loop.close()
 
 
-def open_deployment(config: RunConfig) -> Any:
+def open_deployment(settings: Autoscaler) -> Any:
     """The Deployment that the settings name, or None.
 
     Raises UserError if Kubernetes cannot be reached, or, in mode controller, others scale it.
     """
-    settings = config.autoscaler
     if settings.deployment is None:
         return None
     from rollcast.autoscaler.api_server import ClusterAway, connect, own_namespace

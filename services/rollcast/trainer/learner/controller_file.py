@@ -1,6 +1,6 @@
 """controller.json of a checkpoint: the controller's state, and how the checkpoint's other files are to be read.
 
-    {"crc32": checksum of what follows, "format": 2, "updates": .., "world_size": .., "controller": ..}
+{"crc32": checksum of what follows, "format": 2, "updates": .., "world_size": .., "controller": ..}
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def controller_text(*, updates: int, world_size: int, controller: dict[str, Any]
 
 
 def read_controller(text: str) -> ControllerFile:
-    """Raises ValueError where it is damaged, UserError where a newer Rollcast wrote it."""
+    """Raises ValueError if it is damaged, UserError if a newer Rollcast wrote it."""
     checksum = _CHECKSUM.match(text)
     if checksum is None:
         raise ValueError("controller.json has no checksum")
