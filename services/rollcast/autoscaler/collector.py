@@ -92,7 +92,7 @@ class Collector:
         self._pages: dict[Place, _Page] = {}
         self._last: Totals | None = None
         self.slots: int | None = None
-        """Rollouts that one generator runs at once, the minimum over all; None = not reported."""
+        """Concurrent rollouts of one generator, the minimum over all; None = not reported."""
 
     def take(self, reading: FleetReading, now: float) -> Totals:
         """The totals at `now` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it comes."""
