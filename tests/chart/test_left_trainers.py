@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
+from testkit.plain_manifests import manifest_texts
 from tests.autoscaler.api_server import JOBS, NAMESPACE, ApiServer
 from tests.chart.local_cluster import LocalCluster
-from tests.chart.plain_manifests import manifest_texts
 from tests.chart.rendering import CPU, Object, merged, of_kind, pod_of, render
 from tests.chart.value_sets import VALUE_SETS
 

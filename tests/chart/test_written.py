@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from rollcast.config.run import parse_run_config
-from tests.chart.plain_manifests import PROFILES, manifest_texts, manifests
+from testkit.plain_manifests import PROFILES, manifest_texts, manifests
 from tests.chart.rendering import CHART, ROOT, merged, of_kind, one, pods, profile, render, run_file
 from tests.chart.rendering import PROFILES as PROFILES_OF_THE_CHART
 from tests.chart.value_sets import VALUE_SETS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import runpy
+from pathlib import Path
+from typing import Any
 
 import yaml
 
-from tests.chart.rendering import ROOT, Object
-
 PROFILES = ("cpu", "8xh100")
-SCRIPT = ROOT / "helm" / "manifests.py"
+SCRIPT = Path(__file__).parents[1] / "helm" / "manifests.py"
 
 
 @functools.cache
@@ -20,5 +20,5 @@ def manifest_texts() -> dict[str, str]:
     return texts
 
 
-def manifests(profile: str) -> list[Object]:
+def manifests(profile: str) -> list[dict[str, Any]]:
     return [item for item in yaml.load_all(manifest_texts()[profile], Loader=yaml.CSafeLoader) if item]
