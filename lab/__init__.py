@@ -1,0 +1,1 @@
+"""One-off measurements and scripts that count: not part of the product, not run by users."""
