@@ -4,7 +4,7 @@ A stop is a function of this repository, counted when it is entered for the firs
 stop in a file that the walk had left before. The walk begins when the command line is called and ends when the law is
 fitted, that is when a function returns the first `Forecast`. What runs while a module is imported is not counted.
 
-The part before the first stop in `rollcast.scaling` (a path becomes a curve) is also counted by itself.
+The walk without the stops inside `rollcast.scaling`, where the law is fitted, is also counted by itself.
 """
 
 from __future__ import annotations
@@ -90,10 +90,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
     stops = walk(arguments.path)
-    first_of_fit = next((place for place, (room, _) in enumerate(stops) if room.startswith("scaling/")), len(stops))
     answer: dict[str, Any] = {
         **figures(stops),
-        "before_the_fit": figures(stops[:first_of_fit]),
+        "without_scaling": figures([stop for stop in stops if not stop[0].startswith("scaling/")]),
         "stops_by_package": dict(Counter(room.partition("/")[0] for room, _ in stops)),
         "walk": [f"{room} {name}" for room, name in stops],
     }

@@ -70,16 +70,17 @@ def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
     """One digest for each number of evaluations: the law, the verdict, the readings of the grid, the end."""
     evaluations = module("evaluations", "curves", "forecaster")
     made = module("run_forecast", "curves", "forecaster")
+    budget = getattr(made, "RunBudget", None) or made.Budget
     (folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["evaluations"]))
     (folder / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["steps"]))
-    reading = module("run_folder", "curves", "forecaster").RunFolder(folder, run["run"]).read()
+    reading = module("run_folder", "curves.sources", "curves", "forecaster").RunFolder(folder, run["run"]).read()
     found = []
     for count in range(1, len(reading.evaluations) + 1):
         log = evaluations.EvaluationLog()
         for item in reading.evaluations[:count]:
             log.add(item)
         forecast = made.forecast_run(
-            run["run"], log.surviving(), made.Budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
+            run["run"], log.surviving(), budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
         )
         if forecast is not None:
             grid = made.metric_grid(forecast)

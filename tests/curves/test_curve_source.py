@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.curves.curve_source import read_curve, read_curves
 from rollcast.config.errors import UserError
-from rollcast.curves.decimal_commas import has_decimal_commas
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import read_curve, read_curves
 from rollcast.curves.evaluations import EvaluationLog
+from rollcast.curves.formats.delimited import has_decimal_commas
 from rollcast.curves.natural_order import natural
-from rollcast.curves.run_folder import RunFolder
-from rollcast.curves.table import Columns
+from rollcast.curves.sources.run_folder import RunFolder
 
 LOST_AND_REDONE = [(10, 1.0), (20, 2.0), (30, 3.0), (40, 4.0), (30, 3.2), (40, 4.2), (50, 5.2)]
 """Steps and compute of a run that was killed after step 40 and went on from a checkpoint at 25."""

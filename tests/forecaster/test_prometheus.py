@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from rollcast.autoscaler.sources import PrometheusFleet
-from rollcast.curves.curve_source import read_curve
 from rollcast.config.autoscaler import FleetPrometheus
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveQueries
-from rollcast.curves import sources
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.first_scrape import FINEST_SECONDS
-from rollcast.curves.sources import PrometheusQueries
-from rollcast.curves.table import Columns
+from rollcast.curves.sources import prometheus as sources
+from rollcast.curves.sources.first_scrape import FINEST_SECONDS
+from rollcast.curves.sources.prometheus import PrometheusQueries
 from rollcast.local.ports import free_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import SourceAway

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.curves.curve_source import forecast_source
 from rollcast.config.run import RunConfig
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.formats import wandb_offline
-from rollcast.curves.table import Columns
 from rollcast.loggers.feed import Feed
 from rollcast.loggers.kinds import open_destination
 from testkit.mlflow_server import START_SECONDS, mlflow_server

@@ -18,8 +18,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from rollcast.curves.evaluation_columns import column
-from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.evaluations import CurvePoint, column
 from rollcast.scaling.curve import Array
 
 FLEET_CHANGE = 0.10

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
-from rollcast.curves.evaluation_columns import column
-from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.evaluations import CurvePoint, column
 from rollcast.curves.origin import OWN, Origin
 from rollcast.curves.run_history import RunHistory, curve_on
 from rollcast.scaling.advice import Advice, advise

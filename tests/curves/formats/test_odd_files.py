@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.curves.curve_source import read_curves, read_history
 from rollcast.config.errors import UserError
-from rollcast.curves.measures import rank_of
-from rollcast.curves.table import Columns
-from rollcast.curves.units import unit_of
+from rollcast.curves.columns import Columns, rank_of, unit_of
+from rollcast.curves.curve_source import read_curves, read_history
 
 
 def _store(path: Path, *extra: tuple[object, ...]) -> Path:

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from rollcast.curves.curve_source import read_curves, read_history
 from rollcast.config.errors import UserError
-from rollcast.curves.table import Columns
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import read_curves, read_history
 
 STEPS = (10, 20, 30, 40)
 RATES = (0.2, 0.31, 0.37, 0.4)

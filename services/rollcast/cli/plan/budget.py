@@ -44,8 +44,8 @@ def budget(
     rollcast plan budget runs/demo/evaluations.jsonl --target 0.8 --json
     rollcast plan budget curve.csv --budget 5000 --target 0.7 --plot plan.svg
     """
+    from rollcast.curves.columns import Columns
     from rollcast.curves.curve_source import forecast_source
-    from rollcast.curves.table import Columns
 
     report.check_plot(plot)
     if budget is None and target is None:

@@ -16,9 +16,9 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.curves.bounds import MAX_ROWS, TooMuch
-from rollcast.curves.curve_row import Row
-from rollcast.curves.formats.content import MAX_FILE_BYTES
-from rollcast.curves.formats.mlflow_files import distinct, merged
+from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
+from rollcast.curves.formats.mlflow_folder import distinct, merged
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "MLflow store"
 MARK = b"SQLite format 3\x00"
@@ -40,12 +40,16 @@ _METRICS = (
 )
 
 
-def recognises(content: bytes) -> bool:
-    return content.startswith(MARK)
+def recognises(log: LogFile) -> bool:
+    return log.content.startswith(MARK)
 
 
-def rows(path: Path) -> list[Row]:
-    """Of every run in a SQLite store. Raises UserError where it is none of MLflow's, TooMuch."""
+def read(log: LogFile) -> Sheet:
+    """Every run in a SQLite store. Raises UserError: MLflow did not make it. Raises TooMuch."""
+    return Sheet.of_rows(NAME, _rows(log.path))
+
+
+def _rows(path: Path) -> list[Row]:
     # Quoted: after a # the address would end, and with it that the file is only read.
     address = f"file:{urllib.parse.quote(path.resolve().as_posix())}?mode=ro"
     try:

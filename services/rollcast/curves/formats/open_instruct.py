@@ -10,10 +10,9 @@ Rich breaks lines at the width of the terminal, also between a name and its valu
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from rollcast.curves.curve_row import Row
-from rollcast.curves.left_out import Tell
+from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "console log of open-instruct"
 _CORNER = re.compile(r"[╭┌]")
@@ -27,11 +26,16 @@ _BROKEN = re.compile(r"(?<![^\s|:])([^\s|:]{1,120}:)$")
 _TRAINING_GROUPS = ("val",)
 
 
-def recognises(text: str) -> bool:
+def recognises(log: LogFile) -> bool:
+    text = log.ended_text
     return "training_step: " in text and any(map(_begins, text.split("\n")))
 
 
-def rows(text: str, path: Path, tell: Tell) -> list[Row]:
+def read(log: LogFile) -> Sheet:
+    return Sheet.of_rows(NAME, _rows(log.ended_text))
+
+
+def _rows(text: str) -> list[Row]:
     """One row for each table."""
     found: list[Row] = []
     row: Row | None = None

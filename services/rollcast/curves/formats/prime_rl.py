@@ -6,10 +6,9 @@ steps long; `Running evals for checkpoint step 12` before them says of which wei
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from rollcast.curves.curve_row import Row
-from rollcast.curves.left_out import Tell
+from rollcast.curves.formats.log_file import LogFile
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "console log of prime-rl"
 _STEP = re.compile(r"\bStep (\d{1,12}) \| ")
@@ -20,11 +19,16 @@ _AT_STEP = re.compile(r"\b(?:step|ckpt)[= ](\d{1,12})\b", re.IGNORECASE)
 _BEGUN = re.compile(r"\bRunning (?:evals for (?:checkpoint|interval) step (\d{1,12})|final evals\b)")
 
 
-def recognises(text: str) -> bool:
+def recognises(log: LogFile) -> bool:
+    text = log.ended_text
     return "Step " in text and any(_made(line) for line in text.split("\n") if "Step " in line)
 
 
-def rows(text: str, path: Path, tell: Tell) -> list[Row]:
+def read(log: LogFile) -> Sheet:
+    return Sheet.of_rows(NAME, _rows(log.ended_text))
+
+
+def _rows(text: str) -> list[Row]:
     """A row for each step and each evaluation; one whose step no line names is of the step that stands before it."""
     found: list[Row] = []
     step = 0

@@ -13,14 +13,16 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from rollcast.config.errors import UserError
 from rollcast.curves.bounds import MAX_NAME_CHARS, MAX_ROWS, refuse_above
-from rollcast.curves.curve_row import Row
-from rollcast.curves.formats.found import MAX_FIELDS
+from rollcast.curves.formats.json_rows import MAX_FIELDS
+from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile, read_bytes
 from rollcast.curves.formats.wire_format import BYTES, FIXED32, FIXED64, VARINT, fields, signed
-from rollcast.curves.left_out import Tell
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "TensorBoard event file"
 FILE_MARK = "tfevents"
+MAX_EVENT_FILES = 200
 HEADER = struct.Struct("<QI")
 FOOTER_BYTES = 4
 WALL_TIME = "wall_time"
@@ -28,15 +30,37 @@ _FLOAT, _DOUBLE = 1, 2
 """DataType of a tensor."""
 
 
-def recognises(content: bytes) -> bool:
-    """Whether the first record's length has the checksum that stands beside it."""
-    if len(content) < HEADER.size:
+def recognises(log: LogFile) -> bool:
+    """Whether the first record's length has the checksum that follows it. Of a folder: whether it holds event files."""
+    if log.path.is_dir():
+        return bool(event_files(log.path))
+    if len(log.content) < HEADER.size:
         return False
-    length, checksum = HEADER.unpack_from(content)
-    return bool(length < 1 << 20 and masked_crc32c(content[:8]) == checksum)
+    length, checksum = HEADER.unpack_from(log.content)
+    return bool(length < 1 << 20 and masked_crc32c(log.content[:8]) == checksum)
 
 
-def rows(contents: list[bytes], path: Path, tell: Tell) -> Iterator[Row]:
+def read(log: LogFile) -> Sheet:
+    """The scalars of one run. Raises UserError: a folder holds too many files, or they are too large."""
+    if not log.path.is_dir():
+        return Sheet.of_rows(NAME, _rows([log.content], log))
+    files = event_files(log.path)
+    if len(files) > MAX_EVENT_FILES:
+        raise UserError(f"{log.path}: holds {len(files)} event files; give the folder of one run, or one file")
+    num_left = MAX_FILE_BYTES
+    contents = []
+    for path in files:
+        contents.append(read_bytes(path, num_left))
+        num_left -= len(contents[-1])
+    return Sheet.of_rows(NAME, _rows(contents, log))
+
+
+def event_files(folder: Path) -> list[Path]:
+    """The event files of one run, in the order in which they were begun."""
+    return sorted(path for path in folder.iterdir() if FILE_MARK in path.name and path.is_file())
+
+
+def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
     """Scalars of the files of one run, in the order of the files: a row for each stretch of events of one step."""
     num_events = num_bad = 0
     for content in contents:
@@ -44,7 +68,7 @@ def rows(contents: list[bytes], path: Path, tell: Tell) -> Iterator[Row]:
         view = memoryview(content)
         for start, end in _records(view):
             if end < 0:
-                tell(f"{path}: ends within a record, as one that is still written does; read up to there")
+                log.tell(f"{log.path}: ends within a record, as one that is still written does; read up to there")
                 break
             num_events += 1
             refuse_above(num_events, MAX_ROWS, "events")
@@ -63,7 +87,7 @@ def rows(contents: list[bytes], path: Path, tell: Tell) -> Iterator[Row]:
         if row:
             yield row
     if num_bad:
-        tell(f"{path}: {num_bad} events left out, malformed")
+        log.tell(f"{log.path}: {num_bad} events left out, malformed")
 
 
 def _records(content: memoryview) -> Iterator[tuple[int, int]]:

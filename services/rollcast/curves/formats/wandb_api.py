@@ -8,7 +8,8 @@ from itertools import islice
 
 from rollcast.config.errors import UserError
 from rollcast.curves.bounds import MAX_ROWS
-from rollcast.curves.formats.found import Found, flat
+from rollcast.curves.formats.json_rows import flat
+from rollcast.curves.sheet import Sheet
 
 NAME = "run of W&B"
 PREFIX = "wandb:"
@@ -16,7 +17,7 @@ _ADDRESS = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+")
 TIMEOUT_SECONDS = 30
 
 
-def found(source: str) -> Found:
+def read(source: str) -> Sheet:
     """The run's whole history. Raises UserError: no address, no client, or what W&B answers."""
     address = source.removeprefix(PREFIX).removeprefix("//").replace("/runs/", "/")
     if not _ADDRESS.fullmatch(address):
@@ -33,4 +34,4 @@ def found(source: str) -> Found:
         raise UserError(f"{source}: W&B does not answer ({told}); check the address, or run `wandb login`") from None
     if not rows:
         raise UserError(f"{source}: has no history yet")
-    return Found.of_rows(NAME, rows)
+    return Sheet.of_rows(NAME, rows)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rollcast.curves.formats.found import RUN
-from rollcast.curves.sheet import Sheet
+from rollcast.curves.sheet import RUN, Row, Sheet
 
 PANEL_NAME = "W&B panel export"
 HISTORY_NAME = "W&B run export"
@@ -44,9 +43,9 @@ def by_run(sheet: Sheet) -> Sheet:
         run, _, metric = name.rpartition(SEPARATOR)
         if not name.endswith(BOUNDS) and metric != STEP_COUNTER:
             columns.setdefault(run, {})[metric] = name
-    return Sheet.of_rows(
-        {RUN: run, axis: at, **dict(zip(metrics, values, strict=True))}
-        for run, metrics in columns.items()
-        for at, *values in zip(sheet.cells(axis), *map(sheet.cells, metrics.values()), strict=True)
-        if any(values)
-    )
+    rows: list[Row] = []
+    for run, metrics in columns.items():
+        for at, *values in zip(sheet.cells(axis), *map(sheet.cells, metrics.values()), strict=True):
+            if any(values):
+                rows.append({RUN: run, axis: at, **dict(zip(metrics, values, strict=True))})
+    return Sheet.of_rows(PANEL_NAME, rows)

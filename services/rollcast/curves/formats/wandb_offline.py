@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 from rollcast.curves.bounds import TooMuch, refuse_json
-from rollcast.curves.curve_row import Row
-from rollcast.curves.formats.found import MAX_FIELDS, flat
+from rollcast.curves.formats.json_rows import MAX_FIELDS, flat
+from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.wire_format import BYTES, fields
-from rollcast.curves.left_out import Tell, counted
+from rollcast.curves.left_out import counted
+from rollcast.curves.sheet import Row, Sheet
 
 NAME = "offline run of W&B"
 ENDING = ".wandb"
@@ -31,14 +31,18 @@ MAX_RECORD_BYTES = 16 << 20
 _HISTORY, _ITEM = 2, 1
 
 
-def recognises(content: bytes) -> bool:
-    return content.startswith(MAGIC)
+def recognises(log: LogFile) -> bool:
+    return log.content.startswith(MAGIC)
 
 
-def rows(content: bytes, path: Path, tell: Tell) -> Iterator[Row]:
+def read(log: LogFile) -> Sheet:
+    return Sheet.of_rows(NAME, _rows(log))
+
+
+def _rows(log: LogFile) -> Iterator[Row]:
     """One row for each call of `wandb.log`, one after another."""
     num_bad = 0
-    for record in _records(content):
+    for record in _records(log.content):
         try:
             parts = [part for number, kind, part, _ in fields(record) if (number, kind) == (_HISTORY, BYTES)]
             found = [row for part in parts if (row := _history(part))]
@@ -49,7 +53,7 @@ def rows(content: bytes, path: Path, tell: Tell) -> Iterator[Row]:
             continue
         yield from found
     if num_bad:
-        tell(f"{path}: {counted(num_bad, 'record')} left out, malformed")
+        log.tell(f"{log.path}: {counted(num_bad, 'record')} left out, malformed")
 
 
 def _records(content: bytes) -> Iterator[memoryview]:

@@ -1,22 +1,18 @@
-"""Where evaluations come from besides the run folder: metrics pages, a Prometheus server, files."""
+"""A Prometheus server that scrapes trainers, or that holds the series of other frameworks."""
 
 from __future__ import annotations
 
 import math
 import time
-from pathlib import Path
-from typing import Protocol
 
 from pydantic import SecretStr
 
-from rollcast.config.services import CurveFile, CurveQueries, DirectScrape, FileSource, Http, PrometheusSource
-from rollcast.connections.http import local_url
-from rollcast.connections.port_files import port_file, read_port
-from rollcast.curves.curve_file import CurveFileReader
-from rollcast.curves.first_scrape import dated
-from rollcast.curves.foreign_curve import ForeignCurve
-from rollcast.curves.reading import EVALUATION_NAMES, STATUS_NAMES, Reading, interpret
-from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
+from rollcast.config.services import CurveQueries
+from rollcast.curves.reading import Reading
+from rollcast.curves.sources.first_scrape import dated
+from rollcast.curves.sources.foreign_curve import ForeignCurve
+from rollcast.curves.sources.metrics_page import EVALUATION_NAMES, STATUS_NAMES, interpret
+from rollcast.telemetry.prometheus_reader import Prometheus, SourceAway
 
 LOOK_BACK_SECONDS = 30 * 86_400.0
 """How far the first look at a Prometheus goes back."""
@@ -27,99 +23,6 @@ LONGEST_SCRAPE_SECONDS = 60.0
 """A sample bears the time at which its scrape began, and is there when that has ended or was written from afar."""
 _EVALUATION = "run, dataset, incarnation, step"
 """The labels that name an evaluation."""
-
-
-class EvaluationSource(Protocol):
-    """Read every few seconds; never keeps state that a later `read` could not rebuild."""
-
-    def read(self) -> Reading:
-        """One look. Raises SourceAway where it does not answer."""
-
-    def close(self) -> None: ...
-
-
-def open_source(
-    settings: DirectScrape | PrometheusSource | FileSource, http: Http, run_folder: Path
-) -> EvaluationSource:
-    """The source that the run file names; `http` is how the services serve."""
-    if isinstance(settings, PrometheusSource):
-        return PrometheusQueries(settings.url, settings.token, settings.curves, settings.namespace)
-    if isinstance(settings, FileSource):
-        return CurveFiles(settings.curves)
-    return MetricsPages(settings.urls, http, port_file(run_folder, "trainer"))
-
-
-class MetricsPages:
-    """Direct scraping of fixed addresses, or of the port in the run folder's file."""
-
-    def __init__(self, urls: tuple[str, ...], http: Http, port_file: Path) -> None:
-        self._urls = urls
-        self._http = http
-        self._port_file = port_file
-        self._pages: dict[str, MetricsPage] = {}
-
-    def read(self) -> Reading:
-        samples: list[Sample] = []
-        failures = []
-        urls = self._urls or (self._found_url(),)
-        for url in urls:
-            if url not in self._pages:
-                self._pages[url] = MetricsPage(url, self._http)
-            try:
-                samples += self._pages[url].read()
-            except SourceAway as error:
-                failures.append(error)
-        for url in self._pages.keys() - set(urls):
-            self._pages.pop(url).close()
-        if len(failures) == len(urls):
-            raise failures[0]
-        reading = interpret(samples, at=time.time())
-        reading.skipped["page_away"] += len(failures)
-        reading.away += map(str, failures)
-        return reading
-
-    def close(self) -> None:
-        for page in self._pages.values():
-            page.close()
-
-    def _found_url(self) -> str:
-        try:
-            port = read_port(self._port_file)
-        except OSError as error:
-            raise SourceAway(f"no trainer has written {self._port_file} yet") from error
-        except ValueError as error:
-            raise SourceAway(f"{self._port_file} holds no port number") from error
-        return f"{local_url(self._http, port)}/metrics"
-
-
-class CurveFiles:
-    """Files of other frameworks' runs; one that is missing keeps nobody from the others."""
-
-    def __init__(self, curves: tuple[CurveFile, ...]) -> None:
-        self._files = [CurveFileReader(curve) for curve in curves]
-
-    def read(self) -> Reading:
-        reading = Reading()
-        failures = []
-        for file in self._files:
-            try:
-                part = file.read()
-            except SourceAway as error:
-                failures.append(error)
-                continue
-            reading.evaluations += part.evaluations
-            reading.starts.update(part.starts)
-            reading.origins.update(part.origins)
-            reading.anew |= part.anew
-            reading.skipped += part.skipped
-        if len(failures) == len(self._files):
-            raise failures[0]
-        reading.skipped["file_away"] += len(failures)
-        reading.away += map(str, failures)
-        return reading
-
-    def close(self) -> None:
-        """Nothing is kept open."""
 
 
 class PrometheusQueries:
