@@ -40,7 +40,7 @@ def test_a_csv_with_its_own_column_names_gets_the_fit_of_the_library(tmp_path: P
     expected = fit(
         Curve.from_points([r.compute for r in points], [r.pass_rate for r in points]), FitOptions(initial=0.2)
     )
-    assert answer["num_points"] == 29
+    assert answer["num_points"] == 30
     assert answer["asymptote"]["q50"] == pytest.approx(float(expected.asymptote((0.5,))[0]))
     assert answer["predictions"][0]["q95"] == pytest.approx(float(expected.predictive([3.0], (0.95,))[0, 0]))
     assert answer["targets"][0]["compute"]["q50"] == pytest.approx(float(expected.compute_to_target(0.8, (0.5,))[0]))
@@ -173,7 +173,7 @@ def test_a_log_in_which_evaluations_are_rare_is_read(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, rows)))
     result = rollcast_fit(path, "--json")
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)["num_points"] == len(record()) - 1  # the one at compute 0 is the measured start
+    assert json.loads(result.stdout)["num_points"] == len(record())
 
 
 @pytest.mark.parametrize("arguments", [(), ("--truncation-ratio", "cut")])

@@ -87,7 +87,7 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path) 
         command = [sys.executable, "-m", "rollcast.cli.main", "fit", source["url"], *options, "--json"]
         fitted = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
         assert (fitted["compute"], fitted["pass_rate"]) == pytest.approx((points[-1].compute, points[-1].pass_rate))
-        assert fitted["num_points"] == 19  # the one at compute 0 is the measured start
+        assert fitted["num_points"] == 20
         # Prometheus's own client reads the forecast beyond now.
         later = f"--time={now + 86_400:.0f}"
         address, query = f"http://127.0.0.1:{service.port}/prometheus", 'rollcast_timeline_pass_rate{run="theirs"}'

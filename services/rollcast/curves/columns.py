@@ -168,12 +168,14 @@ def curve_columns(sheet: Sheet, asked: Columns) -> CurveColumns:
         return find_column(sheet.names, usual if name is None else (name,))
 
     def one_of(found: list[str], option: str, usual: Sequence[str], what: str) -> str:
-        if not found:
-            names = f"none of the columns {', '.join(usual)}; name one of {some(sheet.names)}"
-            raise UserError(f"{names} with {asked.option(option)}")
         if len(found) > 1:
             raise UserError(f"{some(found)} could each be the {what}; choose one with {asked.option(option)}")
-        return found[0]
+        # A column with a usual name that holds no number is taken, so that a sentence can say what it holds.
+        name = found[0] if found else named(option, usual)
+        if name is None:
+            names = f"none of the columns {', '.join(usual)}; name one of {some(sheet.names)}"
+            raise UserError(f"{names} with {asked.option(option)}")
+        return name
 
     pass_rate = named("pass_rate")
     if pass_rate is None:

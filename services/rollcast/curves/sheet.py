@@ -36,7 +36,8 @@ class Column:
     @property
     def rows(self) -> NDArray[np.int64]:
         """(m,) the row of each field, ascending."""
-        self._rows = [np.concatenate([np.empty(0, dtype=np.int64), *self._rows])]
+        if len(self._rows) != 1:
+            self._rows = [np.concatenate([np.empty(0, dtype=np.int64), *self._rows])]
         return self._rows[0]
 
     def add(self, first_row: int, fields: Sequence[Any]) -> None:
