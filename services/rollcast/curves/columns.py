@@ -1,4 +1,4 @@
-"""Names of columns: what was asked for, the usual names, the units they tell, and which column holds the curve.
+"""Names of columns: the requested ones, the usual ones, the units in them, and the columns that hold the curve.
 
 A column is ranked by the words of its name. Held-out measures come before those of training, accuracies before scores
 and these before rewards, the mean of all attempts before the best of them. If several columns of the first rank differ,
@@ -51,9 +51,9 @@ _UNITS_BY_WORD = (
 )  # fmt: skip
 _RATE_WORDS = {"per", "throughput", "rate"}
 _OTHER_TIME_WORDS = {"minute", "minutes", "min", "mins", "ms", "millis", "milliseconds", "ns", "us", "day", "days"}
-"""Not converted into seconds: the unit stays what the column says."""
+"""Not converted into seconds: the unit is the name of the column."""
 _DURATION_WORDS = {"time", "timing", "duration", "seconds", "sec"}
-"""Next to the word step these say how long one step takes."""
+"""Next to the word step these mean the duration of one step."""
 _WORDS = re.compile(r"[A-Za-z]+")
 
 HELD_OUT_WORDS = {"eval", "evaluation", "val", "valid", "validation", "test", "heldout", "held", "dev"}
@@ -81,7 +81,7 @@ Rank = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Columns:
-    """What a user says of the columns of a file; None = recognised by their names.
+    """What a user specifies about the columns of a file; None = recognised by their names.
 
     A Prometheus server takes expressions instead, each of one series.
     """
@@ -102,7 +102,7 @@ class Columns:
     time: str | None = None
     """The column of the Unix seconds of each evaluation."""
     unit: str | None = None
-    """What compute is counted in; its numbers are then taken as they are. None = the name of the column says it."""
+    """What compute is counted in; its numbers are then taken as they are. None = from the name of the column."""
     in_run_file: bool = False
     """Whether these are settings of a run file, which sentences spell `pass_rate:`, or options: `--pass-rate`."""
 
@@ -146,7 +146,7 @@ def words_of(name: str) -> set[str]:
 
 
 def unit_of(column: str) -> str:
-    """The unit that the name of a column tells; a name that tells none becomes the unit: `units of flops`."""
+    """The unit in the name of a column. A name without one becomes the unit: `units of flops`."""
     words = words_of(column)
     if {"gpu", "gpus"} & words and {"hours", "hour", "h"} & words:
         return GPU_HOURS
@@ -170,7 +170,7 @@ def curve_columns(sheet: Sheet, asked: Columns) -> CurveColumns:
     def one_of(found: list[str], option: str, usual: Sequence[str], what: str) -> str:
         if len(found) > 1:
             raise UserError(f"{some(found)} could each be the {what}; choose one with {asked.option(option)}")
-        # A column with a usual name that holds no number is taken, so that a sentence can say what it holds.
+        # If a column has a usual name but holds no number, a later sentence says so.
         name = found[0] if found else named(option, usual)
         if name is None:
             names = f"none of the columns {', '.join(usual)}; name one of {some(sheet.names)}"
@@ -220,7 +220,7 @@ def some(names: Sequence[str]) -> str:
 def pass_rate_columns(sheet: Sheet) -> list[str]:
     """The columns of the best rank that the sheet has; of columns that hold the same values only the first.
 
-    If no name tells a measure, the one column that tells no compute either: `Wall time,Step,Value` has no other.
+    If no name is that of a measure, the one column that is not compute either: `Value` of `Wall time,Step,Value`.
     """
     ranked: dict[Rank, list[str]] = {}
     for name in sheet.names:
@@ -247,7 +247,7 @@ def _tells_compute(name: str) -> bool:
 
 
 def rank_of(name: str) -> Rank | None:
-    """Lower is better: held out or not, what is measured, of how many attempts. None: not a measure of success."""
+    """Lower is better: held out or not, the kind of measure, the number of attempts. None: not a measure of success."""
     folded = name.casefold()
     if folded == EVALUATION_NAMES[0]:
         return (-1, 0, 0)

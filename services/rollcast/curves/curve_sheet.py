@@ -1,4 +1,4 @@
-"""A sheet as far as it was asked for: rows of which runs, columns of what, and what may be wrong with them."""
+"""The requested part of a sheet: its rows, the columns that hold the curve, and what may be wrong with them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from rollcast.curves.times import in_one_unit
 from rollcast.telemetry.names import is_own_curve
 
 MAX_KINDS = 1_000
-"""Values of a text column. One with more values does not tell curves apart."""
+"""Values of a text column. One with more values does not distinguish curves."""
 MIN_ROWS_PER_KIND = 3
-"""A text that hardly ever recurs (a date, a comment) does not tell curves apart."""
+"""A text that hardly ever recurs (a date, a comment) does not distinguish curves."""
 LABELS = ("dataset", "metric")
-"""Columns that tell curves apart however often their values recur."""
+"""Columns that distinguish curves however often their values recur."""
 MAX_SECONDS_AHEAD = 86_400.0
 """How far the time of an evaluation may be ahead of our clock: a day, as in another time zone."""
 
 
 @dataclass(frozen=True)
 class CurveSheet:
-    """A sheet as far as it was asked for.
+    """The requested part of a sheet.
 
     Attributes:
         sheet: numbers in its column of compute.
         columns: those that hold the curve.
-        asked: what the user said of the columns.
+        asked: what the user specified about the columns.
     """
 
     sheet: Sheet
@@ -42,7 +42,7 @@ class CurveSheet:
 
     @property
     def origin(self) -> Origin:
-        """As what the log was read."""
+        """What the log was read as."""
         return Origin(self.sheet.format, self.columns.compute, self.columns.pass_rate, self.columns.unit)
 
     def runs(self) -> list[str]:
@@ -56,7 +56,7 @@ class CurveSheet:
 
 
 def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> CurveSheet:
-    """The rows that were asked for, and the columns that hold their curve. `run`: None = all runs.
+    """The requested rows, and the columns that hold their curve. `run`: None = all runs.
 
     Raises UserError: no row is left, or a column is missing or not clear.
     """
@@ -84,7 +84,7 @@ def _equal(texts: Sequence[str], wanted: str) -> Mask:
 
 
 def malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tuple[Mask, str]:
-    """(n,) evaluations of which a column does not hold what it should, and a sentence on the first of them."""
+    """(n,) evaluations with an invalid value in one of the columns, and a sentence on the first of them."""
     sheet, columns = curve.sheet, curve.columns
     is_evaluation = named[columns.pass_rate].given
     is_malformed = np.zeros(len(sheet), dtype=bool)

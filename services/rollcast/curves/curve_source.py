@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
     """The history of the one run of a file, of a folder, of a run of W&B or of a Prometheus address.
 
-    What it was read as is printed on standard error. Raises UserError: one sentence on what cannot be read, or that
+    The origin is printed on standard error. Raises UserError: one sentence on what cannot be read, or that
     there are several runs, and what would help.
     """
     if source.startswith(("http://", "https://")):
@@ -122,7 +122,7 @@ def forecast_source(
 ) -> RunForecast:
     """The forecast of a source's one run, as the service makes it. `exclude_before`: device-hours since the start.
 
-    Raises UserError as `read_history`, or where nothing can be fitted.
+    Raises UserError as `read_history`, or if nothing can be fitted.
     """
     from rollcast.curves.run_forecast import forecast_history
 
@@ -134,14 +134,14 @@ def forecast_source(
 
 
 def read_curve(source: str, columns: Columns, run: str | None) -> Curve:
-    """As `read_history`, the run's curve over compute without its start-ups; those are told on standard error."""
+    """The run's curve over compute without its start-ups, which standard error reports. Raises as `read_history`."""
     return read_curves(source, columns, run)[0][1]
 
 
 def read_curves(
     source: str, columns: Columns, run: str | None = None, *, all_runs: bool = False
 ) -> list[tuple[Origin, Curve]]:
-    """As what each run was read, and its curve over compute without its start-ups: so they share an axis.
+    """What each run was read as, and its curve over compute without its start-ups, so that they share an axis.
 
     `all_runs`: as `read_histories`, else the one of `read_history`.
     """
@@ -170,7 +170,7 @@ def fit_options(
     law_alone: bool = False,
     prior: Path | None = None,
 ) -> FitOptions:
-    """`law_alone`: the paper's law and nothing beside it. Raises ValueError where a value is out of bounds."""
+    """`law_alone`: the paper's law and no other shape. Raises ValueError if a value is out of bounds."""
     from rollcast.scaling.options import FitOptions
     from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR
     from rollcast.scaling.prior_file import read_prior
@@ -183,7 +183,7 @@ def fit_options(
 
 
 def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
-    """A run of another framework, where expressions are given; none: one of Rollcast's own."""
+    """The expressions of a run of another framework; empty for one of Rollcast's own."""
     from pydantic import ValidationError
 
     from rollcast.config.services import CurveQueries
@@ -213,7 +213,7 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
 
 
 def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, EvaluationLog]:
-    """By run, what a Prometheus knows. Raises UserError."""
+    """The evaluations that a Prometheus server has, by run. Raises UserError."""
     from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog
     from rollcast.curves.sources.prometheus import PrometheusQueries
     from rollcast.telemetry.prometheus_reader import SourceAway
@@ -262,7 +262,7 @@ def _history(run: str, log: EvaluationLog, columns: Columns) -> RunHistory:
 
 
 def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHistory:
-    """Raises UserError, also for options that say how a file is to be read."""
+    """Raises UserError, also for options on the columns of a file."""
     from rollcast.curves.sources.run_folder import history_of_folder
 
     if columns != Columns():

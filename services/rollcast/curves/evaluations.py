@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from rollcast.runfolder.survival import NEVER_ENDED, surviving
 from rollcast.scaling.curve import Array
 
 MAX_EVALUATIONS = 5_000
-"""Of one run; further ones are refused and counted."""
+"""Evaluations of one run on a live page; further ones are refused and counted."""
 MIN_COMPUTE = 1e-12
 """Nanoseconds of one device; less would only underflow."""
 ROUNDING = 1e-9
@@ -27,7 +28,7 @@ ROUNDING = 1e-9
 MIN_STANDARD_ERROR = 1e-6
 """A smaller one would need more than 10^11 completions: it counts as unknown."""
 MAX_STEP = 2**53
-"""Larger whole numbers are not steps: floats do not tell them from their neighbors."""
+"""Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
 MAX_RESTARTS_PER_ROW = 0.25
 """A file that seems to hold more restarts is not in the order of time."""
 Steps = NDArray[np.int64]
@@ -52,11 +53,11 @@ class CurvePoint:
     truncation_ratio: float | None = None
     """Share of the rollouts trained on about then that the token budget cut off."""
     start_up: float | None = None
-    """Of `compute`, device-hours of engines that started; None = nobody measured them."""
+    """Part of `compute` that starting engines took; None = not measured."""
     devices: float | None = None
     """Allocated when it was asked for."""
     graded_share: float | None = None
-    """Of the prompts asked, those with a verdict; None = all, as far as anybody knows."""
+    """Share of the requested prompts that have a verdict; None = unknown, which counts as all."""
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -88,7 +89,7 @@ def checked(evaluation: CurvePoint) -> CurvePoint:
 
 
 def known(evaluation: CurvePoint) -> CurvePoint:
-    """The evaluation, those of its values that cannot be set to None: they count as unknown."""
+    """The evaluation with its impossible values set to None: they count as unknown."""
     return replace(
         evaluation,
         standard_error=known_error(evaluation.standard_error),
@@ -102,7 +103,7 @@ def known(evaluation: CurvePoint) -> CurvePoint:
 
 
 def known_error(value: float | None) -> float | None:
-    """The standard error, or None where it is none."""
+    """The standard error, or None if it cannot be one."""
     return value if value is not None and MIN_STANDARD_ERROR <= value <= 1 else None
 
 
@@ -111,7 +112,7 @@ def _share(value: float | None) -> float | None:
 
 
 def _part_of(whole: float, value: float | None) -> float | None:
-    """At most the whole: sums round."""
+    """At most the whole, which rounding of sums may exceed a little."""
     return min(value, whole) if value is not None and 0 <= value <= whole + ROUNDING else None
 
 
@@ -124,9 +125,9 @@ class SortedOut(NamedTuple):
 
     kept: tuple[CurvePoint, ...]
     num_lost: int
-    """Of steps that are not in the surviving history."""
+    """Evaluations of steps that are not in the surviving history."""
     num_incomplete: int
-    """Of the surviving ones, those with too few prompts graded."""
+    """Surviving evaluations with too few prompts graded."""
 
 
 @dataclass
@@ -135,7 +136,7 @@ class EvaluationLog:
 
     evaluations: dict[tuple[str, int, int], CurvePoint] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
-    """Incarnation -> the step from which it continued, where the trainer told it."""
+    """Incarnation -> the step from which it continued, if the trainer reported it."""
     limit: int = MAX_EVALUATIONS
 
     def add(self, evaluation: CurvePoint) -> bool:
@@ -169,14 +170,14 @@ class EvaluationLog:
 
 @dataclass(frozen=True)
 class RunEvaluations:
-    """What a sheet tells of one run.
+    """The evaluations of one run in a sheet.
 
     Attributes:
         points: the evaluations, in the order of the log.
         starts: incarnation -> the last step of the one before it that still counts.
         num_unknown: evaluations without a finite pass rate and compute.
-        num_malformed: evaluations of which a column does not hold what it should.
-        complaint: what is wrong with the first of these.
+        num_malformed: evaluations with an invalid value in one of the columns.
+        complaint: a sentence on the first of these; empty if there is none.
     """
 
     points: list[CurvePoint]
@@ -187,7 +188,7 @@ class RunEvaluations:
 
 
 def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluations:
-    """The evaluations of a sheet of one run. `now`: Unix seconds of evaluations whose time no column tells.
+    """The evaluations of a sheet of one run. `now`: Unix seconds of evaluations if no column holds their time.
 
     Raises UserError: the rows are of several runs or measures, which as one curve would look like one run.
     """
@@ -211,12 +212,12 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     step, has_step = _steps(sheet.numbers(columns.step))
     is_of_an_incarnation = has_step & (is_finite | ~is_evaluation)
     values["incarnation"], starts = _incarnations(curve, step, is_of_an_incarnation, is_evaluation)
-    # Without steps, evaluations are told apart by their rows. What a row usually costs is not known, so neither is what
-    # a start-up cost beyond that.
+    # Without steps, evaluations are identified by their rows. The usual cost of a row is not known, so neither is the
+    # cost of a start-up beyond it.
     values["step"] = np.where(has_step, step, np.where(values["compute"] > 0, np.arange(1, len(sheet) + 1), 0))
     values["start_up"] = np.where(numbers["start_up"].given | has_step, values["start_up"], 0.0)
     if columns.unit not in TIME_UNITS:
-        # Nothing starts up in steps or tokens, and the number of devices does not change what they cost.
+        # Steps and tokens do not count start-ups, and the number of devices does not change their number.
         values["start_up"] = np.zeros(len(sheet))
         values["devices"] = np.full(len(sheet), np.nan)
     values["pass_rate"] = values["pass_rate"] * curve.asked.scale
@@ -227,11 +228,35 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
     is_malformed, complaint = malformed(curve, named, now)
     rows = np.flatnonzero(is_evaluation & is_finite & ~is_malformed)
-    fields = zip(*(column[rows].tolist() for column in values.values()), strict=True)
-    points = [known(CurvePoint(run=run, dataset="", **dict(zip(values, row, strict=True)))) for row in fields]
+    points = _points(run, {quantity: column[rows] for quantity, column in values.items()})
     num_malformed = int((is_evaluation & is_malformed).sum())
     num_unknown = int(is_evaluation.sum()) - num_malformed - len(points)
     return RunEvaluations(points, starts, num_unknown, num_malformed, complaint)
+
+
+def _points(run: str, columns: Mapping[str, NDArray[Any]]) -> list[CurvePoint]:
+    """One point for each row. Impossible values count as unknown."""
+    found = {quantity: values.tolist() for quantity, values in columns.items()}
+    # In the order of the fields of a point: by name this would take twice as long, and a file may hold a million.
+    return list(
+        map(
+            CurvePoint,
+            repeat(run),
+            repeat(""),
+            found["incarnation"],
+            found["step"],
+            found["pass_rate"],
+            found["compute"],
+            map(known_error, found["standard_error"]),
+            map(_at_least_zero, found["trained_tokens"]),
+            map(_at_least_zero, found["samples"]),
+            found["at"],
+            map(_share, found["truncation_ratio"]),
+            map(_part_of, found["compute"], found["start_up"]),
+            map(_at_least_zero, found["devices"]),
+            map(_share, found["graded_share"]),
+        )
+    )
 
 
 def _graded_shares(sheet: Sheet) -> Array:
@@ -259,7 +284,7 @@ def _whole(numbers: Numbers) -> tuple[Steps, Mask]:
 
 
 def _incarnations(curve: CurveSheet, step: Steps, has_step: Mask, is_evaluation: Mask) -> tuple[Steps, dict[int, int]]:
-    """(n,) incarnation of each row, as a column or else its steps tell it; the last step that counts before each."""
+    """(n,) incarnation of each row, from a column or else from its steps; the last step that counts before each."""
     told, is_told = _whole(curve.sheet.numbers("incarnation"))
     number, first_steps = _restarts(curve, step, has_step & ~is_told, is_evaluation)
     number = np.where(is_told, told, number)
@@ -271,7 +296,7 @@ def _incarnations(curve: CurveSheet, step: Steps, has_step: Mask, is_evaluation:
     starts: dict[int, int] = {}
     for incarnation, first in zip(told[rows].tolist(), step[rows].tolist(), strict=True):
         starts[incarnation] = min(first - 1, starts.get(incarnation, first))
-    # The step from which an incarnation continued is exact where a column tells it.
+    # A column with the step from which an incarnation continued is exact, so it replaces the estimate.
     continued_from, is_known = _whole(curve.sheet.numbers("started_from"))
     rows = rows[is_known[rows]]
     starts.update(zip(told[rows].tolist(), continued_from[rows].tolist(), strict=True))
@@ -281,7 +306,7 @@ def _incarnations(curve: CurveSheet, step: Steps, has_step: Mask, is_evaluation:
 def _restarts(curve: CurveSheet, step: Steps, has_step: Mask, is_evaluation: Mask) -> tuple[Steps, dict[int, int]]:
     """(n,) incarnation of each row, and the first step of each but the first.
 
-    An incarnation begins where the step goes back, or where a step is evaluated again at another compute.
+    An incarnation begins when the step goes back, or when a step is evaluated again at another compute.
     """
     rows = np.flatnonzero(has_step)
     steps = step[rows]
@@ -306,7 +331,7 @@ def column(evaluations: Sequence[CurvePoint], name: str) -> Array:
 
 
 def known_truncation(ratios: Array) -> Array | None:
-    """(n,) in order of compute, what is unknown (nan) taken from its neighbors, so that it changes no verdict.
+    """(n,) in order of compute. Unknown ratios (nan) are interpolated between their neighbors: they change no verdict.
 
     None if none is known.
     """

@@ -11,7 +11,7 @@ from rollcast.curves.origin import Origin
 
 @dataclass
 class TrainerStatus:
-    """What a run's trainer says of itself; None = not told."""
+    """What a run's trainer reports about itself; None = not reported."""
 
     step: float | None = None
     incarnation: float | None = None
@@ -25,20 +25,21 @@ class TrainerStatus:
     staleness: dict[float, float] = field(default_factory=dict)
     """Bound (steps) -> tokens at most that old, cumulative as a histogram's buckets are."""
     group_signals: dict[str, float] = field(default_factory=dict)
-    """Training groups that came back since the trainer's process began, by what they can teach."""
+    """Training groups received since the trainer's process began, by their signal."""
 
 
 @dataclass
 class Reading:
-    """Evaluations, and by run: status, what a file was read as, the step from which each incarnation continued."""
+    """Evaluations, and by run: status, origin, and the step from which each incarnation continued."""
 
     evaluations: list[CurvePoint] = field(default_factory=list)
     status: dict[str, TrainerStatus] = field(default_factory=dict)
     starts: dict[str, dict[int, int]] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
     anew: set[str] = field(default_factory=set)
-    """Runs whose file was written anew: what stands here is all that it tells, what was told before is void."""
+    """Runs of which this reading holds everything, because their file was read whole or was replaced. If an earlier
+    evaluation is missing here, it no longer exists."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Reason -> number of readings that were left out."""
     away: list[str] = field(default_factory=list)
-    """One sentence on each part of the source that does not answer while others do."""
+    """One sentence on each part of the source that cannot be read while others can."""

@@ -38,8 +38,8 @@ class RunHistory:
         return self._on(choose_axis)
 
     def in_device_hours(self) -> tuple[ComputeAxis, Curve]:
-        """The curve over device-hours without start-ups, whatever the fleet did: runs that are held against each other
-        share an axis. Raises ValueError as `fitted`."""
+        """The curve over device-hours without start-ups, even if the fleet changed: runs that are compared share
+        an axis. Raises ValueError as `fitted`."""
         return self._on(without_start_up)
 
     def _on(self, choose: Callable[[Sequence[CurvePoint]], ComputeAxis]) -> tuple[ComputeAxis, Curve]:
@@ -51,7 +51,7 @@ class RunHistory:
 
 
 def history_of(found: RunEvaluations, name: str, origin: Origin, tell: Tell) -> RunHistory:
-    """The surviving evaluations of a log; `tell` says what is left out. Raises ValueError: one of them is malformed."""
+    """The surviving evaluations of a log. `tell` receives what was left out. Raises ValueError: one is malformed."""
     if found.complaint:
         raise ValueError(found.complaint)
     log = EvaluationLog(starts=found.starts, limit=len(found.points))

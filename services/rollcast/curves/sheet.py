@@ -19,7 +19,7 @@ MAX_KEPT_NUMBERS = 20_000_000
 """Numbers kept of all columns together, 160 MB. Further columns are converted again when they are used again."""
 PER_CENT = "%"
 RUN = "run"
-"""The column that tells runs apart, in files that hold several."""
+"""The column with the name of the run, in files that hold several."""
 Row = dict[str, Any]
 Mask = NDArray[np.bool_]
 Item = TypeVar("Item")
@@ -31,7 +31,7 @@ class Column:
     def __init__(self) -> None:
         self._rows: list[NDArray[np.int64]] = []
         self.fields: list[Any] = []
-        """In the order of their rows; none is None or an empty text."""
+        """In the order of their rows, without None and empty texts."""
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -52,7 +52,7 @@ class Column:
             self.fields.extend(fields)
 
     def only(self, keep: Mask, new_row: NDArray[np.int64]) -> Column:
-        """The fields of the rows for which `keep` (n,) is true. `new_row` (n,): where a kept row is afterwards."""
+        """The fields of the rows for which `keep` (n,) is true. `new_row` (n,): the new number of a kept row."""
         is_kept = keep[self.rows]
         kept = Column()
         kept._rows = [new_row[self.rows[is_kept]]]
@@ -143,15 +143,15 @@ class Sheet:
         return name.casefold() in self._spellings
 
     def fields(self, name: str) -> list[Any]:
-        """The fields of the column of this very name, without the empty ones."""
+        """The fields of the column of this exact name, without the empty ones."""
         return self._columns[name].fields
 
     def cells(self, name: str) -> list[str]:
-        """(n,) the fields of the column of this very name as texts, empty if a row has none."""
+        """(n,) the fields of the column of this exact name as texts; an empty text for a row without a field."""
         return self._texts([self._columns[name]])
 
     def texts(self, name: str) -> list[str]:
-        """(n,) the fields of a column as texts, empty if a row has none. `name` in upper or lower case."""
+        """As `cells`, for a name in upper or lower case."""
         return self._texts(self._named(name))
 
     def _texts(self, columns: list[Column]) -> list[str]:
@@ -182,7 +182,7 @@ class Sheet:
         return Sheet(self.format, {name: column for name, column in columns.items() if column.fields}, int(keep.sum()))
 
     def renamed(self, format: str, rename: Callable[[str], str]) -> Sheet:
-        """The same rows under another format and with other names of columns; of two equal names the later stays."""
+        """A sheet with another format and other names. If two names become equal, the later column is kept."""
         return Sheet(format, {rename(name): column for name, column in self._columns.items()}, self._num_rows)
 
     def with_column(self, name: str, fields: Sequence[Any]) -> Sheet:

@@ -76,7 +76,7 @@ def in_one_unit(sheet: Sheet, column: str, unit: str, devices: float | None, tel
 
 
 def _unit_of_a_clock(known: Array) -> float | None:
-    """In how many parts of a second a clock counts whose numbers these are; None: they are not of a clock."""
+    """1 if these are Unix seconds, 1000 if they are Unix milliseconds; None if they are not times of a clock."""
     for unit in (1.0, MILLISECONDS_PER_SECOND):
         seconds = known / unit
         if (

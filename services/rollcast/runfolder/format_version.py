@@ -1,8 +1,8 @@
-"""In which format a run's folder is written: folders of older releases are read, those of newer ones refused.
+"""The format of a run's folder. Folders of older releases are read; those of newer releases are refused.
 
 0   no format.json
-1   evaluations tell start-up, devices, truncation and the start of their incarnation; incarnations.jsonl tells the
-    latter before the first of them
+1   evaluations hold start-up, devices, truncation and the start of their incarnation; incarnations.jsonl holds the
+    start before the first evaluation
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class FormatRecord:
 
 
 def check_format(folder: Path) -> int:
-    """The folder's format. Raises UserError where this release cannot read it."""
+    """The folder's format. Raises UserError if this release cannot read it."""
     path = folder / FORMAT
     try:
         found = read_record(path, FormatRecord).format
     except FileNotFoundError:
         return 0
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); mend the permissions") from error
+        raise UserError(f"{path}: cannot be read ({error.strerror}); fix the permissions") from error
     except ValueError:
         raise UserError(f'{path}: does not say a format; write {{"format": {NEWEST}}} into it') from None
     if found > NEWEST:
@@ -47,9 +47,10 @@ def check_format(folder: Path) -> int:
 
 
 def mark_format(folder: Path) -> None:
-    """What is appended from now on is of the newest format. Raises UserError as `check_format`, or if the disk refuses.
+    """Declare that records appended from now on have the newest format.
 
-    Lines of an older format stay as they are: each record is read by itself.
+    Lines of an older format stay as they are: each record is read by itself. Raises UserError as `check_format`, or if
+    the disk refuses.
     """
     if check_format(folder) < NEWEST:
         replace_json(folder / FORMAT, {"format": NEWEST})

@@ -63,7 +63,7 @@ def flat(nested: Mapping[str, Any]) -> Row:
 
 
 def _document(text: str) -> Any:
-    """What the whole text spells. Raises ValueError where it is of several lines that are one object each."""
+    """The value of the whole text. Raises ValueError if it has several lines that are one object each."""
     first, _, others = text.lstrip().partition("\n")
     if others.strip() and _object_of(first) is not None:
         raise ValueError("one object a line")
@@ -108,7 +108,7 @@ def _lines(log: LogFile) -> Iterator[Mapping[str, Any]]:
 
 
 def _objects_of(lines: list[str]) -> list[Any]:
-    """What stands in each line, None where that is no JSON. Read as one list they take half the time."""
+    """The value of each line, None if it is not JSON. Parsing many lines as one list takes half the time."""
     if all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
         refuse_json("".join(lines))
         try:

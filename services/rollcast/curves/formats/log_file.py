@@ -22,8 +22,8 @@ _COLORS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 class LogFile:
     """Attributes:
     path: of a file or a folder.
-    tell: takes sentences on what was left out.
-    is_growing: whether a last line without an end may still grow, so that it is left for the next time.
+    tell: receives sentences on data that was left out.
+    is_growing: whether an unfinished last line may still grow, so that it is left for a later look.
     """
 
     path: Path
@@ -70,7 +70,7 @@ def read_bytes(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
 
 
 def as_text(content: bytes, path: Path, tell: Tell) -> str:
-    """UTF-8, UTF-16 or, if it is neither, Latin-1, which is told. Colors of a terminal are left out.
+    """UTF-8, UTF-16 or, if it is neither, Latin-1, which `tell` reports. Colors of a terminal are left out.
 
     Raises UserError: it is not text.
     """

@@ -58,7 +58,7 @@ def _rows(folder: Path, tell: Tell) -> list[Row]:
 
 
 def _run_folders(folder: Path) -> Iterator[Path]:
-    """Bounded: a run is the folder itself, lies in it, or lies in a folder of it."""
+    """The folder itself, its folders, and their folders, as far as they are runs. Their number is bounded."""
     seen = 0
     for pattern in ("", "*/", "*/*/"):
         for metrics in sorted(folder.glob(pattern + METRICS)) if pattern else [folder / METRICS]:
@@ -70,7 +70,7 @@ def _run_folders(folder: Path) -> Iterator[Path]:
 
 
 def distinct(names: dict[str, str]) -> dict[str, str]:
-    """Id -> name, or the id where two runs bear one name."""
+    """Id -> name, or the id again if two runs have one name."""
     taken = Counter(names.values())
     return {run: name if name and taken[name] == 1 else run for run, name in names.items()}
 

@@ -23,11 +23,11 @@ from rollcast.curves.sheet import Row, Sheet
 NAME = "MLflow store"
 MARK = b"SQLite format 3\x00"
 MAX_QUERY_SECONDS = 20.0
-"""In which the whole store is read."""
+"""Time limit for reading the whole store."""
 MAX_VALUE_BYTES = 1 << 20
-"""Of one field, computed or stored."""
+"""Upper limit of one field, computed or stored."""
 LEAST_ROW_BYTES = 8
-"""Of a row with a run, a name, a step, a time and a value, in the file."""
+"""Least bytes that a row with a run, a name, a step, a time and a value takes in the file."""
 OPERATIONS = 1_000
 """SQLite's own steps between two looks at the clock."""
 _READ = frozenset({"runs", "metrics", "sqlite_master"})
@@ -101,7 +101,7 @@ class _Store:
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
-        log = path.with_name(f"{path.name}-wal")  # of what was written last, where a server runs
+        log = path.with_name(f"{path.name}-wal")  # a running server keeps the newest rows there
         num_bytes = path.stat().st_size + (log.stat().st_size if log.is_file() else 0)
         self._num_left = min(MAX_ROWS, num_bytes // LEAST_ROW_BYTES)
         self._chars_left = MAX_FILE_BYTES

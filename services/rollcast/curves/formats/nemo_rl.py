@@ -1,5 +1,5 @@
-"""NeMo-RL's console: under `==== Step 12/1000 ====` the results of a step, `Avg Reward: 0.43`, and where it was
-validated those too, `Accuracy: 0.41`. A validation before the first step is of step 0.
+"""NeMo-RL's console: under `==== Step 12/1000 ====` the results of a step, `Avg Reward: 0.43`, and those of its
+validation if there was one, `Accuracy: 0.41`. A validation before the first step is of step 0.
 """
 
 from __future__ import annotations

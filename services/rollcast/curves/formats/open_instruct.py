@@ -4,7 +4,7 @@
     | other      episode: 512 | training_step: 4 | ..          |
 
 Rich breaks lines at the width of the terminal, also between a name and its value.
-`val/` is what it logs of values while it trains; its evaluations stand under `eval`.
+`val/` are statistics of training; its evaluations are under `eval`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIDE = re.compile(r"[│|]")
 _GROUP = re.compile(r"^([\w.-]{1,60})\s{2,}(?=\S)")
 _ITEM = re.compile(r"(?<![^\s|:])([^\s|:]{1,120}): (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=\s|$)")
 _BROKEN = re.compile(r"(?<![^\s|:])([^\s|:]{1,120}:)$")
-"""The name of a value that stands in the next line."""
+"""The name of a value that is in the next line."""
 _TRAINING_GROUPS = ("val",)
 
 
@@ -66,7 +66,7 @@ def _begins(line: str) -> bool:
 
 
 def _inside(line: str) -> str | None:
-    """What stands between the left and the right edge; None where there are none."""
+    """The text between the left and the right edge; None if the line has no edges."""
     line = line.rstrip()
     begin = _SIDE.search(line)
     if begin is None or line[-1] not in "│|" or begin.end() == len(line):

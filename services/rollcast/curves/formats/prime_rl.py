@@ -1,6 +1,6 @@
 """prime-rl's console: `SUCCESS Step 12 | Time: 3.1s | Reward: 0.4312 | Val. Reward: 0.4 | ..` of the orchestrator, and
-`Evaluated aime2024 in 12.3s (Avg@8=0.1234, Pass@8: 0.3, ..)` of its evaluations. Those run beside the training, several
-steps long; `Running evals for checkpoint step 12` before them says of which weights they are.
+`Evaluated aime2024 in 12.3s (Avg@8=0.1234, Pass@8: 0.3, ..)` of its evaluations. Those run during the training,
+over several steps; a line `Running evals for checkpoint step 12` before them names their weights.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read(log: LogFile) -> Sheet:
 
 
 def _rows(text: str) -> list[Row]:
-    """A row for each step and each evaluation; one whose step no line names is of the step that stands before it."""
+    """A row for each step and each evaluation. An evaluation whose step no line names belongs to the step before it."""
     found: list[Row] = []
     step = 0
     evaluated: int | None = None
@@ -48,7 +48,7 @@ def _rows(text: str) -> list[Row]:
 
 
 def _made(line: str) -> re.Match[str] | None:
-    """Of a line on a step: its beginning, up to the first value."""
+    """The beginning of a line on a step, up to the first value; None for other lines."""
     began = _STEP.search(line)
     return began if began and _REWARD.search(line, began.end()) else None
 

@@ -37,7 +37,7 @@ class Format(Protocol):
         """Whether the log is of this format, by a mark that no other format has."""
 
     def read(self, log: LogFile) -> Sheet:
-        """The columns of the log. Raises UserError: one sentence on what is wrong with it. Raises TooMuch."""
+        """The columns of the log. Raises UserError: one sentence on the problem. Raises TooMuch."""
 
 
 FOLDER_FORMATS: tuple[Format, ...] = (tensorboard, mlflow_folder)
@@ -60,7 +60,7 @@ FORMATS: tuple[Format, ...] = (
 def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
     """The columns of a file, a folder or a run of W&B. `is_growing`: a trainer may be writing the file.
 
-    Raises UserError: what the source is not, and what would help.
+    Raises UserError: why it cannot be read, and what would help.
     """
     if source.startswith(wandb_api.PREFIX):
         return wandb_api.read(source)

@@ -1,8 +1,8 @@
 """TensorBoard's event files: scalars of one run, by step.
 
 A record is its length (8 bytes), a checksum of the length, the bytes of an Event, a checksum of these. The checksum of
-the length is held against it, so that a torn end is noticed. TensorFlow 2 writes a scalar as a tensor, others as a
-plain number.
+the length is compared with it, so that an unfinished end is noticed. TensorFlow 2 writes a scalar as a tensor, others
+as a plain number.
 
 Source: tensorboard/compat/proto/{event,summary,tensor}.proto; the record format is TensorFlow's TFRecord.
 """
@@ -91,7 +91,7 @@ def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
 
 
 def _records(content: memoryview) -> Iterator[tuple[int, int]]:
-    """Where each record begins and ends; the end is -1 where the file is torn."""
+    """The beginning and end of each record; the end is -1 if the record is unfinished."""
     at = 0
     while at < len(content):
         if len(content) - at < HEADER.size:

@@ -32,5 +32,5 @@ def _rows(text: str) -> list[Row]:
 
 
 def _entries(text: str) -> Iterator[str]:
-    """The mappings that tell an epoch."""
+    """The mappings with an epoch."""
     return (found[0] for found in _LINE.finditer(text) if _EPOCH.search(found[0]))

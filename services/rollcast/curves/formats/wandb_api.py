@@ -1,4 +1,4 @@
-"""A run of W&B by its address, wandb:ENTITY/PROJECT/RUN, through W&B's own client where that is installed."""
+"""A run of W&B by its address, wandb:ENTITY/PROJECT/RUN, through W&B's own client if that is installed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read(source: str) -> Sheet:
     try:
         history = wandb.Api(timeout=TIMEOUT_SECONDS).run(address).scan_history()
         rows = [flat(row) for row in islice(history, MAX_ROWS)]
-    except Exception as error:  # its client raises what it likes
+    except Exception as error:  # the client raises errors of any type
         told = " ".join(str(error).split())[:200]
         raise UserError(f"{source}: W&B does not answer ({told}); check the address, or run `wandb login`") from None
     if not rows:

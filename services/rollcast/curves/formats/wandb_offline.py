@@ -1,4 +1,4 @@
-"""The .wandb file of a W&B run: its history, as it lies in the folder of an offline run (and of an online one).
+"""The .wandb file of a W&B run, which holds its history. It is in the folder of an offline run, and of an online one.
 
 The file is LevelDB's log: 7 bytes of a header, then blocks of 32 KiB that hold records, whole or in pieces; a record is
 a protobuf message whose field 2 is an entry of the history.
@@ -57,7 +57,7 @@ def _rows(log: LogFile) -> Iterator[Row]:
 
 
 def _records(content: bytes) -> Iterator[memoryview]:
-    """The records that are whole; what a kill tore at the end is left, and so are pieces without a beginning."""
+    """The complete records. An unfinished record at the end is left out, and so are pieces without a beginning."""
     at, view = HEADER_BYTES, memoryview(content)
     pieces: bytearray | None = None
     while at + RECORD.size <= len(content):

@@ -9,9 +9,9 @@ MAX_VARINT_BYTES = 10
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
-    """Number, wire type, bytes and value of each field: the bytes lie in `message`, the value is a varint's.
+    """Number, wire type, bytes and value of each field: the bytes are a part of `message`, the value is a varint's.
 
-    Raises ValueError where it is no message.
+    Raises ValueError: it is not a message.
     """
     at, end = 0, len(message)
     while at < end:
@@ -26,7 +26,7 @@ def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
         elif kind in (FIXED64, FIXED32):
             length = 8 if kind == FIXED64 else 4
         else:
-            raise ValueError(f"wire type {kind} is none of protobuf's")
+            raise ValueError(f"wire type {kind} is not one of protobuf's")
         if length > end - at:
             raise ValueError("a field is longer than its message")
         yield number, kind, message[at : at + length], 0

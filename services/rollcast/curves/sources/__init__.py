@@ -1,1 +1,1 @@
-"""Where the evaluations of runs come from: one module for each kind of source."""
+"""Sources of evaluations: one module for each kind."""

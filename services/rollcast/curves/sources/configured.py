@@ -17,7 +17,7 @@ class EvaluationSource(Protocol):
     """Read every few seconds; never keeps state that a later `read` could not rebuild."""
 
     def read(self) -> Reading:
-        """One look. Raises SourceAway where it does not answer."""
+        """One look. Raises SourceAway if the source cannot be read."""
 
     def close(self) -> None: ...
 
@@ -25,7 +25,7 @@ class EvaluationSource(Protocol):
 def open_source(
     settings: DirectScrape | PrometheusSource | FileSource, http: Http, run_folder: Path
 ) -> EvaluationSource:
-    """The source that the run file names; `http` is how the services serve."""
+    """The source that the run file names. `http`: the settings of the services' own HTTP servers."""
     if isinstance(settings, PrometheusSource):
         return PrometheusQueries(settings.url, settings.token, settings.curves, settings.namespace)
     if isinstance(settings, FileSource):

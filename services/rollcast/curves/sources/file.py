@@ -1,6 +1,6 @@
 """Files and folders of other frameworks' runs that are written while they are read.
 
-A look at a file that has changed reads all of it, in the way of `rollcast fit`, and tells all of its evaluations again.
+A look at a file that has changed reads all of it, as `rollcast fit` does, and returns all of its evaluations again.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class CurveFileReader:
         self._origin: Origin | None = None
         """None before an evaluation was found."""
         self._failure = ""
-        """Why the last look found no curve."""
+        """The reason why the last look found no curve."""
         self._said: set[str] = set()
         self._skipped: Counter[str] = Counter()
-        """What the last look left out: the next one leaves it out again, and does not count it again."""
+        """Evaluations that the last look left out. The next look leaves them out too, but counts only new ones."""
 
     def read(self) -> Reading:
         """All evaluations of a file that has changed, else none.
@@ -141,19 +141,19 @@ class CurveFileReader:
         self._skipped = skipped
         self._origin = curve.origin
         reading.starts[name] = found.starts
-        # The engine compares: if something that was told before is not told again, the file is of another run.
+        # If an evaluation of an earlier look is missing now, the engine takes the file for that of another run.
         reading.anew.add(name)
         return reading
 
     def _say(self, sentence: str) -> None:
-        """Log it once, however often the file is read."""
+        """Log a sentence once, however often the file is read."""
         if sentence not in self._said:
             self._said.add(sentence)
             log.info(sentence, run=self._settings.run)
 
 
 def _signature(path: Path) -> Signature:
-    """By what a change of a file, or of a file in a folder, is noticed: names, sizes, times."""
+    """Names, sizes and times of a file, or of the files in a folder. They differ after a change."""
     found = []
     for file in [path] if path.is_file() else sorted(path.rglob("*"))[:MAX_FILES]:
         try:

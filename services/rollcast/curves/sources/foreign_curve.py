@@ -1,9 +1,9 @@
-"""Runs of other frameworks: evaluations told apart in series that keep their value from one to the next.
+"""Runs of other frameworks: single evaluations, from series that keep their value from one to the next.
 
-pass rate   .2 .2 .2 .3 .3 .3 .3 .4 ...      one evaluation where the step (or else the pass rate) changes
+pass rate   .2 .2 .2 .3 .3 .3 .3 .4 ...      one evaluation when the step (or else the pass rate) changes
 compute     10 10 10 25 25 25 25 40 ...      read at the same moment
 
-The first look finds coarsely when the run began, and reads finely from there on; later looks read what came since.
+The first look finds coarsely when the run began, and reads finely from there on. Later looks read newer values only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rollcast.curves.reading import Reading
 from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, Series, SourceAway
 
 MAX_INSTANTS_IN_ALL = 200_000
-"""Of the whole look-back: a month at every 15 seconds."""
+"""Instants in the whole look-back: a month at every 15 seconds."""
 FINEST_SECONDS = 15
 COARSE_SECONDS = 240
 """Closer than the 5 minutes for which Prometheus takes a value to last: every run of as long shows at one instant."""
@@ -44,7 +44,7 @@ class _Place:
 
 
 class ForeignCurve:
-    """One run, read from where the last look ended."""
+    """One run. Each look continues where the last one ended."""
 
     def __init__(self, prometheus: Prometheus, queries: CurveQueries) -> None:
         self._prometheus = prometheus
@@ -56,12 +56,12 @@ class ForeignCurve:
         self._looked_until = -math.inf
 
     def read(self, now: float) -> Reading:
-        """The evaluations that came since the last look; at first, all within the look-back. `now`: Unix seconds.
+        """The evaluations since the last look; the first look returns all in the look-back. `now`: Unix seconds.
 
         Instants are whole multiples of the resolution, so that each look, of another process too, sees the same ones.
 
-        Raises SourceAway where Prometheus is away, or an expression selects several series; the next look then begins
-        where this one did.
+        Raises SourceAway if Prometheus cannot be read, or an expression selects several series. The next look then
+        starts where this one did.
         """
         reading = Reading()
         end = (now - SETTLED_SECONDS) // self._resolution * self._resolution
@@ -75,7 +75,7 @@ class ForeignCurve:
         return reading
 
     def _beginning(self, end: float) -> _Place | None:
-        """Before the first value in the look-back; None where there is none."""
+        """The place before the first value in the look-back; None if it has no value."""
         coarse = self._resolution * max(1, COARSE_SECONDS // self._resolution)
         start = end - self._look_back // coarse * coarse
         part = start
@@ -86,7 +86,7 @@ class ForeignCurve:
                 first = found.times[0]
                 if first > start:
                     return _Place(until=first - coarse)
-                # What was measured before the look-back began was measured nobody knows when.
+                # The time of a value that is older than the look-back is unknown.
                 return _Place(until=start, began=start, mark=None if self._queries.step else found.values[0])
             part = part_end + coarse
         return None

@@ -88,7 +88,7 @@ class MetricsPages:
 
 
 def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
-    """Put together what belongs together: the gauges of one evaluation carry the same labels."""
+    """Evaluations and states of runs in samples. The gauges of one evaluation have the same labels."""
     reading = Reading()
     parts: dict[tuple[str, str, str, str], dict[str, float]] = {}
     for sample in samples:

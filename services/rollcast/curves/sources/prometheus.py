@@ -18,19 +18,19 @@ LOOK_BACK_SECONDS = 30 * 86_400.0
 """How far the first look at a Prometheus goes back."""
 OVERLAP_SECONDS = 300.0
 WHOLE_EVERY_SECONDS = 60.0
-"""Between two looks at all evaluations: what reaches Prometheus late, by remote write, is found then."""
+"""Time between two looks at all evaluations, which find those that reached Prometheus late, by remote write."""
 LONGEST_SCRAPE_SECONDS = 60.0
-"""A sample bears the time at which its scrape began, and is there when that has ended or was written from afar."""
+"""A sample has the time at which its scrape began, but appears when the scrape has ended or was written remotely."""
 _EVALUATION = "run, dataset, incarnation, step"
-"""The labels that name an evaluation."""
+"""The labels that identify an evaluation."""
 
 
 class PrometheusQueries:
-    """Instant queries over a window: labels tell evaluations apart, so the last value of each series is all there is.
+    """Instant queries over a window. Labels identify each evaluation, so the last value of each series is enough.
 
-    Most looks ask only for what came since the last one: to read every evaluation of a hundred runs takes ten times as
-    long. Once a minute everything is read, back to the last time that was answered; what was scraped while the
-    forecaster or Prometheus was away is found then.
+    Most looks ask only for evaluations since the last one: reading every evaluation of a hundred runs takes ten times
+    as long. Once a minute everything is read, back to the last such look that succeeded, to find what was scraped
+    while the forecaster or Prometheus was down.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class PrometheusQueries:
         self._prometheus = Prometheus(url, token)
         self._curves = [ForeignCurve(self._prometheus, curve) for curve in curves]
         self._untold: list[Reading] = []
-        """Of the curves: a look that Prometheus broke off told nobody what it had read so far."""
+        """Readings of the curves that were not returned yet, because a later query of the same look failed."""
         self._last = self._last_whole = 0.0
         self._seen: set[tuple[str, str, int, int]] = set()
-        """What the last look at everything saw, and those since: neither dated again nor kept longer than told."""
+        """Evaluations of the last look at everything and of those since. They are not dated again."""
 
     def read(self) -> Reading:
         now = time.time()
@@ -79,7 +79,7 @@ class PrometheusQueries:
         return f'{{__name__=~"{"|".join(metric_names)}"{place}}}'
 
     def _date(self, reading: Reading, window_seconds: float, now: float, *, is_whole: bool) -> None:
-        """New evaluations get their times; a Prometheus that cannot tell them keeps nobody from the forecast."""
+        """Set the times of new evaluations. If Prometheus cannot answer, they keep the time of this look."""
         told = {(item.run, *item.key) for item in reading.evaluations}
         seen, self._seen = self._seen, told if is_whole else self._seen | told
         new = [place for place, item in enumerate(reading.evaluations) if (item.run, *item.key) not in seen]
@@ -95,7 +95,7 @@ class PrometheusQueries:
 
 
 def _new_within(evaluations: str, seconds: int) -> str:
-    """Those of the selected evaluations of which any series was not there so long ago, each with all its series."""
+    """An expression for the selected evaluations that have a series younger than `seconds`, with all their series."""
     series = f"last_over_time({evaluations}[{OVERLAP_SECONDS:.0f}s])"
     return (
         f"{series} and on({_EVALUATION}) "

@@ -1,4 +1,4 @@
-"""What a run's folder tells: its evaluations, and from which step each incarnation continued."""
+"""A run's folder: its evaluations, and the step from which each incarnation continued."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rollcast.telemetry.names import is_own_curve
 
 
 class RunFolder:
-    """Read from where the last look ended."""
+    """Each look continues where the last one ended."""
 
     def __init__(self, folder: Path, run: str) -> None:
-        """`run`: of evaluations that name none. Raises UserError where the folder is of a newer format."""
+        """`run`: the name for evaluations without one. Raises UserError if the folder has a newer format."""
         self._folder = folder
         self._run = run
         self._format = check_format(folder)
@@ -32,16 +32,16 @@ class RunFolder:
     def _open(self) -> None:
         self._evaluations = RecordFile(self._folder / EVALUATIONS, EvaluationRecord)
         self._incarnations = RecordFile(self._folder / INCARNATIONS, IncarnationRecord)
-        # Evaluations of format 0 do not tell how many answers were cut off; the steps around them do.
+        # Evaluations of format 0 lack the ratio of truncated answers; the steps around them have it.
         self._steps = RecordFile(self._folder / STEPS, StepRecord) if self._format == 0 else None
         self._truncation: dict[int, float] = {}
         self._told = 0
         self._runs: set[str] = set()
 
     def read(self) -> Reading:
-        """New complete lines; nothing where there is no file. Where one was written anew, all there is in all of them.
+        """The records in new complete lines, none without a file. If a file was replaced, all records of all files.
 
-        The files belong together: the steps from which incarnations continued cut the evaluations.
+        The files belong together: the steps from which incarnations continued decide which evaluations survive.
         """
         reading = self._read()
         if any(file.was_written_anew for file in (self._evaluations, self._incarnations, self._steps) if file):
@@ -54,7 +54,7 @@ class RunFolder:
     def _read(self) -> Reading:
         reading, now = Reading(), time.time()
         records = list(self._evaluations.read())
-        # An evaluation is written after the step that it belongs to: read later, the steps reach at least as far.
+        # An evaluation is written after its step, so the steps are read after the evaluations: they reach as far.
         self._read_steps()
         for record in records:
             run = record.run or self._run
@@ -73,7 +73,7 @@ class RunFolder:
         return reading
 
     def _read_steps(self) -> None:
-        """A step that was lost and made again stands further down the file: the last line of a step holds."""
+        """A step that was lost and made again is further down the file, so the last line of a step counts."""
         if self._steps is not None:
             for record in self._steps.read():
                 if record.truncation_ratio is not None:
@@ -88,10 +88,10 @@ class RunFolder:
 
 
 def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, int]:
-    """The run's own curve; the numbers of lines that are malformed, and of evaluations that a restart lost.
+    """The run's own curve, the number of malformed lines, and the number of evaluations that a restart lost.
 
-    `run`: must be the one whose evaluations lie there; None = that one. Where the run's data set got another name on
-    the way the first one counts: what comes under another is another curve.
+    `run`: must be the one whose evaluations are there; None = that one. If the run's data set was renamed on the way,
+    the first name counts: evaluations under another name are another curve.
 
     Raises UserError: there are no evaluations, of another run, or none after the first step; or the folder is of a
     newer format.
@@ -119,7 +119,7 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
 
 
 def spent_before(folder: Path) -> BeforeRecord | None:
-    """What the run began with; None where nothing is said of it."""
+    """What the run began with; None if it is not recorded."""
     try:
         return read_record(folder / BEFORE, BeforeRecord)
     except (OSError, ValueError):
@@ -127,7 +127,7 @@ def spent_before(folder: Path) -> BeforeRecord | None:
 
 
 def point_of(record: EvaluationRecord, run: str, now: float) -> CurvePoint:
-    """`now`: of a record that tells no time. Raises ValueError where a value is out of bounds."""
+    """`now`: the time of a record without one. Raises ValueError if a value is out of bounds."""
     return checked(
         CurvePoint(
             run=run,
