@@ -137,7 +137,8 @@ class Pusher:
         for _ in points:
             self._waiting.popleft()
         self.told = {str(name): float(value) for name, value in answer["metrics"].items()}
-        self.headline, self.reason = answer["headline"] or "", answer["reason"] or ""
+        self.headline = answer["headline"] or ""
+        self.reason = answer["reason"] or ""
         is_newest = answer["new"] > 0 and answer["step"] == point["step"]
         self._stops = self._stops + 1 if is_newest and answer["advice"] == "stop" else 0
         if answer["repeated"] == len(points) and not self._warned:

@@ -21,7 +21,7 @@ from rollcast.local.frozen_forecast import load_frozen
 from rollcast.local.status import StatusReader
 from rollcast.runfolder.files import FROZEN_FORECAST
 from rollcast.runfolder.folder import prepare
-from rollcast.runfolder.format_version import NEWEST, check_format, mark_format
+from rollcast.runfolder.format_version import NEWEST_FORMAT, check_format, mark_format
 from rollcast.runfolder.outcomes import FrozenForecast, RunRecord, RunResult, SetRecord, State
 from rollcast.runfolder.records import (
     MAX_FILE_BYTES,
@@ -222,7 +222,7 @@ def test_a_folder_of_before_formats_is_read_and_marked_when_it_is_continued(tmp_
     assert check_format(tmp_path) == 0
     prepare(tmp_path, resume=True)
     mark_format(tmp_path)
-    assert check_format(tmp_path) == NEWEST
+    assert check_format(tmp_path) == NEWEST_FORMAT
     assert len(RunFolder(tmp_path, "r").read().evaluations) == 1
 
 

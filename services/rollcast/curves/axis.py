@@ -74,7 +74,9 @@ def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
     compute, start_up = _compute_and_start_up(evaluations)
     tokens = np.append(0.0, np.nan_to_num(trained_tokens))
     keep = _rising(compute - start_up, tokens)
-    compute, start_up, tokens = compute[keep], start_up[keep], tokens[keep]
+    compute = compute[keep]
+    start_up = start_up[keep]
+    tokens = tokens[keep]
     if compute.size < 2:
         return without_start_up(evaluations)
     scale = compute[-1] / tokens[-1]
@@ -103,9 +105,11 @@ def compute_per_step(evaluations: Sequence[CurvePoint]) -> float | None:
     learning = (compute - start_up)[1:]
     window = max(MIN_INTERVALS, len(evaluations) // 3)
     first = max(0, len(evaluations) - 1 - window)
-    steps, spent = evaluations[-1].step - evaluations[first].step, learning[-1] - learning[first]
+    steps = evaluations[-1].step - evaluations[first].step
+    spent = learning[-1] - learning[first]
     if steps <= 0:
-        steps, spent = evaluations[-1].step, learning[-1]
+        steps = evaluations[-1].step
+        spent = learning[-1]
     return float(spent / steps) if steps > 0 and spent > 0 else None
 
 

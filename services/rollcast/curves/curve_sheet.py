@@ -85,7 +85,8 @@ def _equal(texts: Sequence[str], wanted: str) -> Mask:
 
 def malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tuple[Mask, str]:
     """(n,) evaluations with an invalid value in one of the columns, and a sentence on the first of them."""
-    sheet, columns = curve.sheet, curve.columns
+    sheet = curve.sheet
+    columns = curve.columns
     is_evaluation = named[columns.pass_rate].given
     is_malformed = np.zeros(len(sheet), dtype=bool)
     first = len(sheet)

@@ -38,7 +38,7 @@ def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
     if source.startswith(("http://", "https://")):
         found = _evaluations(source, columns, run)
         runs = sorted(found, key=natural)
-        name = run if run is not None else runs[0] if len(runs) == 1 else None
+        name = runs[0] if run is None and len(runs) == 1 else run
         if name not in found:
             raise UserError(f"{source}: holds evaluations of {', '.join(runs) or 'no run'}; name one with --run")
         history = _history(name, found[name], columns)
@@ -175,8 +175,11 @@ def fit_options(
     from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR
     from rollcast.scaling.prior_file import read_prior
 
+    chosen = LAW_PRIOR if law_alone else DEFAULT_PRIOR
+    if prior is not None:
+        chosen = read_prior(prior)
     return FitOptions(
-        prior=read_prior(prior) if prior is not None else LAW_PRIOR if law_alone else DEFAULT_PRIOR,
+        prior=chosen,
         initial="measured" if initial is None else initial,
         exclude_before="auto" if exclude_before is None else exclude_before,
     )
@@ -254,7 +257,8 @@ def _history(run: str, log: EvaluationLog, columns: Columns) -> RunHistory:
     from rollcast.curves.run_history import RunHistory
     from rollcast.scaling.curve import DEVICE_HOURS
 
-    compute, pass_rate = columns.compute or "evaluated compute", columns.pass_rate or "evaluations of Rollcast"
+    compute = columns.compute or "evaluated compute"
+    pass_rate = columns.pass_rate or "evaluations of Rollcast"
     origin = Origin("Prometheus", compute, pass_rate, DEVICE_HOURS)
 
     found = log.sorted_out()

@@ -23,7 +23,7 @@ MAX_EVALUATIONS = 5_000
 """Evaluations of one run on a live page; further ones are refused and counted."""
 MIN_COMPUTE = 1e-12
 """Nanoseconds of one device; less would only underflow."""
-ROUNDING = 1e-9
+MAX_ROUNDING_DEVICE_HOURS = 1e-9
 """Device-hours by which the start-up may seem larger than the compute it is a part of."""
 MIN_STANDARD_ERROR = 1e-6
 """A smaller one would need more than 10^11 completions: it counts as unknown."""
@@ -113,7 +113,7 @@ def _share(value: float | None) -> float | None:
 
 def _part_of(whole: float, value: float | None) -> float | None:
     """At most the whole, which rounding of sums may exceed a little."""
-    return min(value, whole) if value is not None and 0 <= value <= whole + ROUNDING else None
+    return min(value, whole) if value is not None and 0 <= value <= whole + MAX_ROUNDING_DEVICE_HOURS else None
 
 
 def _at_least_zero(value: float | None) -> float | None:
@@ -192,7 +192,8 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
 
     Raises UserError: the rows are of several runs or measures, which as one curve would look like one run.
     """
-    sheet, columns = curve.sheet, curve.columns
+    sheet = curve.sheet
+    columns = curve.columns
     names = {
         "pass_rate": columns.pass_rate,
         "compute": columns.compute,
@@ -261,7 +262,8 @@ def _points(run: str, columns: Mapping[str, NDArray[Any]]) -> list[CurvePoint]:
 
 def _graded_shares(sheet: Sheet) -> Array:
     """(n,) share of the prompts asked that were graded, nan if it is unknown, as `EvaluationRecord` has it."""
-    graded, missing = sheet.numbers("num_prompts").values, sheet.numbers("missing_prompts").values
+    graded = sheet.numbers("num_prompts").values
+    missing = sheet.numbers("missing_prompts").values
     asked = sheet.numbers("asked_prompts").values
     asked = np.where(np.isnan(asked), graded + missing, asked)
     is_known = (graded >= 0) & (graded <= asked) & (asked > 0)

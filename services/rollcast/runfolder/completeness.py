@@ -5,7 +5,7 @@ from __future__ import annotations
 MIN_GRADED_SHARE = 0.9
 """Least share of an evaluation's prompts that must be graded for the point to be part of the curve. The missing prompts
 are rarely like the others: they are the longest, or those whose answers break a grader."""
-_ROUNDING = 1e-9
+_MAX_ROUNDING = 1e-9
 
 
 def graded_share(graded: float | None, asked: float | None) -> float | None:
@@ -17,4 +17,4 @@ def graded_share(graded: float | None, asked: float | None) -> float | None:
 
 def is_complete(share: float | None) -> bool:
     """Whether enough prompts were graded. An unknown share counts as all of them."""
-    return share is None or share >= MIN_GRADED_SHARE - _ROUNDING
+    return share is None or share >= MIN_GRADED_SHARE - _MAX_ROUNDING

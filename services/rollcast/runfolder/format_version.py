@@ -15,7 +15,7 @@ from rollcast.runfolder.files import FORMAT
 from rollcast.runfolder.records import STRICT, Count, read_record
 from rollcast.runfolder.writing import replace_json
 
-NEWEST = 1
+NEWEST_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ def check_format(folder: Path) -> int:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); fix the permissions") from error
     except ValueError:
-        raise UserError(f'{path}: does not say a format; write {{"format": {NEWEST}}} into it') from None
-    if found > NEWEST:
+        raise UserError(f'{path}: does not say a format; write {{"format": {NEWEST_FORMAT}}} into it') from None
+    if found > NEWEST_FORMAT:
         raise UserError(
-            f"run folder {folder}: is written in format {found}, this Rollcast knows {NEWEST} at most; "
+            f"run folder {folder}: is written in format {found}, this Rollcast knows {NEWEST_FORMAT} at most; "
             "use the release that wrote it, or a newer one"
         )
     return found
@@ -52,5 +52,5 @@ def mark_format(folder: Path) -> None:
     Lines of an older format stay as they are: each record is read by itself. Raises UserError as `check_format`, or if
     the disk refuses.
     """
-    if check_format(folder) < NEWEST:
-        replace_json(folder / FORMAT, {"format": NEWEST})
+    if check_format(folder) < NEWEST_FORMAT:
+        replace_json(folder / FORMAT, {"format": NEWEST_FORMAT})

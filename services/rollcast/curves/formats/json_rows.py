@@ -101,7 +101,8 @@ def _lines(log: LogFile) -> Iterator[Mapping[str, Any]]:
             if isinstance(item, dict):
                 yield item
             elif line.strip():
-                count, first = count + 1, first or number
+                count += 1
+                first = first or number
     if count:
         others = ", nor are the others" if count > 1 else ""
         log.tell(left_out(log.path, count, "line", f"line {first} is no JSON object{others}"))

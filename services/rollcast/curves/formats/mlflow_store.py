@@ -21,14 +21,14 @@ from rollcast.curves.formats.mlflow_folder import distinct, merged
 from rollcast.curves.sheet import Row, Sheet
 
 NAME = "MLflow store"
-MARK = b"SQLite format 3\x00"
+FIRST_BYTES = b"SQLite format 3\x00"
 MAX_QUERY_SECONDS = 20.0
 """Time limit for reading the whole store."""
 MAX_VALUE_BYTES = 1 << 20
 """Upper limit of one field, computed or stored."""
 LEAST_ROW_BYTES = 8
 """Least bytes that a row with a run, a name, a step, a time and a value takes in the file."""
-OPERATIONS = 1_000
+STEPS_BETWEEN_CHECKS = 1_000
 """SQLite's own steps between two looks at the clock."""
 _READ = frozenset({"runs", "metrics", "sqlite_master"})
 _FUNCTIONS = frozenset({"typeof"})
@@ -41,7 +41,7 @@ _METRICS = (
 
 
 def recognises(log: LogFile) -> bool:
-    return log.content.startswith(MARK)
+    return log.content.startswith(FIRST_BYTES)
 
 
 def read(log: LogFile) -> Sheet:
@@ -75,7 +75,7 @@ def _restrict(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA cell_size_check = ON")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     deadline = time.monotonic() + MAX_QUERY_SECONDS
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, OPERATIONS)
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_CHECKS)
 
 
 def _check_is_plain(connection: sqlite3.Connection, table: str) -> None:

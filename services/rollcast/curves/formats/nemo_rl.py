@@ -33,9 +33,11 @@ def _rows(text: str) -> list[Row]:
     prefix = ""
     for line in text.split("\n"):
         if began := _STEP.search(line):
-            step, row = int(began[1]), None
+            step = int(began[1])
+            row = None
         elif block := _RESULTS.search(line):
-            prefix, row = _PREFIX[block[1]], {"step": step}
+            prefix = _PREFIX[block[1]]
+            row = {"step": step}
             found.append(row)
         elif row is not None:
             for name, value in _ITEM.findall(line):

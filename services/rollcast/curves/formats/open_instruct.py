@@ -42,7 +42,8 @@ def _rows(text: str) -> list[Row]:
     group = unfinished = ""
     for line in text.split("\n"):
         if _begins(line):
-            row, group, unfinished = {}, "", ""
+            row = {}
+            group = unfinished = ""
         elif row is not None and _END.search(line):
             found.append(row)
             row = None

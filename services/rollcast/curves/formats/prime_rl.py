@@ -40,8 +40,9 @@ def _rows(text: str) -> list[Row]:
         elif begun := _BEGUN.search(line):
             evaluated = int(begun[1]) if begun[1] else step
         elif (made := _EVALUATED.search(line)) and (end := line.rfind(")")) >= made.end():
-            told = _AT_STEP.search(line)
-            at = int(told[1]) if told else step if evaluated is None else evaluated
+            at = step if evaluated is None else evaluated
+            if told := _AT_STEP.search(line):
+                at = int(told[1])
             values = {f"eval/{made[1]}/{_name(key)}": value for key, value in _PART.findall(line[made.end() : end])}
             found.append({"step": at, **values})
     return found

@@ -17,7 +17,7 @@ from rollcast.config.errors import UserError
 from rollcast.curves.bounds import MAX_NAME_CHARS, MAX_ROWS, refuse_above
 from rollcast.curves.formats.json_rows import MAX_FIELDS
 from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile, read_bytes
-from rollcast.curves.formats.wire_format import BYTES, FIXED32, FIXED64, VARINT, fields, signed
+from rollcast.curves.formats.wire_format import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, fields, signed
 from rollcast.curves.sheet import Row, Sheet
 
 NAME = "TensorBoard event file"
@@ -26,8 +26,9 @@ MAX_EVENT_FILES = 200
 HEADER = struct.Struct("<QI")
 FOOTER_BYTES = 4
 WALL_TIME = "wall_time"
-_FLOAT, _DOUBLE = 1, 2
-"""DataType of a tensor."""
+_TYPE_FLOAT = 1
+_TYPE_DOUBLE = 2
+"""These two are values of a tensor's DataType."""
 
 
 def recognises(log: LogFile) -> bool:
@@ -109,15 +110,16 @@ def _records(content: memoryview) -> Iterator[tuple[int, int]]:
 def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
     """Step, Unix seconds, scalars by tag."""
     scalars: dict[str, float] = {}
-    step, at = 0, 0.0
+    step = 0
+    at = 0.0
     for number, kind, part, value in fields(message):
-        if (number, kind) == (1, FIXED64):
+        if (number, kind) == (1, WIRE_FIXED64):
             (at,) = struct.unpack("<d", part)
-        elif (number, kind) == (2, VARINT):
+        elif (number, kind) == (2, WIRE_VARINT):
             step = signed(value)
-        elif (number, kind) == (5, BYTES):
+        elif (number, kind) == (5, WIRE_BYTES):
             for summary_number, summary_kind, summary, _ in fields(part):
-                if (summary_number, summary_kind) == (1, BYTES) and len(scalars) < MAX_FIELDS:
+                if (summary_number, summary_kind) == (1, WIRE_BYTES) and len(scalars) < MAX_FIELDS:
                     tag, scalar = _scalar(summary)
                     if scalar is not None:
                         scalars[tag] = scalar
@@ -125,28 +127,30 @@ def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
 
 
 def _scalar(message: memoryview) -> tuple[str, float | None]:
-    tag, scalar = "", None
+    tag = ""
+    scalar = None
     for number, kind, part, _ in fields(message):
-        if (number, kind) == (1, BYTES):
+        if (number, kind) == (1, WIRE_BYTES):
             tag = bytes(part[: 4 * MAX_NAME_CHARS]).decode(errors="replace")[:MAX_NAME_CHARS]
-        elif (number, kind) == (2, FIXED32):
+        elif (number, kind) == (2, WIRE_FIXED32):
             (scalar,) = struct.unpack("<f", part)
-        elif (number, kind) == (8, BYTES):
+        elif (number, kind) == (8, WIRE_BYTES):
             scalar = _of_tensor(part)
     return tag, scalar
 
 
 def _of_tensor(message: memoryview) -> float | None:
     """The one number of a tensor; None for more, or for another type than float and double."""
-    data_type, raw = 0, b""
+    data_type = 0
+    raw = b""
     for number, kind, part, value in fields(message):
-        if (number, kind) == (1, VARINT):
+        if (number, kind) == (1, WIRE_VARINT):
             data_type = value
-        elif number in (4, 5, 6) and kind != VARINT:
+        elif number in (4, 5, 6) and kind != WIRE_VARINT:
             raw = bytes(part)
-    if (data_type, len(raw)) == (_FLOAT, 4):
+    if (data_type, len(raw)) == (_TYPE_FLOAT, 4):
         return float(struct.unpack("<f", raw)[0])
-    if (data_type, len(raw)) == (_DOUBLE, 8):
+    if (data_type, len(raw)) == (_TYPE_DOUBLE, 8):
         return float(struct.unpack("<d", raw)[0])
     return None
 

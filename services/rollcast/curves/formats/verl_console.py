@@ -15,7 +15,7 @@ NAME = "console log of verl"
 _LINE = re.compile(r"\bstep:(\d{1,12}) - (\S+:.*)")
 _ITEM = re.compile(r"(?:^| - )(\S{1,300}?):(?:np\.\w+\()?(-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf|nan))\)?(?= - |\s|$)")
 MARK = "step:"
-_LEAST = 2
+_MIN_METRICS = 2
 """Metrics in a line, so that a sentence is not taken for one."""
 
 
@@ -23,7 +23,7 @@ def recognises(log: LogFile) -> bool:
     text = log.ended_text
     if MARK not in text:
         return False
-    return any(len(_ITEM.findall(found[2])) >= _LEAST for found in _LINE.finditer(text[: 1 << 20])) or bool(
+    return any(len(_ITEM.findall(found[2])) >= _MIN_METRICS for found in _LINE.finditer(text[: 1 << 20])) or bool(
         _LINE.search(text, 1 << 20)
     )
 

@@ -94,7 +94,8 @@ class CurveFileReader:
         Raises:
             SourceAway: there is no file yet, no evaluation in it, or which of its columns are meant is not clear.
         """
-        name, path = self._settings.run, self._settings.path
+        name = self._settings.run
+        path = self._settings.path
         if not path.exists():
             raise SourceAway(f"run {name!r}: there is no file {path} yet")
         signature = _signature(path)
@@ -115,7 +116,8 @@ class CurveFileReader:
 
     def _read(self) -> Reading:
         """Raises UserError, ValueError."""
-        name, path = self._settings.run, self._settings.path
+        name = self._settings.run
+        path = self._settings.path
         now = time.time()
         sheet = read_sheet(str(path), self._say, is_growing=True)
         try:

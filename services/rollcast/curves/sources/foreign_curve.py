@@ -71,7 +71,8 @@ class ForeignCurve:
         while place is not None and place.until < end:
             part_end = min(end, place.until + MAX_INSTANTS * self._resolution)
             place = self._read_part(place, part_end, reading)
-        self._place, self._looked_until = place, end
+        self._place = place
+        self._looked_until = end
         return reading
 
     def _beginning(self, end: float) -> _Place | None:
@@ -92,26 +93,35 @@ class ForeignCurve:
         return None
 
     def _read_part(self, place: _Place, end: float, reading: Reading) -> _Place:
-        queries, start = self._queries, place.until + self._resolution
+        queries = self._queries
+        start = place.until + self._resolution
 
         def ask(expression: str | None) -> Series | None:
             return None if expression is None else self._ask(expression, start, end, self._resolution)
 
-        pass_rate, compute, steps = ask(queries.pass_rate), ask(queries.compute), ask(queries.step)
-        errors, truncation = ask(queries.standard_error), ask(queries.truncation_ratio)
+        pass_rate = ask(queries.pass_rate)
+        compute = ask(queries.compute)
+        steps = ask(queries.step)
+        errors = ask(queries.standard_error)
+        truncation = ask(queries.truncation_ratio)
         place = replace(place, until=end)
         if pass_rate is None:
             return place
         if place.began is None and pass_rate.times:
             place = replace(place, began=pass_rate.times[0])
         for at, value in zip(pass_rate.times, pass_rate.values, strict=True):
-            hours, mark = _value_at(compute, at), value if queries.step is None else _value_at(steps, at)
+            hours = _value_at(compute, at)
+            mark = value if queries.step is None else _value_at(steps, at)
             if hours is None or mark is None or mark == place.mark or at - place.taken < self._spacing(place, at):
                 continue
             place = replace(place, mark=mark, taken=at)
             try:
-                step = int(mark) if queries.step is not None else int(at) if hours > 0 else 0
-                error, cut_off = _value_at(errors, at), _value_at(truncation, at)
+                # Without steps, evaluations are identified by their times. One before any compute is of step 0.
+                step = int(at) if hours > 0 else 0
+                if queries.step is not None:
+                    step = int(mark)
+                error = _value_at(errors, at)
+                cut_off = _value_at(truncation, at)
                 evaluation = CurvePoint(queries.run, "", 1, step, value, hours, error, None, None, at, cut_off)
                 reading.evaluations.append(checked(evaluation))
             except (ValueError, OverflowError):

@@ -81,7 +81,8 @@ class PrometheusQueries:
     def _date(self, reading: Reading, window_seconds: float, now: float, *, is_whole: bool) -> None:
         """Set the times of new evaluations. If Prometheus cannot answer, they keep the time of this look."""
         told = {(item.run, *item.key) for item in reading.evaluations}
-        seen, self._seen = self._seen, told if is_whole else self._seen | told
+        seen = self._seen
+        self._seen = told if is_whole else seen | told
         new = [place for place, item in enumerate(reading.evaluations) if (item.run, *item.key) not in seen]
         try:
             times = dated(

@@ -52,7 +52,8 @@ class RunFolder:
         return reading
 
     def _read(self) -> Reading:
-        reading, now = Reading(), time.time()
+        reading = Reading()
+        now = time.time()
         records = list(self._evaluations.read())
         # An evaluation is written after its step, so the steps are read after the evaluations: they reach as far.
         self._read_steps()
