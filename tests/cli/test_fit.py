@@ -132,7 +132,7 @@ def test_the_advice_comes_first_and_its_price_is_that_of_the_device_hours(tmp_pa
             (),
             "choose one of easy, hard with --where suite=VALUE",
         ),
-        ('{"compute": 1}\nnonsense\n', (), "line 2 is no JSON object"),
+        ('{"compute": 1}\nnonsense\n', (), "line 2 is not a JSON object"),
         ("[1, 2]", (), "holds no JSON object; write one for each evaluation"),
         ("compute,pass_rate,pass_rate\n1,0.5,0.6\n", (), "two columns are called 'pass_rate'; rename one of them"),
         ("compute,pass_rate\n1,0.5\n", ("--run", "a", "--run", "b"), "--run: is given 2 times; give it once"),

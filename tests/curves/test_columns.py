@@ -165,7 +165,7 @@ def test_a_broken_line_among_many_is_told_by_its_number(tmp_path: Path) -> None:
     told: list[str] = []
     sheet = read_sheet(str(path), told.append)
     assert len(sheet) == len(lines) - 2
-    assert told == [f"{path}: 2 lines left out, line {ROWS_AT_ONCE + 6} is no JSON object, nor are the others"]
+    assert told == [f"{path}: 2 lines left out, line {ROWS_AT_ONCE + 6} is not a JSON object, nor are the others"]
 
 
 def test_many_fields_that_each_row_has_one_of_take_no_more_than_they_hold() -> None:

@@ -108,7 +108,7 @@ def test_malformed_lines_are_left_out_and_told(tmp_path: Path, capsys: pytest.Ca
     rows = [{"compute": n, "accuracy": n / 10} for n in (1, 2, 3)]
     path = write_lines(tmp_path / "c.jsonl", [rows[0], '{"compute": 2, "accu', "[]", *rows[1:]])
     assert len(read_curve(str(path), Columns(), None)) == 3
-    assert "2 lines left out, line 2 is no JSON object, nor are the others" in capsys.readouterr().err
+    assert "2 lines left out, line 2 is not a JSON object, nor are the others" in capsys.readouterr().err
 
 
 def test_a_file_of_several_runs_is_one_curve_for_each(tmp_path: Path) -> None:

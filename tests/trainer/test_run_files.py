@@ -148,7 +148,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     read_sheet(str(path), tell)
     read_lines(path)
     said = capsys.readouterr()
-    assert said.err == f"{path}: 1 line left out, line 1 is no JSON object\n"
+    assert said.err == f"{path}: 1 line left out, line 1 is not a JSON object\n"
     assert said.out == f"{path}: 1 torn lines left out\n"
     follower = Follower()
     follower.begin(config_of(path.parent))

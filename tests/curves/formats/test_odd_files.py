@@ -80,5 +80,5 @@ def test_what_stands_before_the_header_is_skipped(head: str, tmp_path: Path) -> 
 def test_one_endless_field_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "bundle.csv"
     path.write_text("x" * 200_000 + "\n1\n")
-    with pytest.raises(UserError, match="is no CSV"):
+    with pytest.raises(UserError, match="is not CSV"):
         read_history(str(path), Columns(), None)

@@ -44,7 +44,7 @@ def read(log: LogFile) -> Sheet:
     try:
         sheet = _sheet_of(_rows(chain([first], lines), delimiter), NAMES[delimiter], log)
     except csv.Error as error:
-        raise UserError(f"{log.path}: is no CSV ({error}); mend it or give a JSONL file") from None
+        raise UserError(f"{log.path}: is not CSV ({error}); fix it or give a JSONL file") from None
     if wandb_csv.is_panel(sheet.names):
         return wandb_csv.by_run(sheet)
     return sheet if delimiter == "," else _with_points(sheet, log)

@@ -105,7 +105,7 @@ def _lines(log: LogFile) -> Iterator[Mapping[str, Any]]:
                 first = first or number
     if count:
         others = ", nor are the others" if count > 1 else ""
-        log.tell(left_out(log.path, count, "line", f"line {first} is no JSON object{others}"))
+        log.tell(left_out(log.path, count, "line", f"line {first} is not a JSON object{others}"))
 
 
 def _objects_of(lines: list[str]) -> list[Any]:

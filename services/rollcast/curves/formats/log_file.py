@@ -77,7 +77,7 @@ def as_text(content: bytes, path: Path, tell: Tell) -> str:
     text = _decoded(content, path, tell)
     refuse_above(text.count("\n"), MAX_ROWS, "lines")
     if any(character in text for character in NO_TEXT):
-        raise UserError(f"{path}: is no text file; give one that `rollcast fit --help` lists")
+        raise UserError(f"{path}: is not a text file; give one that `rollcast fit --help` lists")
     return _COLORS.sub("", text).replace("\r\n", "\n")
 
 
@@ -97,5 +97,5 @@ def _decoded(content: bytes, path: Path, tell: Tell) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         if b"\x00" not in content:
-            tell(f"{path}: is no UTF-8, read as Latin-1")
+            tell(f"{path}: is not UTF-8, read as Latin-1")
         return content.decode("latin-1")

@@ -63,7 +63,7 @@ def _rows(path: Path) -> list[Row]:
             values = list(store.rows(_METRICS))
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise UserError(
-            f"{path}: is no SQLite store of MLflow ({' '.join(str(error).split())[:200]}); give its mlflow.db"
+            f"{path}: is not a SQLite store of MLflow ({' '.join(str(error).split())[:200]}); give its mlflow.db"
         ) from None
     values.sort(key=lambda item: item[3])
     called = distinct({run: names.get(run) or run for run, *_ in values})
