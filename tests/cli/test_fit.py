@@ -195,7 +195,7 @@ def test_the_verdict_heeds_the_truncation_of_a_file(tmp_path: Path, arguments: t
     [
         (("--pass-rate", "reward"), "--compute, --pass-rate: of a Prometheus give both"),
         (("--where", "a=b"), "put matchers into the expressions instead"),
-        (("--pass-rate", "a", "--compute", "b", "--run", "a/b"), "--run a/b: is no name for a run"),
+        (("--pass-rate", "a", "--compute", "b", "--run", "a/b"), "--run a/b: not a name for a run"),
     ],
 )
 def test_what_a_prometheus_cannot_be_asked_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:

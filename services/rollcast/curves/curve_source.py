@@ -212,7 +212,7 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
             ),
         )
     except ValidationError:
-        raise UserError(f"--run {run}: is not a name for a run; leave '/' out, and write 200 characters at most") from None
+        raise UserError(f"--run {run}: not a name for a run; leave '/' out, and write 200 characters at most") from None
 
 
 def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, EvaluationLog]:

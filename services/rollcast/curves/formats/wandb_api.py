@@ -21,7 +21,7 @@ def read(source: str) -> Sheet:
     """The run's whole history. Raises UserError: no address, no client, or what W&B answers."""
     address = source.removeprefix(PREFIX).removeprefix("//").replace("/runs/", "/")
     if not _ADDRESS.fullmatch(address):
-        raise UserError(f"{source}: is not a run of W&B; write {PREFIX}ENTITY/PROJECT/RUN, as in the address of its page")
+        raise UserError(f"{source}: is not a run of W&B; write {PREFIX}ENTITY/PROJECT/RUN, as in its address")
     if find_spec("wandb") is None:
         raise UserError(f"{source}: the package wandb is not installed; install it: pip install wandb")
     import wandb
