@@ -1,1 +1,1 @@
-"""One-off measurements and scripts that count: not part of the product, not run by users."""
+"""Experiments made once, with their findings: `python -m lab.NAME` from the repository's root, and notes.md."""

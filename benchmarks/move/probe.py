@@ -71,6 +71,7 @@ def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
     evaluations = module("evaluations", "curves", "forecaster")
     made = module("run_forecast", "curves", "forecaster")
     budget = getattr(made, "RunBudget", None) or made.Budget
+    (folder / "format.json").write_text('{"format": 1}')
     (folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["evaluations"]))
     (folder / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["steps"]))
     reading = module("run_folder", "curves.sources", "curves", "forecaster").RunFolder(folder, run["run"]).read()

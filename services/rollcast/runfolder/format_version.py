@@ -1,18 +1,17 @@
-"""The format of a run's folder. Folders of older releases are read; those of newer releases are refused.
-
-0   no format.json
-1   evaluations hold start-up, devices, truncation and the start of their incarnation; incarnations.jsonl holds the
-    start before the first evaluation
-"""
+"""The format of a run's folder. This release reads and writes format 1 and refuses every other."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from rollcast.config.errors import UserError
-from rollcast.runfolder.files import FORMAT
-from rollcast.runfolder.records import STRICT, Count, read_record
+from rollcast.runfolder.files import EVALUATIONS, FORMAT, STEPS
+from rollcast.runfolder.records import STRICT, read_record
 from rollcast.runfolder.writing import replace_json
 
 NEWEST_FORMAT = 1
@@ -24,33 +23,35 @@ class FormatRecord:
 
     __pydantic_config__ = STRICT
 
-    format: Count
+    format: Annotated[int, Field(ge=1)]
 
 
-def check_format(folder: Path) -> int:
-    """The folder's format. Raises UserError if this release cannot read it."""
+def check_format(folder: Path) -> None:
+    """Raises UserError if the folder holds records that this release cannot read."""
     path = folder / FORMAT
     try:
         found = read_record(path, FormatRecord).format
     except FileNotFoundError:
-        return 0
+        if any(os.path.exists(folder / name) for name in (EVALUATIONS, STEPS)):
+            raise _unknown(path) from None
+        return
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); fix the permissions") from error
     except ValueError:
-        raise UserError(f'{path}: does not say a format; write {{"format": {NEWEST_FORMAT}}} into it') from None
+        raise _unknown(path) from None
     if found > NEWEST_FORMAT:
         raise UserError(
             f"run folder {folder}: is written in format {found}, this Rollcast knows {NEWEST_FORMAT} at most; "
             "use the release that wrote it, or a newer one"
         )
-    return found
+
+
+def _unknown(path: Path) -> UserError:
+    return UserError(f'{path}: does not say a format; write {{"format": {NEWEST_FORMAT}}} into it')
 
 
 def mark_format(folder: Path) -> None:
-    """Declare that records appended from now on have the newest format.
-
-    Lines of an older format stay as they are: each record is read by itself. Raises UserError as `check_format`, or if
-    the disk refuses.
-    """
-    if check_format(folder) < NEWEST_FORMAT:
+    """Record the format of later records. Raises UserError as `check_format`, or if the disk refuses."""
+    check_format(folder)
+    if not os.path.exists(folder / FORMAT):
         replace_json(folder / FORMAT, {"format": NEWEST_FORMAT})
