@@ -24,9 +24,9 @@ from rollcast.trainer.learner.batch import denominator, plan_micro_batches
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from rollcast.trainer.learner.staging import stage_shard, weight_specs
-from rollcast.weights.lane_transfer import pieces_of
-from rollcast.weights.manifest import plan_buckets, total_bytes
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import plan_buckets, total_bytes
+from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.lane_transfer import pieces_of
 from rollcast.wire.version import PolicyVersion
 from testkit.gpu import models
 from testkit.gpu.learner import rollouts

@@ -30,13 +30,13 @@ from benchmarks.weights import engine
 from benchmarks.weights.lanes import OtherRanks, RawGloo, copy_seconds, fill
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.lane_transfer import Changes, pieces_of
-from rollcast.weights.lanes import ONE_LANE, Lanes
-from rollcast.weights.manifest import TensorSpec, plan_buckets, total_bytes
-from rollcast.weights.publisher import Publisher
-from rollcast.weights.shards import shard_buckets
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets, total_bytes
+from rollcast.weights.plan.shards import shard_buckets
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.sender.lanes import ONE_LANE, Lanes
+from rollcast.weights.sender.publisher import Publisher
+from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.lane_transfer import Changes, pieces_of
 from rollcast.wire.version import PolicyVersion
 from testkit.record import RESULTS, write_result
 from testkit.weights import generator_process

@@ -21,12 +21,12 @@ from rollcast.config.errors import UserError
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import configure_logging
-from rollcast.weights import turns
-from rollcast.weights.lane_transfer import TRAILER_BYTES
-from rollcast.weights.member import EngineHeartbeat, Surviving, WeightMember
-from rollcast.weights.process_group import WeightGroup
-from rollcast.weights.receive_state import ReceiveState, merge_states
-from rollcast.weights.receiver import Receiver
+from rollcast.weights.receiver.member import EngineHeartbeat, Surviving, WeightMember
+from rollcast.weights.receiver.receive_state import ReceiveState, merge_states
+from rollcast.weights.receiver.receiver import Receiver
+from rollcast.weights.transport import turns
+from rollcast.weights.transport.lane_transfer import TRAILER_BYTES
+from rollcast.weights.transport.process_group import WeightGroup
 from rollcast.wire.version import PolicyVersion
 
 torch.set_num_threads(1)

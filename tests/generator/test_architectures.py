@@ -18,9 +18,9 @@ from torch.distributed.tensor import DTensor
 
 from rollcast.config.engine_arguments import BREAKS, MADE_BY, EngineArguments
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.generator import engine_start
 from rollcast.generator.completion import Completion
 from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.vllm import engine_start
 from rollcast.local.ports import free_port
 from rollcast.memory.check import plan_run
 from rollcast.memory.device import GB, Device
@@ -28,7 +28,7 @@ from rollcast.rollouts.records import LengthBudget, RoutedExperts
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
-from rollcast.weights.process_group import WeightGroup
+from rollcast.weights.transport.process_group import WeightGroup
 from testkit.tiny_model import make_architecture, make_whole_llama4
 from tests.generator.conftest import make_task, random_prompt
 from tests.generator.live_pair import SLOTS, LivePair, live_pair, training_sequence

@@ -25,7 +25,7 @@ from rollcast.rollouts.records import (
     VersionSpan,
 )
 from rollcast.telemetry import names
-from rollcast.weights.member import Surviving
+from rollcast.weights.receiver.member import Surviving
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue
 from tests.generator.claiming import V1, V2, generator, make_task

@@ -20,9 +20,9 @@ import psutil
 import pytest
 import torch
 
-from rollcast.generator import unlocked_leftovers
-from rollcast.generator.engine import Engine
-from rollcast.generator.engine_folder import EngineFolder
+from rollcast.generator.vllm import unlocked_leftovers
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_folder import EngineFolder
 from rollcast.local.ports import free_port
 from testkit.generator.caches import COMPILED
 from testkit.tiny_model import make_tiny_model

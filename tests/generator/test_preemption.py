@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from rollcast.config.run import RunConfig
-from rollcast.generator import no_room
-from rollcast.generator.engine import EngineRequest
 from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.vllm import no_room
+from rollcast.generator.vllm.engine import EngineRequest
 from rollcast.rollouts.records import LengthBudget, Sampling
-from rollcast.weights.member import EngineStuckError
+from rollcast.weights.receiver.member import EngineStuckError
 from rollcast.wire.version import PolicyVersion
 from tests.generator.conftest import Versions, make_task, random_prompt, sample_all
 

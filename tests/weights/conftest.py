@@ -21,12 +21,12 @@ import torch
 
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.lanes import Lanes, LaneSender
-from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.publisher import Publisher
-from rollcast.weights.shards import shard_buckets
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.plan.shards import shard_buckets
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.sender.lanes import Lanes, LaneSender
+from rollcast.weights.sender.publisher import Publisher
+from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.weights import generator_process
 from testkit.weights.generator_process import digest

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.weights.changes import apply_changes, pack_changes
-from rollcast.weights.process_group import WeightGroup
+from rollcast.weights.transport.changes import apply_changes, pack_changes
+from rollcast.weights.transport.process_group import WeightGroup
 from tests.weights.conftest import Process, Trainer
 from tests.weights.uneven import UNEVEN
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollcast.weights.checksum import GOLDEN, PRIME, ROW, Checksum, GpuChecksum, ProcessorChecksum
+from rollcast.weights.transport.checksum import GOLDEN, PRIME, ROW, Checksum, GpuChecksum, ProcessorChecksum
 
 MASK = (1 << 64) - 1
 ROW_BYTES = 8 * ROW

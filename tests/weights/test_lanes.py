@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollcast.config.out_of_memory import OutOfMemory
-from rollcast.weights import checksum, lane_transfer
-from rollcast.weights.changes import pack_changes
-from rollcast.weights.group_worker import GroupWorker
-from rollcast.weights.host_memory import HostMemory, attach, identity
-from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
-from rollcast.weights.shards import shard_buckets, shard_segments
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.turns import AT_ONCE
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.plan.shards import shard_buckets, shard_segments
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.receiver.host_memory import HostMemory, attach, identity
+from rollcast.weights.transport import checksum, lane_transfer
+from rollcast.weights.transport.changes import pack_changes
+from rollcast.weights.transport.group_worker import GroupWorker
+from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
+from rollcast.weights.transport.turns import AT_ONCE
 from rollcast.wire.version import PolicyVersion
 from testkit.live_bytes import LiveBytes
 from testkit.weights.generator_process import digest
@@ -160,8 +160,8 @@ def test_a_rank_that_has_no_memory_to_send_from_ends_in_one_sentence(
 
 ATTACH = """
 import sys
-from rollcast.weights.host_memory import attach
-from rollcast.weights.manifest import plan_buckets
+from rollcast.weights.receiver.host_memory import attach
+from rollcast.weights.plan.manifest import plan_buckets
 from testkit.weights.generator_process import digest
 from tests.weights.uneven import UNEVEN
 print(digest(attach(sys.argv[1], plan_buckets(UNEVEN, 1 << 14)).views()))

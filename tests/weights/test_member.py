@@ -14,9 +14,9 @@ from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.deadlines import first_of, within
-from rollcast.weights.member import EngineHeartbeat, Surviving, WeightMember
-from rollcast.weights.receive_state import FAILED, JOINED, ReceiveState
+from rollcast.weights.receiver.deadlines import first_of, within
+from rollcast.weights.receiver.member import EngineHeartbeat, Surviving, WeightMember
+from rollcast.weights.receiver.receive_state import FAILED, JOINED, ReceiveState
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 from rollcast.wire.weights_pb2_grpc import WeightSyncServicer, add_WeightSyncServicer_to_server

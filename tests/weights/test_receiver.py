@@ -11,14 +11,23 @@ from typing import Any
 import pytest
 import torch
 
-from rollcast.weights.group_worker import GroupWorker
-from rollcast.weights.lane_transfer import send
-from rollcast.weights.manifest import Manifest, TensorSpec, manifest_to_proto, plan_buckets
-from rollcast.weights.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
-from rollcast.weights.receive_state import FAILED, IDLE, JOINED, JOINING, RECEIVING, STAGED, ReceiveState, merge_states
-from rollcast.weights.receiver import Receiver
-from rollcast.weights.snapshot import Snapshot
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import Manifest, TensorSpec, manifest_to_proto, plan_buckets
+from rollcast.weights.plan.snapshot import Snapshot
+from rollcast.weights.receiver.receive_state import (
+    FAILED,
+    IDLE,
+    JOINED,
+    JOINING,
+    RECEIVING,
+    STAGED,
+    ReceiveState,
+    merge_states,
+)
+from rollcast.weights.receiver.receiver import Receiver
+from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.group_worker import GroupWorker
+from rollcast.weights.transport.lane_transfer import send
+from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -235,8 +244,8 @@ def test_a_generator_is_as_far_as_its_slowest_worker() -> None:
 
 LEAVES_IN_MID_BROADCAST = """
 import torch
-from rollcast.weights.group_worker import GroupWorker
-from rollcast.weights.process_group import GroupAddress, RendezvousStore
+from rollcast.weights.transport.group_worker import GroupWorker
+from rollcast.weights.transport.process_group import GroupAddress, RendezvousStore
 
 store = RendezvousStore("127.0.0.1")
 sides = [

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rollcast.weights.roster import MAX_FAILURES, NAME_TAKEN, Roster, Seat, SeatAnswer, SeatRefusal
-from rollcast.weights.weight_engine import Surviving
+from rollcast.weights.receiver.weight_engine import Surviving
+from rollcast.weights.sender.roster import MAX_FAILURES, NAME_TAKEN, Roster, Seat, SeatAnswer, SeatRefusal
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rollcast.config.errors import UserError
-from rollcast.generator.engine import BadRequestError, Engine
 from rollcast.generator.grading import GradingThreads
 from rollcast.generator.groups import ActiveGroup
+from rollcast.generator.vllm.engine import BadRequestError, Engine
 from rollcast.rollouts.base import Claimed, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
 from rollcast.rollouts.records import PromptTask, Purpose

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rollcast.generator.engine import Engine
 from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import GradingStatus, PromptTask, Rollout, RolloutGroup, StopReason
 from rollcast.wire.version import PolicyVersion

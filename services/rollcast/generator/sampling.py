@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable
 
 from rollcast.generator.completion import Completion
-from rollcast.generator.engine import Engine, EngineRequest, Sampled
+from rollcast.generator.vllm.engine import Engine, EngineRequest, Sampled
 from rollcast.rollouts.records import PromptTask, Purpose, Rollout, Sampling, StopReason
 from rollcast.wire.version import PolicyVersion
 

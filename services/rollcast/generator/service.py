@@ -26,13 +26,13 @@ from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.config.run import RunConfig
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
-from rollcast.generator import no_room
 from rollcast.generator.claims import ClaimLoop, Slots
-from rollcast.generator.engine import Engine
-from rollcast.generator.engine_process import EngineFork
-from rollcast.generator.engine_start import set_environment
 from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.generator.remote_sandbox import RemoteSandbox
+from rollcast.generator.vllm import no_room
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_process import EngineFork
+from rollcast.generator.vllm.engine_start import set_environment
 from rollcast.generator.weight_engine import GeneratorWeights, new_owner
 from rollcast.rollouts.base import GeneratorQueue
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue
@@ -43,8 +43,8 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.host_memory import kills
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.member import WeightMember
-from rollcast.weights.presence import new_key, report_starting
+from rollcast.weights.receiver.member import WeightMember
+from rollcast.weights.receiver.presence import new_key, report_starting
 
 LEAVE_SECONDS = 5.0
 """Deadline for the trainer's confirmation that this member may go."""

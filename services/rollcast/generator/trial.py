@@ -16,11 +16,11 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.generator.engine import Engine
-from rollcast.generator.engine_process import EngineFork
-from rollcast.generator.engine_start import set_environment
 from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_process import EngineFork
+from rollcast.generator.vllm.engine_start import set_environment
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling, StopReason
 from rollcast.runfolder.trial import TrialRecord, TriedCompletion
 from rollcast.runfolder.writing import replace_json

@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Sequence
 
 from rollcast.generator.claims import ClaimLoop
-from rollcast.generator.engine import Engine
+from rollcast.generator.vllm.engine import Engine
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.member import EngineHeartbeat, Surviving
-from rollcast.weights.receive_state import ReceiveState, merge_states
-from rollcast.weights.weight_engine import survives
+from rollcast.weights.receiver.member import EngineHeartbeat, Surviving
+from rollcast.weights.receiver.receive_state import ReceiveState, merge_states
+from rollcast.weights.receiver.weight_engine import survives
 from rollcast.wire.version import PolicyVersion
 
 SMOOTHING_SECONDS = 10.0
@@ -50,7 +50,7 @@ class DecodeRate:
 
 
 class GeneratorWeights:
-    """Implements rollcast.weights.member.WeightEngine."""
+    """Implements rollcast.weights.receiver.member.WeightEngine."""
 
     def __init__(self, name: str, engine: Engine, claims: ClaimLoop, exporter: Exporter) -> None:
         self._name = name

@@ -13,7 +13,7 @@ from rollcast.trainer.control.build import OnRemoved, PublisherMaker
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.weights.publisher import Publisher
+from rollcast.weights.sender.publisher import Publisher
 
 
 def publisher_maker(config: RunConfig, learners: LearnerGroup, ranks: Ranks, exporter: Exporter) -> PublisherMaker:

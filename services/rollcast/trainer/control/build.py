@@ -40,7 +40,7 @@ from rollcast.trainer.control.prompt_book import Books, PromptBook, TaskMaker, s
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.weights.publisher import Publisher
+from rollcast.weights.sender.publisher import Publisher
 from rollcast.wire.version import PolicyVersion
 
 OnRemoved = Callable[[str, str], None]

@@ -45,7 +45,7 @@ from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.weights.publisher import Publisher
+from rollcast.weights.sender.publisher import Publisher
 from rollcast.wire.version import PolicyVersion
 
 POLL_SECONDS = 0.05

@@ -25,7 +25,7 @@ from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.weights.roster import Member
+from rollcast.weights.sender.roster import Member
 
 AWAY_RETRY_SECONDS = 0.5
 """Between two questions to a Redis that stays away."""

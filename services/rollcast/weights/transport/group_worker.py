@@ -1,0 +1,121 @@
+"""One group and the one thread that makes its collective calls, so that no other thread ever blocks in one.
+
+    GroupWorker(...)      thread: open the group -> `opened` done
+        submit(job)       thread: job(group) -> its future done, with the result or the error
+        abandon()         thread: ends after the job in hand, at the latest when that job's own deadlines pass
+    The first failure ends the thread too. Either way the group is dropped, which closes its connections and so wakes
+    the peers.
+
+The thread is a daemon: one that hangs (a dead NCCL peer) is left behind, it cannot hold up the process. But an
+interpreter that ends under a thread which is inside gloo aborts, so the end of the process waits EXIT_SECONDS for them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import torch
+
+from rollcast.config.out_of_memory import is_out_of_memory
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, WeightGroup
+
+Result = TypeVar("Result")
+
+EXIT_SECONDS = 6.0
+
+log = get_logger()
+
+
+class GroupWorker:
+    def __init__(self, address: GroupAddress, device: torch.device) -> None:
+        """Start to open the group; done when `opened` is."""
+        self.address = address
+        self.opened: Future[None] = Future()
+        self._device = device
+        self._jobs: SimpleQueue[tuple[Callable[[WeightGroup], Any], Future[Any]] | None] = SimpleQueue()
+        self._group: WeightGroup | None = None
+        self._abandoned = False
+        self._thread = threading.Thread(target=self._run, name=f"weight-group-{address.epoch}", daemon=True)
+        self._thread.start()
+        _running.add(self)
+
+    def submit(self, job: Callable[[WeightGroup], Result]) -> Future[Result]:
+        """Run `job` on the group's thread after the earlier ones."""
+        future: Future[Result] = Future()
+        self._jobs.put((job, future))
+        return future
+
+    def abandon(self) -> None:
+        """Leave the group; may be called from any thread and more than once."""
+        self._abandoned = True
+        self._jobs.put(None)
+        if self._group is not None:
+            self._group.abort()
+
+    def ended(self, timeout_seconds: float = 0.0) -> bool:
+        """Whether the thread is over, so that it no longer touches any buffer."""
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)
+            # Its own stream: never behind the model's kernels.
+            torch.cuda.set_stream(torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
+        failure: GroupError | None = None
+        try:
+            self._group = WeightGroup(self.address, self._device)
+        except Exception as error:
+            failure = self._described(error)
+        _conclude(self.opened, None, failure)
+        while failure is None and (item := self._jobs.get()) is not None:
+            failure = self._perform(*item)
+        self._group = None
+
+    def _perform(self, job: Callable[[WeightGroup], Any], future: Future[Any]) -> GroupError | None:
+        result, failure = None, None
+        try:
+            if self._abandoned or self._group is None:
+                raise GroupError(f"epoch {self.address.epoch}: abandoned")
+            result = job(self._group)
+        except Exception as error:
+            failure = self._described(error)
+            self._group = None  # closes the connections: the peers learn of it at once
+        _conclude(future, result, failure)
+        return failure
+
+    def _described(self, error: Exception) -> GroupError:
+        """The same without its traceback, whose frames would keep the group and its connections open."""
+        if is_out_of_memory(error):  # another group would find no more room
+            said = " ".join(str(error).split())[:300]
+            return NoRoomError(f"epoch {self.address.epoch}: out of memory while a version travelled ({said})")
+        if not isinstance(error, GroupError):
+            log.exception("a weight group failed in an unexpected way", epoch=self.address.epoch)
+        return type(error)(str(error)) if isinstance(error, GroupError) else GroupError(str(error))
+
+
+_running: WeakSet[GroupWorker] = WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    workers, deadline = list(_running), time.monotonic() + EXIT_SECONDS
+    for worker in workers:
+        worker.abandon()
+    for worker in workers:
+        worker.ended(max(0.0, deadline - time.monotonic()))
+
+
+def _conclude(future: Future[Any], result: Any, failure: GroupError | None) -> None:
+    if failure is None:
+        future.set_result(result)
+    else:
+        future.set_exception(failure)
