@@ -106,7 +106,7 @@ class Service:
 
         from rollcast.generator.claims import ClaimLoop, Slots
         from rollcast.generator.grading import GradingThreads
-        from rollcast.generator.weight_engine import GeneratorWeights
+        from rollcast.generator.weights import GeneratorWeights
         from rollcast.telemetry.exporter import Exporter
         from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
         from rollcast.weights.receiver.member import WeightMember

@@ -25,7 +25,7 @@ from benchmarks.weights.lanes import CPU
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.generator.vllm import engine_start
 from rollcast.generator.vllm.engine import Engine, EngineRequest
-from rollcast.generator.weight_engine import GeneratorWeights
+from rollcast.generator.weights import GeneratorWeights
 from rollcast.local.ports import free_port
 from rollcast.rollouts.records import Sampling
 from rollcast.telemetry.exporter import Exporter

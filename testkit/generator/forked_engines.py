@@ -1,7 +1,7 @@
 """Engines of tests as forks of one process that has imported vLLM: for each a third of its start less.
 
-A generator forks its engine of itself (rollcast.generator.vllm.engine_process). A test's process has threads by then, so
-multiprocessing's fork server does it, which has none.
+A generator forks its engine of itself (rollcast.generator.vllm.engine_process). A test's process has threads by then,
+so multiprocessing's fork server does it, which has no threads.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rollcast.config.run import RunConfig
 from rollcast.generator.vllm import engine_start
 from rollcast.generator.vllm.engine import Engine, EngineRequest, Sampled
-from rollcast.generator.weight_engine import GeneratorWeights
+from rollcast.generator.weights import GeneratorWeights
 from rollcast.rollouts.records import Sampling
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.learner.batch import TrainingSequence

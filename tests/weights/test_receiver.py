@@ -70,7 +70,7 @@ def settled(receiver: Receiver) -> ReceiveState:
 
 
 def meet(store: RendezvousStore, receiver: Receiver, epoch: int) -> WeightGroup:
-    receiver.join(join_message(store, epoch), worker=0)
+    receiver.join(join_message(store, epoch))
     group = WeightGroup(GroupAddress(epoch, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
     assert settled(receiver) == ReceiveState(JOINED, epoch)
     return group
@@ -178,7 +178,7 @@ def test_each_filling_of_a_slot_has_its_own_checksum_and_a_broken_one_has_none()
 
 def test_a_join_over_what_the_device_cannot_receive_fails() -> None:
     receiver = Receiver(device=CPU)
-    receiver.join(join_message(RendezvousStore("127.0.0.1"), 1, backend="nccl"), worker=0)
+    receiver.join(join_message(RendezvousStore("127.0.0.1"), 1, backend="nccl"))
     assert receiver.poll().reason == "the trainer sends over nccl, which this generator on cpu cannot receive"
 
 
@@ -199,7 +199,7 @@ def test_a_slot_that_holds_another_version_is_not_sent() -> None:
 
 def test_a_rendezvous_nobody_else_comes_to_ends_at_its_deadline() -> None:
     store, receiver = RendezvousStore("127.0.0.1"), Receiver(device=CPU)
-    receiver.join(join_message(store, 1, timeout_seconds=0.5), worker=0)
+    receiver.join(join_message(store, 1, timeout_seconds=0.5))
     state = settled(receiver)
     assert state.status == FAILED
     assert "rendezvous" in state.reason
@@ -207,7 +207,7 @@ def test_a_rendezvous_nobody_else_comes_to_ends_at_its_deadline() -> None:
 
 def test_a_broadcast_nobody_sends_ends_at_its_deadline() -> None:
     store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), Snapshot.on(CPU, SPECS)
-    receiver.join(join_message(store, 1, timeout_seconds=1.0), worker=0)
+    receiver.join(join_message(store, 1, timeout_seconds=1.0))
     group = WeightGroup(GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
     settled(receiver)
     receiver.receive(publish_message(1, sent))
@@ -219,7 +219,7 @@ def test_a_broadcast_nobody_sends_ends_at_its_deadline() -> None:
 @pytest.mark.parametrize("fields", [{"backend": "mpi"}, {"rank": 2}, {"lanes": 0}, {"lanes": 1 << 20}])
 def test_a_contradictory_join_fails(fields: Any) -> None:
     receiver = Receiver(device=CPU)
-    receiver.join(join_message(RendezvousStore("127.0.0.1"), 3, **fields), worker=0)
+    receiver.join(join_message(RendezvousStore("127.0.0.1"), 3, **fields))
     assert receiver.poll()[:2] == (FAILED, 3)
 
 

@@ -15,7 +15,7 @@ from rollcast.telemetry.process_end import end
 
 
 def main() -> int:
-    """Parse, check, then import what is heavy."""
+    """Parse and check the arguments, then import the heavy modules."""
     parser = argparse.ArgumentParser(prog="python -m rollcast.generator", description="Samples and grades rollouts.")
     parser.add_argument("--config", type=Path, required=True, help="run file")
     parser.add_argument(

@@ -2,10 +2,10 @@
 
     no version --update--> serving <--update (pause, load, label, resume)--> serving --withdraw--> no version
 
-Requests wait outside the engine until a version from the trainer is held: the model on disk is never sampled from
-(its weights are not even read). An update pauses between two steps, KV caches kept. Requests that are not decoding at
-that moment (no token yet, or their KV is being rebuilt) are aborted under the pause, to be submitted again: so the KV
-of a prompt is of one version, and every change of version is visible in the spans.
+Requests wait outside the engine until it holds a version from the trainer: the weights on disk are never sampled from
+(they are not even read). An update pauses between two steps and keeps the KV caches. Requests that are not decoding at
+that moment (no token yet, or their KV is being rebuilt) are aborted under the pause and submitted again. So the KV of a
+prompt is of one version, and every change of version is visible in the spans.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import psutil
 
 from rollcast.config.run import RunConfig
 from rollcast.generator.vllm import engine_start
-from rollcast.generator.vllm.engine_failure import told_of_failure
+from rollcast.generator.vllm.engine_failure import explained_failure
 from rollcast.generator.vllm.engine_folder import EngineFolder
 from rollcast.generator.vllm.engine_process import EngineFork
-from rollcast.generator.vllm.no_room import noted, told_of_no_room
+from rollcast.generator.vllm.no_room import explained_shortage, noted
 from rollcast.generator.vllm.routing_shape import RoutingShape
 from rollcast.generator.vllm.steps import EngineCounts
 from rollcast.memory.staging import StagingPlace, staging_place
@@ -36,11 +36,10 @@ from rollcast.wire.version import PolicyVersion
 
 Finish = Literal["stop", "length", "abort"]
 WARM_UP_SECONDS = 600.0
-"""For the compiler, on a machine that has many things to do."""
-
+"""Deadline for compiling the sampler on a busy machine."""
 
 SKELETON = PolicyVersion(0, 0)
-"""Before the first version of a trainer."""
+"""The version of an engine that has received none from a trainer."""
 
 
 class BadRequestError(ValueError):
@@ -60,15 +59,15 @@ class EngineRequest:
     request_id: str = ""
     """Empty until submitted."""
     routed_from: int = 0
-    """Tokens whose experts need not be told; where the engine tells any."""
+    """Number of leading tokens whose expert choices are not returned (MoE models only)."""
     aborted: bool = False
     rebuilds: list[tuple[int, int]] = field(default_factory=list)
-    """(output tokens, kept) of preemptions that `Engine.observe` has heard of."""
+    """(output tokens, kept) of each preemption so far, as of the last `Engine.observe`."""
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """What one request gave; `spans` count from its first token."""
+    """The result of one request; `spans` count from its first token."""
 
     request_id: str
     token_ids: list[int]
@@ -77,7 +76,7 @@ class Sampled:
     finish: Finish
     num_cached_tokens: int
     routed_experts: RoutedExperts | None = None
-    """[tokens from `routed_from` on but the last, routing layers, choices]; None = the engine tells none."""
+    """[tokens from `routed_from` on without the last, routing layers, choices]; None = not returned by this engine."""
 
 
 class Engine:
@@ -93,42 +92,46 @@ class Engine:
         self._admission = asyncio.Condition()
         self._ids = itertools.count()
         self._aborts: set[asyncio.Task[None]] = set()
-        self._asked: WeakValueDictionary[str, EngineRequest] = WeakValueDictionary()
-        """Every request that somebody holds: one that was given up takes its preemptions with it."""
+        self._requests_by_id: WeakValueDictionary[str, EngineRequest] = WeakValueDictionary()
+        """Every request that a rollout still references; the preemptions of others are of no use."""
         self.counts = EngineCounts()
         self.load_seconds = 0.0
-        """Of the last update's pause: what copying the parameters into the model took."""
+        """The part of the last update's pause that copied the parameters into the model."""
         self.stage: StagingPlace = "device"
         """Where received versions wait to be applied."""
         self.routing: RoutingShape | None = None
-        """What is told of the experts; None = nothing."""
+        """Shape of the expert choices that requests return; None = they return no choices."""
         self.num_threads = 0
         """CPU threads of one worker."""
         self.full_rollouts = 0
-        """Rollouts of model.max_length that the KV cache holds at once."""
+        """Rollouts of model.max_length that fit into the KV cache together."""
 
     @classmethod
     async def start(
         cls, config: RunConfig, name: str, fork: EngineFork | None = None, *, own_weights: bool = False
     ) -> Engine:
-        """Start the child process and the model's skeleton. Raises UserError where the model cannot be served.
+        """Start the child process and the model's skeleton. Raises UserError if the model cannot be served.
 
-        `name` gives each generator of a run random numbers of its own. `fork`: to be the child; None spawns one.
-        `own_weights`: sample from the model's folder, as version 0.0, without a trainer.
+        `name` gives each generator of a run its own random numbers. `fork`: becomes the child; None = spawn one.
+        `own_weights`: sample from the weights in the model's folder, as version 0.0, without a trainer.
         """
         await asyncio.to_thread(engine_start.import_vllm)
         folder = await asyncio.to_thread(EngineFolder)
         try:
             taken = nullcontext() if fork is None else fork.taken_by_vllm()
-            told = told_of_no_room(config, folder.path), told_of_failure(config, folder.path)
-            with told[0], told[1], folder.environment(), taken:
+            with (
+                explained_shortage(config, folder.path),
+                explained_failure(config, folder.path),
+                folder.environment(),
+                taken,
+            ):
                 llm = await asyncio.to_thread(engine_start.start_llm, config, name, "auto" if own_weights else "dummy")
         except BaseException:
             folder.close()
             raise
         engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
         try:
-            with told_of_no_room(config, folder.path), told_of_failure(config, folder.path):
+            with explained_shortage(config, folder.path), explained_failure(config, folder.path):
                 await engine._get_ready(config)
         except BaseException:
             engine.shutdown()
@@ -151,7 +154,7 @@ class Engine:
 
     @property
     def version(self) -> PolicyVersion | None:
-        """Of the weights that sample now; None = none that may be used."""
+        """The version that samples now; None = no usable weights."""
         return self._version
 
     @property
@@ -174,7 +177,7 @@ class Engine:
 
     @property
     def no_room(self) -> str | None:
-        """What a process of the engine that failed for want of memory said; None = none did, as far as one knows."""
+        """Error text of the engine process that ran out of memory, or None."""
         return noted(self._folder.path)
 
     async def sample(self, request: EngineRequest) -> Sampled:
@@ -209,7 +212,7 @@ class Engine:
         )
 
     def _experts_of(self, completion: Any) -> RoutedExperts | None:
-        """vLLM has a row for every layer, dense ones too; the wire takes a byte for each choice."""
+        """vLLM returns a row for every layer, dense ones too; on the wire a choice is one byte."""
         if self.routing is None or completion.routed_experts is None:
             return None
         return np.ascontiguousarray(completion.routed_experts[:, self.routing.layers], dtype=np.uint8)
@@ -228,10 +231,10 @@ class Engine:
         return set(self._applied[self._applied.index(request.first_version) :])
 
     async def update(self, version: PolicyVersion, load: str, *arguments: Any) -> float:
-        """Pause, let every worker `load` (see GeneratorWorker.apply_received), label, resume.
+        """Pause, let every worker `load` (see GeneratorWorker.apply), label, resume.
 
-        Returns the pause in seconds: from the end of the last step, or the request if the engine was idle, until it
-        was told to go on. A worker that failed to load holds no version: the error must end the process.
+        Returns the pause in seconds: from the end of the last step, or the request if the engine was idle, until the
+        order to resume. A worker that failed to load holds no version: the error must end the process.
         """
         core = self._llm.engine_core
         async with self._admission, asyncio.timeout(self._deadline_seconds):
@@ -239,8 +242,9 @@ class Engine:
             await core.pause_scheduler_async(mode="keep", clear_cache=False)
             loaded: tuple[list[str], float, float] = (await self.call(load, *arguments))[0]
             decoding, last_step_at, self.load_seconds = loaded
+            # Requests without a token, or with KV being rebuilt: they are submitted again under the new version.
             waiting = self._live.keys() - set(decoding)
-            # One socket: they take effect in this order, and the engine waits for one round trip only.
+            # They share a socket, so they take effect in this order, and the engine waits for one round trip only.
             await asyncio.gather(
                 self._llm.abort(waiting, internal=True),
                 core.set_weight_version_async(str(version)),
@@ -252,42 +256,42 @@ class Engine:
         return time.monotonic() - max(asked_at, last_step_at)
 
     async def withdraw(self) -> None:
-        """The held weights are of no use any more: nothing new is submitted until the next update."""
+        """The weights may not be used any more: nothing new is submitted until the next update."""
         async with self._admission:
             self._version = None
 
     async def call(self, method: str, *arguments: Any) -> list[Any]:
-        """A method of the worker extension on every worker, within the deadline."""
+        """Call a method of the worker extension on every worker, within the deadline."""
         async with asyncio.timeout(self._deadline_seconds):
             answers: list[Any] = await self._llm.collective_rpc(method, args=arguments)
             return answers
 
     async def observe(self) -> None:
-        """Refresh `counts`, and tell the requests of their preemptions so far."""
+        """Refresh `counts` and the `rebuilds` of every request."""
         counts, rebuilds = (await self.call("take_observations"))[0]
         self.counts = EngineCounts(*counts)
         for request_id, num_output_tokens, kept in rebuilds:
-            if (request := self._asked.get(request_id)) is not None:
+            if (request := self._requests_by_id.get(request_id)) is not None:
                 request.rebuilds.append((num_output_tokens, kept))
 
     def decode(self, token_ids: list[int]) -> str:
-        """Text of a completion. Special tokens stay: in some vocabularies the end of thinking is one."""
+        """Text of a completion. Special tokens stay, because in some vocabularies the end of thinking is one."""
         return str(self._llm.get_tokenizer().decode(token_ids, skip_special_tokens=False))
 
     def shutdown(self) -> None:
         """End the child process. Nothing may be called afterwards."""
-        # vLLM stops killing where a process has ended before it was asked for its name; the folder's warden goes on.
+        # vLLM stops killing if a process has ended before its name is asked for; the folder's warden kills the rest.
         with suppress(psutil.NoSuchProcess):
             self._llm.shutdown(timeout=2.0)
         self._llm = None
         self._folder.close()
 
     async def _warm_up(self) -> None:
-        """Sample two tokens from the skeleton: from one request, then from two at once.
+        """Sample two tokens from the skeleton: first one request, then two together.
 
-        vLLM compiles its sampler at the first request, and again for any number of them at the second: on a fresh
-        machine many seconds in which the engine answers nobody, and a member that is silent so long is fenced. What is
-        computed goes with its cache salt, and is not counted. Raises TimeoutError.
+        vLLM compiles its sampler at the first request, and again for any number of requests at the second. On a fresh
+        machine this takes many seconds in which the engine does not answer, and a member that is silent that long is
+        fenced. The result is never reused, because of its cache salt, and is not counted. Raises TimeoutError.
         """
         async with asyncio.timeout(WARM_UP_SECONDS):
             for num_requests in (1, 2):
@@ -327,7 +331,8 @@ class Engine:
             ) from error
         request.first_version = version
         request.request_id = outputs.request_id
-        self._live[outputs.request_id] = self._asked[outputs.request_id] = request
+        self._live[outputs.request_id] = request
+        self._requests_by_id[outputs.request_id] = request
         return outputs
 
     async def _abort(self, request: EngineRequest) -> None:

@@ -1,10 +1,11 @@
-"""An engine's temporary files, in one folder that is gone when the engine is: in good order, by force, or later.
+"""An engine's temporary files, in one folder that is removed with the engine, however the engine ends.
 
     make -> locked by this process -> close(), or this process dies -> cleared by its warden
-                                      both died at once             -> cleared by the engine itself, if it is at work
-                                      all of them died              -> cleared when the next generator starts here
+                                      both die together             -> cleared by the engine itself, if it is at work
+                                      all of them die               -> cleared when the next generator starts here
 
-The lock goes with its process, however that ends; so whoever can take it knows that nobody uses the folder.
+The lock is released when its process ends, however that ends. A process that can take the lock knows that the folder is
+not in use.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rollcast.generator.vllm import engine_warden
-from rollcast.generator.vllm.unlocked_leftovers import clear_unlocked
 from rollcast.telemetry.logging import get_logger
 
 PREFIX = "rollcast-engine-"
@@ -52,12 +52,12 @@ class EngineFolder:
 
     @contextmanager
     def environment(self) -> Iterator[None]:
-        """What processes of the engine inherit, and are known by."""
-        # It releases shared memory when all of the engine has ended, and ends after it: so it is none of them.
+        """The variables that processes of the engine inherit, by which they are recognised."""
+        # It releases the shared memory after the engine has ended, so it must not be killed with the engine.
         resource_tracker.ensure_running()
         settings = {
             engine_warden.FOLDER_VARIABLE: str(self.path),
-            "SPT_NOENV": "1",  # else the title that vLLM gives a process overwrites the environment that others see
+            "SPT_NOENV": "1",  # else vLLM's process titles overwrite the environment that is visible in /proc
         }
         before = {name: os.environ.get(name) for name in settings}
         os.environ.update(settings)
@@ -70,7 +70,7 @@ class EngineFolder:
                     os.environ[name] = value
 
     def close(self) -> None:
-        """End what is left of the engine and remove its files."""
+        """End the remaining processes of the engine and remove its files."""
         assert self._warden.stdin is not None
         self._warden.stdin.close()
         with suppress(subprocess.TimeoutExpired):
@@ -79,10 +79,10 @@ class EngineFolder:
 
 
 def end_with_generator() -> None:
-    """For a process of the engine: from now on it ends, with the others and the folder, when the generator does.
+    """Called in a process of the engine: when the generator ends, it clears the engine and the folder, and ends.
 
-    The second line behind the warden, which may be killed too. The lock is asked rather than the parent: a worker's
-    parent may be the engine, and a number of a process may be another's by the time that it is read.
+    This is for the case that the warden was killed too. It waits for the lock instead of the parent, because a worker's
+    parent may be the engine, and a process id may be reused before it is read.
     """
     folder = Path(os.environ[engine_warden.FOLDER_VARIABLE])
     lock = (folder / LOCK).open("rb")
@@ -90,14 +90,15 @@ def end_with_generator() -> None:
 
 
 def _clear_and_end(folder: Path, lock: BinaryIO) -> None:
-    fcntl.flock(lock, fcntl.LOCK_SH)  # shared: all workers may have it at once, and another generator may not
+    fcntl.flock(lock, fcntl.LOCK_SH)  # shared: all workers may hold it together, but no other generator
     engine_warden.clear(str(folder))
     os._exit(1)
 
 
 def clear_abandoned() -> None:
     """Remove the folders of generators that have ended, with the processes that use them; logs how many."""
-    folders, processes = clear_unlocked(PREFIX, LOCK), 0
+    folders = 0
+    processes = 0
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if (lock := _take_over(path)) is not None:
             with lock:
@@ -108,7 +109,7 @@ def clear_abandoned() -> None:
 
 
 def _take_over(folder: Path) -> BinaryIO | None:
-    """Its lock, where it is ours to remove; None where it is in use, another user's, or made this very moment."""
+    """The folder's lock if we may remove it; None if it is in use, another user's, or being made."""
     try:
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
             return None

@@ -1,10 +1,10 @@
-"""The engine's process as a fork of the generator: what both import, a third of an engine's start, is imported once.
+"""The engine's process as a fork of the generator, so that common imports, a third of an engine's start, run once.
 
     generator: import vLLM -> fork -> ............................... -> vLLM starts its engine: the order -> serves
     the fork:                  import what the engine alone needs -> wait for the order -> be vLLM's engine core
 
-It is made while the generator has one thread and nothing open, since a fork of more may hang. vLLM itself would spawn a
-Python that imports all of it again. Workers of a sharded engine are spawned as ever, by the engine core.
+It is made while the generator has one thread and no open files, because a fork of a process with threads may hang. vLLM
+itself would spawn a Python that imports everything again. The engine core spawns workers of a sharded engine as usual.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rollcast.telemetry.heavy_imports import uncollected
 
 
 class EngineFork:
-    """A process that waits to become an engine core; it ends where this one does before."""
+    """A process that waits to become an engine core. It ends if this process ends before that."""
 
     def __init__(self) -> None:
-        """Imports vLLM. To be made in the main thread, before any other is started."""
+        """Imports vLLM. Call it in the main thread, before any other thread is started."""
         with uncollected():
             import vllm.v1.engine.async_llm  # noqa: F401
         context = multiprocessing.get_context("fork")
@@ -39,11 +39,11 @@ class EngineFork:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._orders.close()  # one that was given no order ends, and is waited for at this process's end
+        self._orders.close()  # without an order the fork ends; multiprocessing waits for it at this process's end
 
     @contextmanager
     def taken_by_vllm(self) -> Iterator[None]:
-        """Within it the process that vLLM starts for its engine is this one."""
+        """In this context vLLM uses this process when it starts its engine."""
         from vllm.v1.engine import utils
 
         spawning = utils.get_mp_context
@@ -54,13 +54,13 @@ class EngineFork:
             utils.get_mp_context = spawning
 
     def order(self, target: Callable[..., None], keywords: Mapping[str, Any]) -> None:
-        """Let it do that, with this process's environment as it is now."""
+        """Let the fork call `target`, with the current environment of this process."""
         self._orders.send((dict(os.environ), target, keywords))
         self._orders.close()
 
 
 class _Context:
-    """What vLLM asks for a process; for anything else it is the context that vLLM would have had."""
+    """The multiprocessing context for vLLM: its process is the fork, all else is that of the usual context."""
 
     def __init__(self, fork: EngineFork, spawning: Any) -> None:
         self._fork = fork
@@ -74,7 +74,7 @@ class _Context:
 
 
 class _Ordered:
-    """A multiprocessing process that runs already, and is told what to do when it is started."""
+    """A multiprocessing process that runs already and gets its target when it is started."""
 
     def __init__(self, fork: EngineFork, target: Callable[..., None], keywords: Mapping[str, Any]) -> None:
         self._fork = fork
@@ -89,11 +89,11 @@ class _Ordered:
 
 
 def _wait_for_order(orders: Connection, other_end: Connection) -> None:
-    """In the fork. Its garbage is collected once the plug-in has seen vLLM's imports through."""
+    """Runs in the fork. The plug-in turns garbage collection on again after vLLM's imports."""
     gc.disable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the generator's, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the generator, which ends us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    other_end.close()
+    other_end.close()  # else `recv` would not end with the generator
     import vllm.v1.engine.core  # noqa: F401
 
     try:
@@ -107,7 +107,7 @@ def _wait_for_order(orders: Connection, other_end: Connection) -> None:
 
 
 def _take_over(environment: Mapping[str, str]) -> None:
-    """What is the same stays where it is: vLLM finds the place of a process's title by it."""
+    """Equal variables are not written again: vLLM finds the memory of the process title by their place."""
     for name in os.environ.keys() - environment.keys():
         del os.environ[name]
     os.environ.update({name: value for name, value in environment.items() if os.environ.get(name) != value})

@@ -20,14 +20,14 @@ WORKER_EXTENSION = "rollcast.generator.vllm.worker.GeneratorWorker"
 
 
 def has_gpus() -> bool:
-    """Of this machine, as the driver says; without importing torch, which reads the environment."""
+    """Whether the driver reports GPUs. Does not import torch, which would read the environment too early."""
     return Path("/proc/driver/nvidia/gpus").is_dir()
 
 
 def set_environment(config: RunConfig) -> None:
-    """What vLLM reads from the environment; to be called before it is imported.
+    """Set the variables that vLLM reads when it is imported; call it before.
 
-    Raises UserError where generator.cpu is not a core of this process.
+    Raises UserError if generator.cpu is not a core of this process.
     """
     cores = os.sched_getaffinity(0)
     if config.generator.cpu is not None and config.generator.cpu not in cores:
@@ -36,7 +36,7 @@ def set_environment(config: RunConfig) -> None:
         )
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
-    # A fork of a process with threads may hang, and cannot be told from its parent by its environment (EngineFolder).
+    # A fork of a process with threads may hang, and its environment does not differ from its parent's (EngineFolder).
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.generator.cpu_kv_cache_gib)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -47,7 +47,7 @@ def set_environment(config: RunConfig) -> None:
     if config.generator.cpu is not None:
         cpus = range(config.generator.cpu, config.generator.cpu + workers)
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, cpus))
-    elif workers > 1:  # vLLM's own choice is a node of memory for each worker
+    elif workers > 1:  # vLLM would give each worker a whole NUMA node
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, sorted(cores)[:workers]))
 
 
@@ -65,6 +65,7 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
         "tensor_parallel_size": generator.tensor_parallel,
         "seed": zlib.crc32(f"{config.seed}/{name}".encode()),
         "enable_prefix_caching": True,
+        # After temperature, top-p and top-k: of the distribution that was sampled from.
         "logprobs_mode": "processed_logprobs",
         "worker_extension_cls": WORKER_EXTENSION,
         "hf_overrides": partial(served_config, wide_head=config.recipe.lm_head == "fp32"),
@@ -88,9 +89,9 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
 
 
 def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
-    """What the run file says of generator.engine, and no default: resolved run files hold those as well.
+    """The settings of generator.engine that differ from their defaults: resolved run files contain the defaults too.
 
-    Raises UserError where this vLLM does not know it.
+    Raises UserError if this vLLM does not know one of them.
     """
     from vllm.engine.arg_utils import AsyncEngineArgs
 
@@ -103,7 +104,7 @@ def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
 
 
 def check_routing(config: RunConfig, routing: RoutingShape) -> None:
-    """Raise UserError where the run file asks of the model's experts, or of their want, what cannot be."""
+    """Raise UserError if the run file has settings for experts that this model does not support."""
     if config.recipe.router_replay:
         routing.check(config.recipe.most_rollouts_per_prompt, config.model.max_length)
     quantization = config.generator.engine.quantization
@@ -115,7 +116,7 @@ def check_routing(config: RunConfig, routing: RoutingShape) -> None:
 
 
 def import_vllm() -> None:
-    """Apart from the start: tracebacks of failed optional imports are kept, and their frames would keep the engine."""
+    """Not part of `start_llm`: tracebacks of failed optional imports keep its frames, which would keep the engine."""
     with uncollected():
         import vllm.v1.engine.async_llm  # noqa: F401
 

@@ -1,12 +1,12 @@
-"""Ends what a generator leaves of its engine: `python -I -S engine_warden.py FOLDER`, its input a pipe of its maker.
+"""Ends a generator's engine with the generator: `python -I -S engine_warden.py FOLDER`, with a pipe as its input.
 
     the pipe ends: the generator closed its engine, or died  ->  kill the engine's processes  ->  remove its folder
 
-vLLM's own processes notice late that their front end is gone: while they start they import for seconds, then wait for
-its answer for minutes. So nothing in them is relied upon; once at work they do the same (`end_with_generator`), for the
-case that the warden was killed too. They are known by their environment, which every process that comes of the engine
-inherits; a fork of the generator shows the generator's, and holds a file of the folder open instead. Standard library
-only, and little of it: this process is there as long as the engine.
+vLLM's own processes notice late that their front end has ended: they import for seconds while they start, then wait for
+its answer for minutes. So the warden does not rely on them. Once they are at work they clear up too
+(`end_with_generator`), in case the warden was killed. They are recognised by their environment, which every process of
+the engine inherits; a fork of the generator shows the generator's environment, so it keeps a file of the folder open
+instead. Uses little of the standard library, because this process lives as long as the engine.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 FOLDER_VARIABLE = "VLLM_RPC_BASE_PATH"
-"""Names an engine's folder in the environment of its processes; vLLM puts its sockets there."""
+"""Variable with an engine's folder in the environment of its processes; vLLM puts its sockets there."""
 HELD = "engine"
-"""File of the folder that a process has open which is known by that."""
+"""File of the folder that the fork keeps open, by which it is recognised."""
 CLEAR_SECONDS = 10.0
-"""For processes to die and files to go; only a kernel that is stuck needs more than a moment."""
+"""Deadline for killing processes and removing files. Usually milliseconds; a stuck kernel takes longer."""
 POLL_SECONDS = 0.05
 
 
 @contextmanager
 def hold(folder: str) -> Iterator[None]:
-    """Within it this process, and forks of it, count as the engine's. Raises OSError where the folder is gone."""
+    """In this context this process and its forks count as the engine's. Raises OSError if the folder does not exist."""
     with open(os.path.join(folder, HELD), "ab"):
         yield
 
@@ -53,8 +53,9 @@ def clear(folder: str) -> int:
 
 
 def _processes_of(folder: str) -> list[int]:
-    """Those that live, but for this one: what has ended and was not waited for has no environment any more."""
-    mark, held = f"{FOLDER_VARIABLE}={folder}".encode(), os.path.join(folder, HELD)
+    """Ids of living processes except this one. A zombie does not count: its environment is empty."""
+    mark = f"{FOLDER_VARIABLE}={folder}".encode()
+    held = os.path.join(folder, HELD)
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdecimal() or int(entry) == os.getpid():

@@ -1,7 +1,7 @@
-"""Experts on CPU stay loadable in place: vLLM's packed copy stands beside the plain weights, and is made anew.
+"""Keeps experts on CPU loadable in place: vLLM's packed copy exists next to the plain weights, and is packed again.
 
-vLLM replaces the weights of experts by what its CPU kernel reads, which a new version could not be loaded into. The
-kernels that it is told to use on GPUs (engine.py) read the weights as they are loaded.
+vLLM replaces the weights of experts by a packed form for its CPU kernel, into which a new version cannot be loaded. The
+kernels chosen for GPUs (`engine_start`) read the weights as they are loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ def keep_experts_plain() -> None:
     """Let vLLM's CPU experts pack a stand-in of their layer, and compute with that."""
     from vllm.model_executor.layers.fused_moe.experts.cpu_moe import CPUUnquantizedExperts
 
-    pack, apply = CPUUnquantizedExperts.process_weights_after_loading, CPUUnquantizedExperts.apply
+    pack = CPUUnquantizedExperts.process_weights_after_loading
+    apply = CPUUnquantizedExperts.apply
 
     def pack_stand_in(experts: Any, layer: torch.nn.Module) -> None:
         stand_in = torch.nn.Module()
@@ -39,7 +40,7 @@ def keep_experts_plain() -> None:
 
 
 def pack_again(model: torch.nn.Module) -> None:
-    """To be called after every load in place; does nothing where no experts were packed."""
+    """Call it after every load in place. Does nothing if no experts were packed."""
     for layer in model.modules():
         experts = getattr(layer, EXPERTS, None)
         if experts is not None:

@@ -1,81 +1,60 @@
-"""An engine that ended for want of memory, told in one sentence with the setting.
+"""An engine that ran out of memory, in one sentence with the setting.
 
-vLLM tells the front end that an engine did not start, or has died, and not of what: that stands in the log of the one
-process that failed. So every process of the engine leaves it in the engine's folder as well.
+vLLM's front end learns that an engine did not start, or died, but not why: only the failed process logs it. So every
+process of the engine writes it into the engine's folder as well.
 
-    a process of the engine: an error is logged -> no memory was the reason? -> its text in the folder
-    the generator:           the engine is gone -> is there such a text?     -> OutOfMemory
+    a process of the engine: logs an error        -> was it out of memory?      -> write its text into the folder
+    the generator:           the engine has ended -> does that text exist?      -> OutOfMemory
 """
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from rollcast.config.out_of_memory import KilledForMemory, OutOfMemory, is_out_of_memory, out_of_memory
 from rollcast.config.run import RunConfig
-from rollcast.generator.vllm import engine_warden
+from rollcast.generator.vllm import engine_notes
 from rollcast.generator.vllm.engine_start import has_gpus
 from rollcast.telemetry.host_memory import kills
-from rollcast.weights.receiver.member import EngineStuckError
+from rollcast.weights.receiver.reception import EngineStuckError
 
 FILE = "no-room"
 NO_KV_CACHE = ("No available memory for the cache blocks", "larger than the available KV cache")
-"""What vLLM says where it leaves no room for a single rollout."""
+"""vLLM's messages if a single rollout does not fit into the KV cache."""
 LARGE_KV_CACHE = ("less than requested memory for kv",)
-"""What it says where generator.cpu_kv_cache_gib is more than is free."""
+"""vLLM's message if generator.cpu_kv_cache_gib exceeds the free memory."""
 TAKEN_BY_OTHERS = ("less than desired GPU memory utilization", "less than desired CPU memory utilization")
-"""What it says where the device is not free."""
-WANTS = (*NO_KV_CACHE, *LARGE_KV_CACHE, *TAKEN_BY_OTHERS)
-MAX_CHARACTERS = 2_000
-
-
-class _NoteOfNoRoom(logging.Handler):
-    """Writes down the last error of this process that was for want of memory."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(logging.ERROR)
-        self._file = folder / FILE
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None and _is_no_room(error):
-            with suppress(OSError):  # the folder goes with its generator
-                self._file.write_text(str(error)[:MAX_CHARACTERS])
+"""vLLM's messages if other processes use the device."""
+SHORTAGES = (*NO_KV_CACHE, *LARGE_KV_CACHE, *TAKEN_BY_OTHERS)
 
 
 def take_notes() -> None:
-    """In a process of an engine; any number of times."""
-    folder, logger = os.environ.get(engine_warden.FOLDER_VARIABLE), logging.getLogger("vllm")
-    if folder and not any(isinstance(handler, _NoteOfNoRoom) for handler in logger.handlers):
-        logger.addHandler(_NoteOfNoRoom(Path(folder)))
+    """Called in every process of an engine, possibly several times."""
+    engine_notes.take_notes(FILE, lambda error: str(error) if _is_no_room(error) else None)
 
 
 def noted(folder: Path) -> str | None:
-    """What a process of the engine has left; None = it did not end for want of memory, as far as one knows."""
-    try:
-        return (folder / FILE).read_text()
-    except OSError:
-        return None
+    """The text that a process of the engine has written; None = it did not run out of memory, as far as is known."""
+    return engine_notes.read_note(folder, FILE)
 
 
 @contextmanager
-def told_of_no_room(config: RunConfig, folder: Path) -> Iterator[None]:
-    """Raise OutOfMemory where what is within, the start of an engine, fails for want of memory."""
+def explained_shortage(config: RunConfig, folder: Path) -> Iterator[None]:
+    """Raise OutOfMemory if the context, the start of an engine, runs out of memory."""
     killed = kills()
     try:
         yield
     except Exception as error:
         if kills() > killed:
             raise by_kernel() from error
-        if (said := noted(folder)) is None:
+        reported = noted(folder)
+        if reported is None:
             if not is_out_of_memory(error):
                 raise
-            said = str(error)
-        raise at_start(config, said) from error
+            reported = str(error)
+        raise at_start(config, reported) from error
 
 
 def at_start(config: RunConfig, said: str) -> OutOfMemory:
@@ -105,9 +84,10 @@ def at_start(config: RunConfig, said: str) -> OutOfMemory:
 
 
 def at_work(config: RunConfig, error: BaseException | None, said: str | None, *, killed: bool) -> OutOfMemory | None:
-    """Of an engine that was at work; None = it did not end for want of memory.
+    """The sentence for an engine that was at work; None = it did not run out of memory.
 
-    `error`: what a generator's part ended with. `said`: what the engine left (`noted`). `killed`: the kernel, somebody.
+    `error`: the error of the generator's part that ended. `said`: the text of the engine (`noted`). `killed`: whether
+    the kernel has killed a process for lack of memory.
     """
     if killed:
         return by_kernel()
@@ -138,4 +118,4 @@ def _cpu_cache(config: RunConfig) -> str:
 
 
 def _is_no_room(error: BaseException) -> bool:
-    return is_out_of_memory(error) or any(text in str(error) for text in WANTS)
+    return is_out_of_memory(error) or any(text in str(error) for text in SHORTAGES)

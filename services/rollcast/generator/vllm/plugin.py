@@ -1,10 +1,10 @@
-"""vLLM plug-in: keeps layers loadable in place on CPU, and the rendezvous file where it is found again.
+"""vLLM plug-in: keeps layers loadable in place on CPU, and the workers' rendezvous file in the engine's folder.
 
 vLLM packs the weight of every linear layer into a oneDNN handle on CPU and empties the parameter, so that a new version
-could not be loaded without rebuilding the layers. Plain `F.linear` costs small models nothing and loads as on CUDA. For
-experts see `expert_packing` and `routed_experts`. The file over which an engine's workers meet would stay in the
-temporary folder, without a name that tells whose it is, where the engine is killed. Why an engine ends stands in the
-log of one of its processes (`no_room`, `engine_failure`).
+could not be loaded without rebuilding the layers. Plain `F.linear` is as fast for small models and loads as on CUDA.
+For experts see `expert_packing` and `routed_experts`. The rendezvous file of an engine's workers would stay in the
+temporary folder if the engine is killed, and its name does not identify its owner. `no_room` and `engine_failure`
+record why an engine ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rollcast.telemetry.heavy_imports import collect_from_now
 
 def register() -> None:
     """Entry point `vllm.general_plugins`; runs in every process of the engine, any number of times."""
-    if not gc.isenabled():  # in a child of `python -m rollcast.generator` it is off since its first line
+    if not gc.isenabled():  # a child of `python -m rollcast.generator` turns it off in its first line
         collect_from_now()
     no_room.take_notes()
     engine_failure.take_notes()
@@ -44,7 +44,7 @@ def _keep_plain_linear(layer: torch.nn.Module, remove_weight: bool) -> None:
 
 
 def _rendezvous_file() -> str:
-    """Beside the engine's sockets."""
+    """A file next to the engine's sockets."""
     from vllm import envs
 
     return f"file://{envs.VLLM_RPC_BASE_PATH}/vllm_dist_{uuid.uuid4().hex}"

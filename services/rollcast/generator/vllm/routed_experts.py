@@ -1,9 +1,9 @@
 """The experts that the routers choose: which layers have routers, and how the choices come back on CPU.
 
 vLLM records the choices at its routers, keeps them by KV block, so that a prefix hit has them too, and returns them
-with a request's tokens (`CompletionOutput.routed_experts`). It joins this to its second model runner alone. That runner
-is made of Triton kernels, and Triton as it is published has no CPU backend. Nothing that records or keeps knows the
-runner, so that here it is joined to the first one as well.
+with a request's tokens (`CompletionOutput.routed_experts`). Only its second model runner does this. That runner
+consists of Triton kernels, and the published Triton has no CPU backend. The recording does not depend on the runner, so
+here the first one gets it as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rollcast.generator.vllm.routing_shape import RoutingShape
 
 
 def routing_shape(runner: Any) -> RoutingShape:
-    """Of the model that a vLLM model runner holds."""
+    """The routing shape of a vLLM model runner's model."""
     from vllm.model_executor.layers.fused_moe.runner.moe_runner import MoERunner
 
     layers = sorted(module.layer_id for module in runner.model.modules() if isinstance(module, MoERunner))
@@ -30,7 +30,7 @@ def routing_shape(runner: Any) -> RoutingShape:
 
 
 class _StepBatch(NamedTuple):
-    """What vLLM's connector reads of the batch of a step."""
+    """The fields of a step's batch that vLLM's connector reads."""
 
     req_ids: list[str]
     num_computed_tokens_np: NDArray[np.int32]
@@ -39,15 +39,13 @@ class _StepBatch(NamedTuple):
 
 @functools.cache
 def return_from_first_runner() -> None:
-    """Join the first model runner on CPU to what records; without `enable_return_routed_experts` nothing changes."""
+    """Let the first model runner on CPU return the choices; changes nothing without `enable_return_routed_experts`."""
     from vllm.config import VllmConfig
     from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-    prepare, execute, sample = (
-        CPUModelRunner.initialize_kv_cache,
-        CPUModelRunner.execute_model,
-        CPUModelRunner.sample_tokens,
-    )
+    prepare = CPUModelRunner.initialize_kv_cache
+    execute = CPUModelRunner.execute_model
+    sample = CPUModelRunner.sample_tokens
 
     def initialize_kv_cache(runner: Any, *arguments: Any, **keywords: Any) -> None:
         from vllm.distributed.aux_output_connector.worker import get_aux_output_connector
@@ -78,6 +76,7 @@ def return_from_first_runner() -> None:
         output = sample(runner, *arguments, **keywords)
         if runner.rollcast_experts is not None and runner.rollcast_pending is not None:
             sampled = np.array([len(tokens) for tokens in output.sampled_token_ids], dtype=np.int32)
+            # No token was rejected, because there is no speculative decoding.
             runner.rollcast_pending.enqueue_cpu_copy(sampled, np.zeros_like(sampled))
             output.aux_output_connector_output = runner.rollcast_pending.process_output()
         return output

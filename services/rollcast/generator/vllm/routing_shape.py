@@ -1,6 +1,6 @@
 """Which layers of a mixture of experts have routers, and whether their choices fit on the wire.
 
-Imports neither torch nor vLLM: the generator reads it before it has set the environment that both read.
+Imports neither torch nor vLLM, because the generator imports it before it sets the environment that both read.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from rollcast.config.errors import UserError
 from rollcast.rollouts.codec import MAX_MESSAGE_BYTES
 
 TOKEN_BYTES = 12
-"""Upper limit of what a token takes on the wire without its experts."""
+"""Upper limit of a token's bytes on the wire without its experts."""
 MAX_EXPERTS_PER_LAYER = 256
 """A choice travels as one byte."""
 
 
 class RoutingShape(NamedTuple):
-    """Size of what the routers choose for one token."""
+    """The expert choices of one token."""
 
     layers: list[int]
     """Indices of the layers that have a router."""

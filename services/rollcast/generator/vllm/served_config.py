@@ -1,4 +1,4 @@
-"""The model's config as vLLM is to read it."""
+"""The model's config for vLLM."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rollcast.config.model import TEXT_MODELS
 
 
 def served_config(config: Any, *, wide_head: bool) -> Any:
-    """vLLM's `hf_overrides`; of a kind of TEXT_MODELS the text model's config.
+    """vLLM's `hf_overrides`; for a model of TEXT_MODELS the config of its text part.
 
-    vLLM would serve all of such a model, and the trainer has weights of its text model only. wide_head: products of the
-    head are float32.
+    vLLM would serve the whole model, but the trainer has weights of its text part only. wide_head: products of the head
+    are float32.
     """
     if config.model_type in TEXT_MODELS:
         architecture = TEXT_MODELS[config.model_type]

@@ -1,4 +1,4 @@
-"""What the engine's steps tell about the KV cache: read from the scheduler's decisions, inside the worker."""
+"""Counts and KV rebuilds of the engine's steps, read from the scheduler's output inside the worker."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rollcast.generator.vllm.kv_blocks import KvBlocks
 
 
 class KvRebuild(NamedTuple):
-    """A preempted request runs again: before its output token `num_output_tokens`, KV from `kept` on is rebuilt, by
-    itself or, since its preemption, by a rollout of the same prompt."""
+    """A preempted request runs again: before its output token `num_output_tokens`, KV from `kept` on is rebuilt, by the
+    request or, since its preemption, by another rollout of the same prompt."""
 
     request_id: str
     num_output_tokens: int
@@ -18,7 +18,7 @@ class KvRebuild(NamedTuple):
 
 
 class EngineCounts(NamedTuple):
-    """Since the engine's start. Read from the workers, so that a hung engine behind a live front end is seen."""
+    """Counts since the engine's start. Read from the workers, so that a hung engine behind a live front end is seen."""
 
     steps: int = 0
     preemptions: int = 0
@@ -26,7 +26,7 @@ class EngineCounts(NamedTuple):
     decode_seconds: float = 0.0
     sampled_tokens: int = 0
     inflight_tokens: int = 0
-    """Sampled so far by the requests that are not finished."""
+    """Tokens sampled so far by the unfinished requests."""
 
 
 class StepObserver:
@@ -41,9 +41,9 @@ class StepObserver:
         self.num_steps = 0
         self.num_preemptions = 0
         self.num_decode_steps = 0
-        """Steps in which a request went on that was decoding already: each gained it one token."""
+        """Steps in which a request continued decoding, and so got one token."""
         self.decode_seconds = 0.0
-        """From the end of the step before to the end of each of those."""
+        """Sum over these steps, each from the end of the step before to its own end."""
         self.num_sampled_tokens = 0
         self.last_step_at = 0.0
         """When the model last ran, in monotonic seconds."""
@@ -74,7 +74,7 @@ class StepObserver:
         for new in scheduled.scheduled_new_reqs:
             num_prompt_tokens = len(new.prompt_token_ids)
             num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
-            if new.req_id in self._num_prompt_tokens:  # vLLM's second model runner is told of it as of a new one
+            if new.req_id in self._num_prompt_tokens:  # vLLM's second model runner gets resumed requests as new ones
                 self._rebuilds.append(KvRebuild(new.req_id, num_tokens - num_prompt_tokens, kept[new.req_id]))
             self._num_prompt_tokens[new.req_id] = num_prompt_tokens
             self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
@@ -93,7 +93,7 @@ class StepObserver:
             self.num_sampled_tokens += 1
 
     def _observe_blocks(self, scheduled: Any) -> dict[str, int]:
-        """Returns what `KvBlocks.begin` says of each request that begins."""
+        """Returns the result of `KvBlocks.begin` for each request that begins."""
         cached = scheduled.scheduled_cached_reqs
         beginning = [(new.num_computed_tokens, new.req_id, new.block_ids) for new in scheduled.scheduled_new_reqs]
         for request_id, computed, blocks in zip(
@@ -109,7 +109,7 @@ class StepObserver:
         }
 
     def weights_changed(self) -> None:
-        """Between two steps."""
+        """New weights were loaded, between two steps."""
         self._blocks.weights_changed(
             {name: self._num_prompt_tokens[name] + self._sampled[name] - 1 for name in self._decoding}
         )
@@ -132,7 +132,8 @@ class StepObserver:
 
     def take_rebuilds(self) -> list[KvRebuild]:
         """Rebuilds since the last call."""
-        rebuilds, self._rebuilds = self._rebuilds, []
+        rebuilds = self._rebuilds
+        self._rebuilds = []
         return rebuilds
 
     def _advance(self, scheduled: Any, request_id: str, computed: int, num_tokens: int) -> None:

@@ -1,7 +1,7 @@
 """What a version consists of: tensors in order, packed into buckets of one dtype; and its protobuf form.
 
-Both sides derive every offset from the bucket plan, so nothing but raw bytes travels, and behind them what
-`rollcast.weights.transport.lane_transfer` says of them.
+Both sides derive every offset from the bucket plan, so only raw bytes travel, followed by the trailer of
+`rollcast.weights.transport.lane_transfer`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def plan_buckets(specs: Iterable[TensorSpec], bucket_bytes: int) -> tuple[Bucket
     for spec in specs:
         if tensors and (num_bytes + spec.num_bytes > bucket_bytes or spec.dtype != tensors[0].dtype):
             buckets.append(BucketSpec(tuple(tensors)))
-            tensors, num_bytes = [], 0
+            tensors = []
+            num_bytes = 0
         tensors.append(spec)
         num_bytes += spec.num_bytes
     if tensors:
@@ -102,6 +103,7 @@ def manifest_from_proto(message: weights_pb2.Manifest) -> Manifest:
     tensors = [tensor for bucket in buckets for tensor in bucket.tensors]
     if len(tensors) > MAX_TENSORS:
         raise ManifestError(f"manifest: {len(tensors)} tensors, at most {MAX_TENSORS} are accepted")
+    # Both sides load by name, so a name must be unique.
     if len({tensor.name for tensor in tensors}) != len(tensors):
         raise ManifestError("manifest: a tensor's name occurs twice")
     if sum(bucket.num_bytes for bucket in buckets) > MAX_BYTES:

@@ -19,7 +19,7 @@ def shard_rows(num_rows: int, rank: int, world_size: int) -> tuple[int, int]:
 
 
 def shard_buckets(buckets: Sequence[BucketSpec], rank: int, world_size: int) -> tuple[BucketSpec, ...]:
-    """The same buckets with only the rows of `rank`: what it stages and sends, packed back to back."""
+    """The buckets that `rank` stages and sends: only its rows of every tensor, packed back to back."""
 
     def rows(shape: tuple[int, ...]) -> tuple[int, ...]:
         if not shape:
@@ -33,16 +33,17 @@ def shard_buckets(buckets: Sequence[BucketSpec], rank: int, world_size: int) -> 
 
 
 def shard_segments(bucket: BucketSpec, rank: int, world_size: int) -> list[tuple[int, int]]:
-    """Where the packed bytes of `rank` belong in the whole bucket: (offset, length), in order, none empty or adjoining.
+    """Places of the packed bytes of `rank` in the whole bucket: (offset, length), in order, none empty or adjoining.
 
-    Of a rank that holds everything it is one: its pieces need not pass through other memory on their way.
+    A rank that holds everything has a single segment, so its pieces need not pass through other memory.
     """
     segments: list[tuple[int, int]] = []
     offset = 0
     for spec in bucket.tensors:
         row_bytes = DTYPE_BYTES[spec.dtype] * math.prod(spec.shape[1:])
         start, end = shard_rows(spec.shape[0] if spec.shape else 1, rank, world_size)
-        first, length = offset + start * row_bytes, (end - start) * row_bytes
+        first = offset + start * row_bytes
+        length = (end - start) * row_bytes
         if length and segments and sum(segments[-1]) == first:
             first, before = segments.pop()
             length += before

@@ -11,19 +11,19 @@ import torch
 from rollcast.weights.plan.manifest import BucketSpec, TensorSpec
 from rollcast.wire.version import PolicyVersion
 
-ALIGNMENT = 64
-"""Bytes to which buckets are aligned in one memory."""
+ALIGNMENT_BYTES = 64
+"""Every bucket starts at a multiple of it."""
 
 
 class Snapshot:
     """Bytes in one memory.
 
-    `buffers[i]`: uint8, [specs[i].num_bytes]. `version`: what the bytes are, set by whoever completed them; None while
-    they are being written or after a broken transfer.
+    `buffers[i]`: uint8, [specs[i].num_bytes]. `version`: the version that a sender's bytes are; None while they are
+    being written.
     """
 
     def __init__(self, specs: Sequence[BucketSpec], memory: torch.Tensor, path: str = "") -> None:
-        """memory: uint8 [memory_bytes(specs)]. path: where other processes find it; empty = nowhere."""
+        """memory: uint8 [memory_bytes(specs)]. path: the file that other processes read it from; empty = none."""
         self.specs = tuple(specs)
         self.memory = memory
         self.path = path
@@ -34,20 +34,21 @@ class Snapshot:
             offset += _aligned(spec.num_bytes)
         self.version: PolicyVersion | None = None
         self.checksum: int | None = None
-        """Of all buffers, as a processor computes it; None = whoever sends them computes it."""
+        """Checksum of all buffers (`ProcessorChecksum`); None = computed when they are sent."""
 
     @classmethod
     def on(cls, device: torch.device, specs: Sequence[BucketSpec]) -> Snapshot:
-        """In memory of `device`, for one process. Raises MemoryError or RuntimeError where there is no room for it."""
+        """A snapshot in new memory of `device`. Raises MemoryError or RuntimeError if it does not fit."""
         size = memory_bytes(specs)
         if device.type == "cpu":  # numpy asks the kernel for large pages, which are quicker to read and write
-            memory = torch.from_numpy(np.empty(max(size, ALIGNMENT), np.uint8))[:size]
-            return cls(specs, memory.zero_())  # its pages are taken now, and not by the first version
+            memory = torch.from_numpy(np.empty(max(size, ALIGNMENT_BYTES), np.uint8))[:size]
+            return cls(specs, memory.zero_())  # takes its pages now, not when the first version is written
         return cls(specs, torch.zeros(size, dtype=torch.uint8, device=device))
 
     def bucket_views(self, index: int) -> Iterator[tuple[TensorSpec, torch.Tensor]]:
         """Tensors of one bucket, in order, each a view of the buffer: write into it to fill the bucket."""
-        buffer, offset = self.buffers[index], 0
+        buffer = self.buffers[index]
+        offset = 0
         for spec in self.specs[index].tensors:
             end = offset + spec.num_bytes
             yield spec, buffer[offset:end].view(getattr(torch, spec.dtype)).view(spec.shape)
@@ -64,9 +65,9 @@ class Snapshot:
 
 
 def memory_bytes(specs: Sequence[BucketSpec]) -> int:
-    """What a snapshot of these buckets takes."""
+    """Size of a snapshot of these buckets."""
     return sum(_aligned(spec.num_bytes) for spec in specs)
 
 
 def _aligned(num_bytes: int) -> int:
-    return -(-num_bytes // ALIGNMENT) * ALIGNMENT
+    return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

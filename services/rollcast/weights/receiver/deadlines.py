@@ -1,4 +1,4 @@
-"""Waiting for coroutines with an end: a deadline for one, the first of several."""
+"""Bounded waiting for coroutines: a deadline for one, the first of several."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Result = TypeVar("Result")
 async def within(seconds: float, work: Awaitable[Result]) -> Result:
     """The result of `work`. Raises TimeoutError.
 
-    Not asyncio.wait_for: before Python 3.12 that returns the result and forgets the cancellation where both come in one
-    turn of the loop, and a session that should end polls on.
+    Not asyncio.wait_for: before Python 3.12 it returns the result and drops a cancellation that comes in the same turn
+    of the loop, so that a session which should end would go on.
     """
     async with asyncio.timeout(seconds):
         return await work
 
 
 async def first_of(*work: Coroutine[Any, Any, object]) -> None:
-    """Run all until the first ends, cancel the others; raises what it raised."""
+    """Run all until the first ends, then cancel the others; raises the error of the first."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

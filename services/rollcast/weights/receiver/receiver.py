@@ -2,15 +2,15 @@
 
     idle --join--> joining --> joined --receive--> receiving --> staged --apply/skip--> joined
                       \\__________________failed (until the next join)_____/
-    abandon: from anywhere back to idle; what was half received, or staged and not applied, is discarded
+    abandon: from any state back to idle; a version that was half received, or not applied yet, is discarded
 
-Threads: the engine's own thread calls the methods, which return at once; each lane of an epoch a GroupWorker which
-opens its group, fills its rows of the staged version and verifies their checksum. A worker that was abandoned may
-still be inside a broadcast: the staged memory is used again only when it is over, else new one is made: a dead epoch
-never writes into a live one.
+Threads: the engine's own thread calls the methods, which return immediately. Each lane of an epoch has a GroupWorker,
+which opens its group, fills its rows of the staged version and verifies their checksum. An abandoned worker may still
+be inside a broadcast. The staged memory is used again only when that worker has ended, else new memory is made: a dead
+epoch never writes into a live one.
 
-The staged version lies on the device, where every worker has a receiver of its own and applying is quick; or once in
-host memory that all workers of the generator share (`HostMemory`), where one receiver serves them all.
+The staged version is either on the device, where every worker has its own receiver and applying is quick, or once in
+host memory that all workers of the generator share (`HostMemory`); then one receiver serves them all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from rollcast.weights.transport.lane_transfer import receive, turns_of
 from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, WeightGroup, backend_for
 from rollcast.weights.transport.turns import LaneTurns
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import PolicyVersion
 
 MAX_LANES = 4096
 
@@ -42,7 +41,7 @@ class StageMemory(Protocol):
     """Where versions are staged."""
 
     def snapshot(self, specs: tuple[BucketSpec, ...]) -> Snapshot:
-        """New memory for a version; that of an earlier call is given up. Raises NoRoomError."""
+        """New memory for a version. The caller has released that of an earlier call. Raises NoRoomError."""
         ...
 
 
@@ -63,39 +62,41 @@ class DeviceMemory:
 
 
 class Receiver:
-    """Lives in one worker process; every method returns at once, so the engine keeps stepping.
+    """Lives in one worker process; every method returns immediately, so the engine keeps stepping.
 
     All arguments and results survive any RPC: messages are the serialised protobuf (`join.SerializeToString()`).
 
-        receiver = Receiver(device=worker.device)                # once per worker, or per generator
-        receiver.join(join_bytes, worker=tensor_parallel_rank)   # opens the lanes in the background
-        receiver.poll()                                          # ("joining" | "joined" | "failed", ...)
-        receiver.receive(publish_bytes)                          # receives in the background into staged memory
-        receiver.poll()                                          # ("receiving" | "staged" | "failed", ...)
-        receiver.apply(model.load_weights)                       # under the engine's pause; only when staged
-        receiver.abandon()                                       # forget the lanes and what was half received
+        receiver = Receiver(device=worker.device, worker=rank)   # once per worker, or per generator
+        receiver.join(join_bytes)            # opens the lanes in the background
+        receiver.poll()                      # ("joining" | "joined" | "failed", ...)
+        receiver.receive(publish_bytes)      # receives in the background into staged memory
+        receiver.poll()                      # ("receiving" | "staged" | "failed", ...)
+        receiver.apply(model.load_weights)   # under the engine's pause; only when staged. Or receiver.skip()
+        receiver.abandon()                   # drops the lanes and a half received version
     """
 
-    def __init__(self, *, device: torch.device, memory: StageMemory | None = None) -> None:
-        """device: that the groups receive on. memory: None = of that device."""
+    def __init__(self, *, device: torch.device, worker: int = 0, memory: StageMemory | None = None) -> None:
+        """device: where groups receive. worker: index of this receiver in the generator. memory: None = on `device`."""
         self._device = device
+        self._worker = worker
         self._memory = memory or DeviceMemory(device)
         self._lock = threading.Lock()
         self._state = ReceiveState()
         self._lanes: list[GroupWorker] = []
-        self._owing = 0
-        self._retired: list[GroupWorker] = []
+        self._lanes_pending = 0
+        self._lanes_abandoned: list[GroupWorker] = []
         self._staged: Snapshot | None = None
 
-    def join(self, join: bytes, worker: int) -> None:
-        """Start to enter the lanes of a `Join` message; `worker` is this receiver's index within its generator."""
+    def join(self, join: bytes) -> None:
+        """Start to enter the lanes of a `Join` message."""
         self.abandon()
         message = weights_pb2.Join.FromString(join)
-        fits = message.rank + worker < message.world_size and 0 < message.lanes <= MAX_LANES
+        rank = message.rank + self._worker
+        fits = rank < message.world_size and 0 < message.lanes <= MAX_LANES
         if message.backend not in ("gloo", "nccl") or not fits:
             self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
             return
-        if message.backend != backend_for(self._device):  # both ends make their checksums on one kind of device
+        if message.backend != backend_for(self._device):  # both ends must compute checksums on the same kind of device
             reason = f"the trainer sends over {message.backend}, which this generator on {self._device} cannot receive"
             self._state = ReceiveState(FAILED, message.epoch, reason=reason)
             return
@@ -108,7 +109,7 @@ class Receiver:
                 store_host=message.store_host,
                 store_port=message.store_port,
                 store_prefix=message.store_prefix,
-                rank=message.rank + worker,
+                rank=rank,
                 world_size=message.world_size,
                 timeout_seconds=message.timeout_seconds,
             )
@@ -117,15 +118,16 @@ class Receiver:
         with self._lock:
             self._state = ReceiveState(JOINING, message.epoch)
             lanes = self._lanes = [GroupWorker(address, self._device) for address in addresses]
-            self._owing = len(lanes)
+            self._lanes_pending = len(lanes)
         success = ReceiveState(JOINED, message.epoch)
         for lane in lanes:
-            lane.opened.add_done_callback(partial(self._lane_ended, lanes, success, None, time.perf_counter()))
+            lane.opened.add_done_callback(partial(self._lane_ended, lanes, success, 0.0))
 
     def receive(self, publish: bytes) -> None:
         """Start to receive the version of a `Publish` message. Errors show up in `poll`."""
         with self._lock:
-            lanes, epoch = self._lanes, self._state.epoch
+            lanes = self._lanes
+            epoch = self._state.epoch
             try:
                 message = weights_pb2.Publish.FromString(publish)
                 if self._state.status != JOINED or message.epoch != epoch:
@@ -135,20 +137,14 @@ class Receiver:
                 self._state = ReceiveState(FAILED, epoch, reason=str(error))
                 return
             self._state = ReceiveState(RECEIVING, epoch)
-            self._owing = len(lanes)
-        base = PolicyVersion.from_proto(message.base) if message.HasField("base") else None
-        success, started = ReceiveState(STAGED, epoch), time.perf_counter()
-        # The first lane makes the memory, on its own thread, since that may take long; the others follow it.
+            self._lanes_pending = len(lanes)
+        success = ReceiveState(STAGED, epoch)
+        started = time.perf_counter()
+        # Lane 0 makes the memory on its own thread, because that may take long; the other lanes wait for it.
         whole: Future[tuple[Snapshot, LaneTurns]] = Future()
         for lane in lanes:
-            taken = lane.submit(partial(self._take, lanes, manifest, base, whole))
-            taken.add_done_callback(partial(self._lane_ended, lanes, success, manifest.version, started))
-
-    @property
-    def path(self) -> str:
-        """Where other processes find what is staged; empty = nowhere."""
-        staged = self._staged
-        return "" if staged is None else staged.path
+            received = lane.submit(partial(self._receive_lane, lanes, manifest, whole))
+            received.add_done_callback(partial(self._lane_ended, lanes, success, started))
 
     def poll(self) -> ReceiveState:
         with self._lock:
@@ -175,42 +171,38 @@ class Receiver:
             self._state = ReceiveState(JOINED, self._state.epoch)
 
     def abandon(self) -> None:
-        """Leave the lanes and forget what was half received. Safe in any state."""
+        """Leave the lanes and discard a half received version. Safe in any state."""
         with self._lock:
-            lanes, self._lanes, self._state = self._lanes, [], ReceiveState()
+            lanes = self._lanes
+            self._lanes = []
+            self._state = ReceiveState()
         for lane in lanes:
             lane.abandon()
-        self._retired = [old for old in (*self._retired, *lanes) if not old.ended()]
+        self._lanes_abandoned = [lane for lane in (*self._lanes_abandoned, *lanes) if not lane.ended()]
 
     def _lane_ended(
-        self,
-        lanes: list[GroupWorker],
-        success: ReceiveState,
-        version: PolicyVersion | None,
-        started: float,
-        future: Future[None],
+        self, lanes: list[GroupWorker], success: ReceiveState, started: float, future: Future[None]
     ) -> None:
-        """One lane is open, or has brought its rows; the last one is success, the first that failed is failure."""
+        """One lane is open, or has received its rows. The last lane makes it a success, a failed one a failure."""
         error = future.exception()
         with self._lock:
             if lanes is not self._lanes or self._state.status == FAILED:
-                return  # abandoned: its outcome concerns nobody
-            self._owing -= 1
+                return  # abandoned, or failed already
+            self._lanes_pending -= 1
             if error is not None:
                 self._state = ReceiveState(
                     FAILED, success.epoch, reason=str(error), no_room=isinstance(error, NoRoomError)
                 )
-            elif self._owing == 0:
-                seconds = time.perf_counter() - started if success.status == STAGED else 0.0
-                self._state = success._replace(seconds=seconds)
-                if version is not None and self._staged is not None:
-                    self._staged.version = version
+            elif self._lanes_pending == 0 and success.status == STAGED:
+                assert self._staged is not None
+                self._state = success._replace(seconds=time.perf_counter() - started, path=self._staged.path)
+            elif self._lanes_pending == 0:
+                self._state = success
 
-    def _take(
+    def _receive_lane(
         self,
         lanes: list[GroupWorker],
         manifest: Manifest,
-        base: PolicyVersion | None,
         whole: Future[tuple[Snapshot, LaneTurns]],
         group: WeightGroup,
     ) -> None:
@@ -219,7 +211,7 @@ class Receiver:
         if group.address.lane == 0:
             try:
                 turns = turns_of(manifest.buckets, group.address.num_lanes)
-                whole.set_result((self._stage(lanes, manifest.buckets, base, patience_seconds / 2), turns))
+                whole.set_result((self._stage(lanes, manifest.buckets, patience_seconds / 2), turns))
             except BaseException as error:
                 whole.set_exception(error)
         try:
@@ -227,23 +219,17 @@ class Receiver:
         except TimeoutError:
             raise GroupError(f"no memory for version {manifest.version} within {patience_seconds:g} s") from None
         turn = partial(turns.turn, group.address.lane, patience_seconds)
-        receive(group, staged, manifest.version, is_base=base is not None, turn=turn)
+        receive(group, staged, manifest.version, turn=turn)
 
-    def _stage(
-        self,
-        lanes: list[GroupWorker],
-        specs: tuple[BucketSpec, ...],
-        base: PolicyVersion | None,
-        patience_seconds: float,
-    ) -> Snapshot:
-        """Memory to receive into, which holds `base` where one is given."""
+    def _stage(self, lanes: list[GroupWorker], specs: tuple[BucketSpec, ...], patience_seconds: float) -> Snapshot:
+        """Memory to receive into: the former one if no abandoned lane can still write into it, else new memory."""
         deadline = time.monotonic() + patience_seconds
-        retired = list(self._retired)
-        free = all(old.ended(max(0.0, deadline - time.monotonic())) for old in retired)
+        abandoned = list(self._lanes_abandoned)
+        free = all(lane.ended(max(0.0, deadline - time.monotonic())) for lane in abandoned)
         staged = self._staged
         if staged is None or staged.specs != specs or not free:
             staged = None
-            self._keep(lanes, None)  # released before its successor is made
+            self._keep(lanes, None)  # released first: there may be no room for two
             try:
                 staged = self._memory.snapshot(specs)
             except NoRoomError as error:
@@ -251,13 +237,10 @@ class Receiver:
                     raise
                 raise GroupError(f"a broken epoch still holds its memory: {error}") from error
             self._keep(lanes, staged)
-        if base is not None and staged.version != base:
-            raise GroupError(f"changes since {base} were announced, {staged.version} is held")
-        staged.version = None
         return staged
 
     def _keep(self, lanes: list[GroupWorker], staged: Snapshot | None) -> None:
-        """An abandoned epoch that is slow to make its memory takes nothing from its successor."""
+        """Raises GroupError if the epoch was abandoned: it must not replace the memory of its successor."""
         with self._lock:
             if lanes is not self._lanes:
                 raise GroupError("abandoned")

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, Protocol
 
+from rollcast.weights.plan.survival import Surviving
 from rollcast.weights.receiver.receive_state import ReceiveState
 from rollcast.wire.version import PolicyVersion
 
-
-class Surviving(NamedTuple):
-    """Of incarnation `incarnation`, steps up to and including `last_step` belong to the surviving history."""
-
-    incarnation: int
-    last_step: int
-
-
-def survives(version: PolicyVersion, incarnation: int, history: Iterable[Surviving]) -> bool:
-    """Whether the weights of trainer `incarnation` descend from `version`; `history` names older incarnations only."""
-    return version.incarnation == incarnation or any(
-        version.incarnation == entry.incarnation and version.step <= entry.last_step for entry in history
-    )
+ReceiverVerb = Literal["join", "receive", "poll", "skip", "abandon"]
+"""The methods of `Receiver` that an engine calls on its workers as they are. `apply`, the sixth, needs the engine's
+pause."""
 
 
 @dataclass(frozen=True)
 class EngineHeartbeat:
-    """What the workers answered just now. `engine_steps` must come from the workers, never from the front end."""
+    """The workers' latest numbers. `engine_steps` must come from the workers, never from the front end."""
 
     engine_steps: int
     running_rollouts: int
@@ -35,43 +26,35 @@ class EngineHeartbeat:
 
 
 class WeightEngine(Protocol):
-    """What WeightMember needs of an engine. Calls of begin_join ... abandon never overlap; each must return in time."""
+    """The engine for the member. Calls of `call_receivers` and `apply` never overlap; each must return in time."""
 
-    async def begin_join(self, join: bytes) -> None:
-        """`Receiver.join(join, worker=its index)` on every worker."""
+    async def call_receivers(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState:
+        """Call the method on every worker's receiver.
 
-    async def begin_receive(self, publish: bytes) -> None:
-        """`Receiver.receive(publish)` on every worker."""
-
-    async def poll(self) -> ReceiveState:
-        """`merge_states` of `Receiver.poll()` of every worker."""
+        `message`: the serialised Join or Publish for `join` and `receive`, else nothing. Returns `merge_states` of the
+        receivers' states after the call.
+        """
         ...
 
     async def apply(self, version: PolicyVersion) -> float:
-        """Pause, `Receiver.apply(load_weights)` on every worker, resume; returns the pause in seconds.
+        """Pause, `Receiver.apply` on every worker, resume; returns the pause in seconds.
 
         Every token sampled after it returned is of `version`. Never cancelled half-way.
         """
         ...
 
-    async def skip(self) -> None:
-        """`Receiver.skip()` on every worker."""
-
-    async def abandon(self) -> None:
-        """`Receiver.abandon()` on every worker."""
-
     async def heartbeat(self) -> EngineHeartbeat:
-        """Ask the workers. While they do not answer no heartbeat is sent, and the trainer fences the generator."""
+        """Ask the workers. Without their answer no heartbeat is sent, and the trainer fences the generator."""
         ...
 
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
         """Abort rollouts that hold a token of a version that does not survive (`survives`), now and when claimed later.
 
-        Called at the first greeting too: tasks handed back by others may hold such tokens.
+        Called at the first welcome too: tasks handed back by other generators may hold such tokens.
         """
 
     async def hand_over(self, sequences: Sequence[int]) -> None:
-        """Hand these tasks back with the rollouts so far; those it does not work on are ignored. Returns at once.
+        """Hand these tasks back with the rollouts so far; unknown ones are ignored. Returns immediately.
 
         May overlap with the calls above.
         """

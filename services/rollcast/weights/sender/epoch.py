@@ -2,7 +2,7 @@
 
     Epoch(...)  seats get Join, every rank opens its lane  -> over when all have answered Joined
     broadcast   seats get Publish, every rank sends        -> over when all have answered Acknowledge
-    dropped     the lanes are closed; a version half sent in them is worthless
+    dropped     the lanes are closed; a half sent version is lost
 
 The publishing group of all members and the private group of a joiner are both epochs.
 """
@@ -24,7 +24,6 @@ from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.process_group import GroupAddress, NoRoomError, RendezvousStore, backend_for
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import PolicyVersion
 
 
 class Epoch:
@@ -48,7 +47,8 @@ class Epoch:
         backend = backend_for(device)
         rank = 1
         for seat in seats:
-            seat.epoch, seat.answer = number, None
+            seat.epoch = number
+            seat.answer = None
             join = weights_pb2.Join(
                 epoch=number,
                 backend=backend,
@@ -67,23 +67,20 @@ class Epoch:
         )
         lanes.open(address)
         self._lanes = lanes
+        # Rank 0 runs on the store's own machine, where `host` may not be reachable.
         self.worker = GroupWorker(replace(address, store_host=store.host), device)
         self.work: Future[None] = self.worker.opened
-        """Rank 0's own part of what is going on."""
+        """Rank 0's own part of the current join or broadcast."""
         self._given_up = False
 
-    def broadcast(self, slots: StagingSlots, slot: int, manifest: Manifest, base: PolicyVersion | None) -> None:
-        """Ask every seat to receive, and send: what changed since `base`, which every seat holds; None = all of it."""
-        publish = weights_pb2.Publish(
-            epoch=self.number,
-            manifest=manifest_to_proto(manifest),
-            base=None if base is None else base.to_proto(),
-        )
+    def broadcast(self, slots: StagingSlots, slot: int, manifest: Manifest) -> None:
+        """Ask every seat to receive a version, and send it."""
+        publish = weights_pb2.Publish(epoch=self.number, manifest=manifest_to_proto(manifest))
         for seat in self.seats:
             seat.answer = None
             seat.send(weights_pb2.FromTrainer(publish=publish))
-        self._lanes.send(self.number, slot, manifest.version, base)
-        self.work = self.worker.submit(partial(send_slot, slots, slot, manifest.version, base))
+        self._lanes.send(self.number, slot, manifest.version)
+        self.work = self.worker.submit(partial(send_slot, slots, slot, manifest.version))
 
     def drop(self, slots: StagingSlots) -> None:
         """Close every lane; `slots` are rank 0's."""
@@ -91,13 +88,13 @@ class Epoch:
         self._lanes.drop(self.number)
 
     def give_up(self) -> None:
-        """Rank 0's part does not end: leave its thread behind."""
+        """Stop waiting for rank 0's part, which does not end: leave its thread behind."""
         self._given_up = True
         self.worker.abandon()
 
     @property
     def working(self) -> bool:
-        """Whether rank 0's own part goes on."""
+        """Whether rank 0's own part is still running."""
         return not self._given_up and not self.work.done()
 
     @property
@@ -108,18 +105,21 @@ class Epoch:
 
     @property
     def no_room(self) -> OutOfMemory | None:
-        """Where rank 0's own part failed for want of memory: another epoch would find no more."""
+        """The error if rank 0's own part ran out of memory: another epoch would fail in the same way."""
         error = self.work.exception() if self.work.done() else None
         return no_room_to_send(error) if isinstance(error, NoRoomError) else None
 
     def unanswered(self) -> list[Seat]:
-        """Seats that owe an answer."""
+        """Seats that have not answered yet."""
         return [seat for seat in self.seats if seat.answer is None]
 
     def reasons(self) -> list[str]:
-        """Why it failed, as reported."""
-        own = [f"trainer: {self.work.exception() if self.work.done() else 'hangs'}"]
-        if not self._given_up and (not self.work.done() or self.work.exception() is None):
-            own = []
+        """Why the group failed, as reported by rank 0 and the seats."""
+        reasons = []
+        if self.work.done() and self.work.exception() is not None:
+            reasons.append(f"trainer: {self.work.exception()}")
+        elif self._given_up:
+            reasons.append("trainer: hangs")
         answers = [(seat.name, seat.answer) for seat in self.seats]
-        return own + [f"{name}: {answer.reason}" for name, answer in answers if answer is not None and not answer.good]
+        reasons += [f"{name}: {answer.reason}" for name, answer in answers if answer is not None and not answer.good]
+        return reasons

@@ -1,12 +1,12 @@
-"""The lanes of the trainer's other ranks: each sends its own rows, so that every network card carries its part.
+"""The lanes of the trainer's other ranks: each sends its own rows, so that every network card carries its share.
 
     rank 0, control thread                      rank r, lane thread
       open(epoch, ..)     -- LaneOrder -->        enters lane r of the epoch
       send(epoch, slot)   -- LaneOrder -->        broadcasts what its slot holds
       drop(epoch)         -- LaneOrder -->        leaves; a slot is written again only when the group is over
 
-Nothing comes back. A lane that does not open, breaks or sends the wrong version fails at the receivers, who say so; and
-a rank that dies ends the trainer, as one must that has no memory to send from.
+There is no answer. A lane that does not open, breaks or sends the wrong version fails at the receivers, which report
+it. A rank that dies or has no memory to send from ends the trainer.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ from rollcast.wire.version import PolicyVersion
 
 @dataclass(frozen=True)
 class LaneOrder:
-    """One of three: an address opens, a version is sent, neither drops."""
+    """Exactly one of: open a lane (`address`), send a version (`version`), drop the lane (neither)."""
 
     epoch: int
     address: GroupAddress | None = None
     slot: int = 0
     version: PolicyVersion | None = None
-    base: PolicyVersion | None = None
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -45,32 +44,33 @@ class LaneOrder:
     @classmethod
     def decode(cls, data: bytes) -> LaneOrder:
         values = json.loads(data)
-        address, version, base = (values.pop(name) for name in ("address", "version", "base"))
+        address = values.pop("address")
+        version = values.pop("version")
         return cls(
             **values,
             address=GroupAddress(**address) if address else None,
             version=PolicyVersion(*version) if version else None,
-            base=PolicyVersion(*base) if base else None,
         )
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """Rank 0's end. `tell`: hands an order to every other rank, in order, and does not wait."""
+    """Rank 0's end."""
 
     count: int = 1
-    """Of the trainer's ranks."""
-    tell: Callable[[bytes], None] = lambda order: None
+    """Number of trainer ranks."""
+    send_order: Callable[[bytes], None] = lambda order: None
+    """Hands an order to every other rank, in sequence, without waiting."""
 
     def open(self, address: GroupAddress) -> None:
-        """`address`: of lane 0."""
-        self.tell(LaneOrder(address.epoch, address=address).encode())
+        """`address`: that of lane 0."""
+        self.send_order(LaneOrder(address.epoch, address=address).encode())
 
-    def send(self, epoch: int, slot: int, version: PolicyVersion, base: PolicyVersion | None) -> None:
-        self.tell(LaneOrder(epoch, slot=slot, version=version, base=base).encode())
+    def send(self, epoch: int, slot: int, version: PolicyVersion) -> None:
+        self.send_order(LaneOrder(epoch, slot=slot, version=version).encode())
 
     def drop(self, epoch: int) -> None:
-        self.tell(LaneOrder(epoch).encode())
+        self.send_order(LaneOrder(epoch).encode())
 
 
 ONE_LANE = Lanes()
@@ -78,7 +78,7 @@ log = get_logger()
 
 
 class LaneSender:
-    """Another rank's end: obeys `orders` on a thread of its own until they end."""
+    """Another rank's end: carries out `orders` on its own thread until they end."""
 
     def __init__(self, rank: int, slots: StagingSlots, device: torch.device, orders: Iterator[bytes]) -> None:
         self._rank = rank
@@ -87,25 +87,25 @@ class LaneSender:
         self._orders = orders
         self._workers: dict[int, GroupWorker] = {}
         self._no_room: OutOfMemory | None = None
-        self._thread = threading.Thread(target=self._obey, name="weight-lane", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="weight-lane", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Raises OutOfMemory where this rank had no room to send a version."""
+        """Raises OutOfMemory if this rank had no memory to send a version."""
         if self._no_room is not None:
             raise self._no_room
 
     def stop(self, seconds: float) -> None:
-        """Wait for the end of the orders, leave the groups."""
+        """Wait for the end of the orders, then leave the groups."""
         self._thread.join(seconds)
         for worker in list(self._workers.values()):
             worker.abandon()
 
-    def _obey(self) -> None:
+    def _run(self) -> None:
         for data in self._orders:
             try:
                 self._carry_out(LaneOrder.decode(data))
-            except Exception:  # the next epoch may go well, and without this thread none would
+            except Exception:  # the thread must go on: the next epoch may succeed
                 log.exception("an order to a lane failed", lane=self._rank)
 
     def _carry_out(self, order: LaneOrder) -> None:
@@ -114,7 +114,8 @@ class LaneSender:
             self._workers[order.epoch] = worker
             worker.opened.add_done_callback(partial(self._note, order.epoch))
         elif order.version is not None:
-            job = partial(send_slot, self._slots, order.slot, order.version, order.base)
+            # A worker's jobs run in order, so the version waits until the group is open.
+            job = partial(send_slot, self._slots, order.slot, order.version)
             self._workers[order.epoch].submit(job).add_done_callback(partial(self._note, order.epoch))
         elif (dropped := self._workers.pop(order.epoch, None)) is not None:
             self._slots.let_go(dropped)
@@ -127,13 +128,11 @@ class LaneSender:
 
 
 def no_room_to_send(error: NoRoomError) -> OutOfMemory:
-    """The end of a trainer rank, as a sentence."""
+    """The sentence with which a trainer rank ends."""
     what = "what of a version is on its way to the generators"
     return out_of_memory(what, "lower trainer.tokens_per_micro_batch, or give the trainer more ranks", str(error))
 
 
-def send_slot(
-    slots: StagingSlots, slot: int, version: PolicyVersion, base: PolicyVersion | None, group: WeightGroup
-) -> None:
-    """Send what a slot holds, as changes since `base` where one is given. Raises GroupError."""
-    send(group, slots[slot], version, None if base is None else slots.changes(slot, base))
+def send_slot(slots: StagingSlots, slot: int, version: PolicyVersion, group: WeightGroup) -> None:
+    """Send the version that a slot holds. Raises GroupError."""
+    send(group, slots[slot], version)

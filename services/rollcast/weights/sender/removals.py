@@ -1,4 +1,4 @@
-"""Tells whom it concerns which generators were removed, from a thread of its own: hearing it may take a while."""
+"""Calls `on_removed` for each removed generator on its own thread, because the callback may block."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ log = get_logger()
 
 
 class Removals:
-    """Removals that are still to be told, in order."""
+    """A queue of removals and the thread that reports them, in order."""
 
     def __init__(self, on_removed: Callable[[str, str], None]) -> None:
-        """`on_removed(generator, reason)`: called once for each; it may wait for Redis."""
+        """`on_removed(generator, reason)`: called once for each removal; it may wait for Redis."""
         self._on_removed = on_removed
-        self._untold: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._tell, name="weight-removals", daemon=True)
+        self._queue: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._report, name="weight-removals", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def add(self, generator: str, reason: str) -> None:
         """Never waits."""
-        self._untold.put((generator, reason))
+        self._queue.put((generator, reason))
 
     def stop(self, deadline_seconds: float) -> None:
-        """Tell what is left, for so long at most."""
-        self._untold.put(None)
+        """Report the remaining removals, at most for `deadline_seconds`."""
+        self._queue.put(None)
         self._thread.join(deadline_seconds)
 
-    def _tell(self) -> None:
-        while (removed := self._untold.get()) is not None:
+    def _report(self) -> None:
+        while (removed := self._queue.get()) is not None:
             try:
                 self._on_removed(*removed)
             except Exception:

@@ -1,8 +1,8 @@
-"""Who the generators are and what is known of each. No thread and no clock of its own: the publisher locks and dates.
+"""The generators and the state of each. Not thread-safe: the publisher holds the lock and passes the time.
 
 announce --> waiting --(caught up by a private group)--> joined --(asks to leave, confirmed)--> gone
                 |  ^                                       |
-                |  +-------- its stream broke, came back --+
+                |  +-- its stream broke, then reconnected -+
                 +--- silent | disconnected | hung | unacknowledged | failed ---> fenced: its name never returns
 """
 
@@ -16,25 +16,25 @@ from queue import SimpleQueue
 from typing import Literal
 
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.receiver.presence import LAPSE_SECONDS, MAX_KEY_BYTES, Sightings
-from rollcast.weights.receiver.weight_engine import Surviving, survives
+from rollcast.weights.plan.survival import Surviving, survives
+from rollcast.weights.sender.sightings import LAPSE_SECONDS, MAX_KEY_BYTES, Sightings
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion, wire_mismatch
 
 Fault = Literal["silent", "disconnected", "hung", "unacknowledged", "failed"]
 MAX_FAILURES = 3
-"""Groups in a row that a generator may report broken before it is itself held to be the cause."""
+"""Broken groups in a row after which the generator that reports them counts as their cause."""
 MAX_NAME_BYTES = 256
 MAX_WORKERS = 1024
 NAME_TAKEN = "another generator of this name is alive"
-"""Why an announcement gets no place."""
+"""Reason for refusing an announcement."""
 
 log = get_logger()
 
 
 @dataclass(frozen=True)
 class Member:
-    """One generator as the trainer sees it."""
+    """A generator's state for the trainer: an unchangeable copy of its seat."""
 
     name: str
     version: PolicyVersion | None  # newest that it acknowledged, or announced and may sample with
@@ -49,18 +49,18 @@ class Member:
 
 @dataclass(frozen=True)
 class SeatRefusal:
-    """A call that ends with an error which names a mistake of configuration."""
+    """The call ends with an error that names a mistake of configuration."""
 
     reason: str
 
 
 Outgoing = SimpleQueue["weights_pb2.FromTrainer | SeatRefusal | None"]
-"""What one stream still has to send; None ends the stream."""
+"""Messages that one stream still has to send; None ends the stream."""
 
 
 @dataclass(frozen=True)
 class SeatAnswer:
-    """What a seat said of the group that it was last asked to join."""
+    """A generator's answer about the group that it was last asked to join."""
 
     good: bool
     reason: str = ""
@@ -68,7 +68,7 @@ class SeatAnswer:
 
 @dataclass(eq=False)
 class Seat:
-    """A generator's place, kept over a broken stream as long as it comes back in time."""
+    """A generator's place, kept while its stream is broken if it reconnects in time."""
 
     name: str
     num_workers: int
@@ -89,37 +89,37 @@ class Seat:
     heartbeat: weights_pb2.Heartbeat = field(default_factory=weights_pb2.Heartbeat)
 
     def may_be_taken_over(self, key: bytes) -> bool:
-        """Whether an announcement under this name comes from the same process. Without a key only its stream tells."""
+        """Whether an announcement under this name is from the same process. Without a key: whether its stream broke."""
         return hmac.compare_digest(self.key, key) if self.key else not self.connected
 
     def send(self, message: weights_pb2.FromTrainer) -> None:
         self.outgoing.put(message)
 
-    def beat(self, heartbeat: weights_pb2.Heartbeat, now: float) -> None:
-        """Take note of a heartbeat; an engine with work must have stepped, but under the pause of an update."""
-        excused = heartbeat.applying or not heartbeat.running_rollouts
-        if excused or heartbeat.engine_steps != self.heartbeat.engine_steps:
+    def note_heartbeat(self, heartbeat: weights_pb2.Heartbeat, now: float) -> None:
+        """Record a heartbeat. An engine with work must have stepped, except while it applies an update."""
+        may_stand_still = heartbeat.applying or not heartbeat.running_rollouts
+        if may_stand_still or heartbeat.engine_steps != self.heartbeat.engine_steps:
             self.stepped_at = now
         self.heartbeat = heartbeat
 
     def respond(self, epoch: int, answer: SeatAnswer) -> None:
-        """Take note of the outcome in `epoch`; of a group that is history it is ignored."""
+        """Record the outcome in `epoch`; that of an earlier group is ignored."""
         if epoch == self.epoch:
             self.answer = answer
             self.failures += not answer.good
 
     def acknowledge(self, epoch: int, version: PolicyVersion) -> None:
-        """It applied `version`; that is a fact even where the group is history."""
+        """It applied `version`, which counts even if the group is an earlier one."""
         self.version = version
         self.failures = 0
         self.respond(epoch, SeatAnswer(good=True))
 
     def fault(self, now: float, patience_seconds: float, suspicion_seconds: float, suspected: bool) -> Fault | None:
-        """Why it must be fenced, if it must.
+        """Why it must be fenced; None = it need not.
 
-        patience_seconds: of silence, or of an engine with work standing still. suspicion_seconds: the shorter time that
-        applies while its stream is broken, or while a group failed and it has not said so (`suspected`); both together
-        leave no doubt.
+        patience_seconds: longest silence, and longest standstill of an engine with work. suspicion_seconds: the shorter
+        time that applies while its stream is broken, or while a group failed that it has not reported (`suspected`). If
+        both are true it is fenced immediately.
         """
         silent = now - self.heard_at
         if not self.connected and (suspected or silent > suspicion_seconds):
@@ -180,16 +180,16 @@ class Roster:
         return [seat for seat in self if seat.joined]
 
     def due_joiners(self, before: float) -> list[Seat]:
-        """Those that wait to join, once the first of them came `before`: till then others may join in."""
+        """Generators that wait to join, once one of them has waited since `before`: others may join with it."""
         waiting = [seat for seat in self if not seat.joined and not seat.leaving and seat.connected]
         return waiting if any(seat.arrived_at <= before for seat in waiting) else []
 
     def still_joining(self, seats: Sequence[Seat]) -> list[Seat]:
-        """Without those that went while others were served: they would only be waited for."""
+        """Those that are still there: the others would only be waited for."""
         return [seat for seat in seats if seat in self and not seat.leaving and seat.connected]
 
     def hand_over(self, name: str, sequences: Sequence[int]) -> bool:
-        """Ask for these tasks back; False = nobody of that name has a place and a stream."""
+        """Ask for these tasks back; False = no generator of that name has a place and a stream."""
         seat = self.find(name)
         if seat is None or not seat.connected:
             return False
@@ -197,16 +197,16 @@ class Roster:
         return True
 
     def lowest_step(self) -> int | None:
-        """Oldest step that any engine may sample with; None where none holds weights.
+        """Oldest step that any engine may sample with; None if no engine has weights.
 
-        Joined or not: one whose stream broke, or that comes back, goes on sampling with what it holds until it is
-        fenced, and claims until it notices. One that holds nothing, or only weights that a restart lost and it
-        therefore withdraws, claims nothing.
+        Generators that have not joined count too: one whose stream broke, or that reconnects, goes on sampling with its
+        weights until it is fenced, and claims tasks until it notices. One without weights claims nothing, nor does one
+        whose weights a restart lost, because it withdraws them.
         """
         return min((seat.version.step for seat in self if seat.version is not None), default=None)
 
     def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | SeatRefusal | None:
-        """Give a place. None = it was told to come back under a new name: the name was fenced, or its holder lives."""
+        """Give a place. None = it must come back under a new name: this one was fenced, or its owner is alive."""
         if mismatch := wire_mismatch(generator=announce.wire, trainer=WIRE_VERSION):
             return SeatRefusal(mismatch)
         if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
@@ -225,19 +225,25 @@ class Roster:
                 f"recipe.router_replay = {_said(announce.router_replay)} at the generator, "
                 f"{_said(self._router_replay)} at the trainer; give both the same run file"
             )
-        name, old = announce.generator, self._seats.get(announce.generator)
+        name = announce.generator
+        old = self._seats.get(name)
         taken = old is not None and not old.may_be_taken_over(announce.key)
         if name in self._fenced or taken:
             outgoing.put(leave_message(NAME_TAKEN if taken else self._fenced[name]))
             outgoing.put(None)
             return None
         held = PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
+        # Weights of lost steps count as none: the generator withdraws them.
         version = held if held is not None and survives(held, self._incarnation, self._history) else None
         claimed_since = now - announce.uncounted_seconds
         allocated_since = max(claimed_since, self.sightings.claim(announce.key, now))
         if old is None and allocated_since - claimed_since > LAPSE_SECONDS:
-            claim = {"claimed_seconds": announce.uncounted_seconds, "counted_seconds": now - allocated_since}
-            log.warning("of a generator's start-up only what was seen of it is counted", generator=name, **claim)
+            log.warning(
+                "of a generator's start-up only the time in which it was seen is counted",
+                generator=name,
+                claimed_seconds=announce.uncounted_seconds,
+                counted_seconds=now - allocated_since,
+            )
         seat = Seat(
             name=name,
             num_workers=announce.num_workers,
@@ -250,7 +256,7 @@ class Roster:
             allocated_since=allocated_since,
             key=announce.key,
         )
-        if old is not None:
+        if old is not None:  # the same process reconnected: its devices were never free
             seat.allocated_since = old.allocated_since
             seat.leaving = old.leaving
             seat.failures = old.failures
@@ -259,16 +265,17 @@ class Roster:
         return seat
 
     def release(self, seat: Seat) -> None:
-        """It leaves in good order; the name is not held against it."""
+        """It leaves in good order; its name may come again."""
         self._drop(seat, "left")
 
     def fence(self, seat: Seat, reason: str) -> None:
-        """It is removed for good; whoever comes under this name again is told so."""
+        """It is removed permanently; a later announcement under this name is refused with the reason."""
         self._fenced[seat.name] = reason
         self._drop(seat, reason)
 
     def _drop(self, seat: Seat, reason: str) -> None:
         del self._seats[seat.name]
+        # Its process may come back under another name: this time is not counted twice.
         self.sightings.count(seat.key, seat.heard_at)
         seat.send(leave_message(reason))
         seat.outgoing.put(None)

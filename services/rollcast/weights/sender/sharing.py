@@ -1,9 +1,9 @@
-"""Broadcasts and an update's collectives on the same GPUs: one of the two at a time.
+"""Broadcasts and the collectives of an update on the same GPUs: never both at the same time.
 
     control thread   with broadcasting() as may_begin: publishes, brings joiners to the current version
-    main thread      with held(..): the update; what is due goes first, what comes up meanwhile waits for its end
+    main thread      with held(..): the update. Broadcasts that are due go first, later ones wait for its end
 
-The control thread never waits here, since it also looks for faults.
+The control thread never waits here, because it also looks for faults.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from contextlib import contextmanager
 
 class Sharing:
     def __init__(self, changed: threading.Condition) -> None:
-        """`changed`: guards what `held` asks for, and is notified when that changes."""
+        """`changed`: guards the state that `is_due` reads, and is notified when it changes."""
         self._changed = changed
         self._is_broadcasting = False
         self._is_held = False
 
     @contextmanager
     def broadcasting(self) -> Iterator[bool]:
-        """Whether groups may be opened and sent to now; asked again in the next turn where they may not."""
+        """Yields whether groups may be opened and sent to now; if not, the caller asks again later."""
         with self._changed:
             may_begin = self._is_broadcasting = not self._is_held
         try:
@@ -35,7 +35,7 @@ class Sharing:
 
     @contextmanager
     def held(self, is_due: Callable[[], bool], timeout_seconds: float) -> Iterator[None]:
-        """Keep broadcasts away, once none is under way or due; after `timeout_seconds` no further one is waited for."""
+        """Wait until no broadcast is running or due, at most `timeout_seconds`, then keep new ones from starting."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_broadcasting and not is_due(), timeout_seconds)
             self._is_held = True

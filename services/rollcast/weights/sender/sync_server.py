@@ -17,18 +17,18 @@ from typing import Any, Protocol
 import grpc
 
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.receiver.presence import Sightings
 from rollcast.weights.sender.roster import Outgoing, Seat, SeatRefusal
+from rollcast.weights.sender.sightings import Sightings
 from rollcast.wire import weights_pb2, weights_pb2_grpc
 
 ANNOUNCE_SECONDS = 10.0
-"""A caller that says nothing for so long is hung up on."""
+"""Deadline for the first message; then the call is ended."""
 
 log = get_logger()
 
 
 class SyncEvents(Protocol):
-    """What the streams tell; called from many threads."""
+    """What the publisher does about the streams' messages; called from many threads."""
 
     def announced(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None: ...
     def received(self, seat: Seat, message: weights_pb2.FromGenerator) -> None: ...
@@ -46,7 +46,7 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
 
     def Sync(self, request_iterator: Any, context: Any) -> Iterator[weights_pb2.FromTrainer]:  # noqa: N802
         outgoing: Outgoing = SimpleQueue()
-        if not context.add_callback(lambda: outgoing.put(None)):
+        if not context.add_callback(lambda: outgoing.put(None)):  # the call has ended already
             return
         threading.Thread(target=self._read, args=(request_iterator, outgoing), name="weight-sync", daemon=True).start()
         try:

@@ -1,12 +1,13 @@
-"""A 64-bit checksum of what is sent, quick on either kind of device; the two ends of a group are of one kind.
+"""A 64-bit checksum of the sent bytes, fast on CPUs and GPUs. Both ends of a group must use the same kind of device.
 
-    on a processor   XXH3 (64 bits) of all bytes, one after the other
+    on a CPU         XXH3 (64 bits) of all bytes, one after the other
     on a GPU         from h = 0 each buffer's number of bytes and then its row sums are folded, in order:
-                     h = h * PRIME + s modulo 2^64. A row is ROW little-endian 64-bit words w[i], the last one padded
-                     with zero bytes, and its sum s = sum_i w[i] * a[i] with a[i] = (i * GOLDEN) | 1
+                     h = h * FNV_PRIME_64 + s modulo 2^64. A row is ROW_WORDS little-endian 64-bit words w[i], the
+                     last row padded with zero bytes, and its sum s = sum_i w[i] * a[i] with
+                     a[i] = (i * GOLDEN_RATIO_64) | 1
 
-Since every a[i] and PRIME are odd, a change in one word changes h for certain on a GPU; anything else is missed with a
-chance of about 2^-64. It guards against faults, not enemies.
+Since every a[i] and FNV_PRIME_64 are odd, a change in one word always changes h on a GPU; any other change is missed
+with probability about 2^-64. It detects faults, not forgery.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ from typing import Protocol, Self
 import torch
 import xxhash
 
-ROW = 1 << 14
-GOLDEN = 0x9E3779B97F4A7C15
-PRIME = 0x100000001B3
+ROW_WORDS = 1 << 14
+GOLDEN_RATIO_64 = 0x9E3779B97F4A7C15
+"""2^64 divided by the golden ratio: spreads consecutive factors over all bits."""
+FNV_PRIME_64 = 0x100000001B3
 _MASK = (1 << 64) - 1
-_ROWS_AT_ONCE = 512
-"""Few launches; as much scratch as a piece of a version is long (64 MiB)."""
+_MAX_ROWS_PER_SUM = 512
+"""Few kernel launches, and at most as much scratch memory as a piece of a version (64 MiB)."""
 
 
 class Checksum(Protocol):
-    """Of buffers, uint8 of shape [n]."""
+    """Checksum of uint8 buffers of shape [n]."""
 
     def add(self, buffer: torch.Tensor) -> None: ...
 
     def value(self) -> int:
-        """Of all that was added."""
+        """The checksum of all buffers added so far."""
         ...
 
 
@@ -41,21 +43,21 @@ class ProcessorChecksum:
         self._hash = xxhash.xxh3_64()
 
     def add(self, buffer: torch.Tensor) -> None:
-        self._hash.update(buffer.numpy().data)  # lets other threads run meanwhile
+        self._hash.update(buffer.numpy().data)  # releases the GIL
 
     def value(self) -> int:
         return self._hash.intdigest()
 
 
 class GpuChecksum:
-    """Of what can be computed side by side; any device can."""
+    """A sum that GPUs compute in parallel; any device can compute it."""
 
     def __init__(self) -> None:
         self._value = 0
 
     def add(self, buffer: torch.Tensor) -> None:
         for word in (buffer.numel(), *_row_sums(buffer)):
-            self._value = (self._value * PRIME + word) & _MASK
+            self._value = (self._value * FNV_PRIME_64 + word) & _MASK
 
     def value(self) -> int:
         return self._value
@@ -66,9 +68,9 @@ def checksum_on(device: torch.device) -> Checksum:
 
 
 class ChecksumBeside:
-    """Computed on a thread of its own, so that a processor sends or receives meanwhile; a GPU is quick enough without.
+    """On a CPU, computed on its own thread while the next piece is sent or received; a GPU is fast enough without.
 
-    To be used in a `with` statement. A buffer must not change until the next one is added, or `wait` returned.
+    Use it in a `with` statement. A buffer must not change until the next one is added, or `wait` has returned.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -91,14 +93,14 @@ class ChecksumBeside:
             self._adding = self._thread.submit(self._checksum.add, buffer)
 
     def wait(self) -> int:
-        """The checksum of all that was added."""
+        """Wait for the thread; returns the checksum of all buffers added so far."""
         if self._adding is not None:
             self._adding.result()
         return self._checksum.value()
 
 
 def checksum(buffers: Iterable[torch.Tensor], device: torch.device) -> int:
-    """As `device` computes it."""
+    """The checksum that `device` computes of these buffers."""
     total = checksum_on(device)
     for buffer in buffers:
         total.add(buffer)
@@ -106,12 +108,12 @@ def checksum(buffers: Iterable[torch.Tensor], device: torch.device) -> int:
 
 
 def _row_sums(buffer: torch.Tensor) -> list[int]:
-    weights = (torch.arange(ROW, device=buffer.device) * signed(GOLDEN)) | 1
-    row_bytes = ROW * 8
+    weights = (torch.arange(ROW_WORDS, device=buffer.device) * signed(GOLDEN_RATIO_64)) | 1
+    row_bytes = ROW_WORDS * 8
     full = buffer.numel() // row_bytes * row_bytes
-    rows = buffer[:full].view(torch.int64).view(-1, ROW)
-    # Of integers CUDA has no matrix product.
-    sums = [(part * weights).sum(dim=1) for part in torch.split(rows, _ROWS_AT_ONCE)] if full else []
+    rows = buffer[:full].view(torch.int64).view(-1, ROW_WORDS)
+    # Multiply and sum, because CUDA has no integer matrix product.
+    sums = [(part * weights).sum(dim=1) for part in torch.split(rows, _MAX_ROWS_PER_SUM)] if full else []
     if full < buffer.numel():
         last = torch.zeros(row_bytes, dtype=torch.uint8, device=buffer.device)
         last[: buffer.numel() - full] = buffer[full:]
@@ -120,5 +122,5 @@ def _row_sums(buffer: torch.Tensor) -> list[int]:
 
 
 def signed(word: int) -> int:
-    """The same 64 bits as torch's int64 takes them."""
+    """The 64 bits of an unsigned word as torch's int64."""
     return word - (1 << 64) if word >> 63 else word

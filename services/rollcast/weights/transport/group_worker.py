@@ -1,13 +1,13 @@
-"""One group and the one thread that makes its collective calls, so that no other thread ever blocks in one.
+"""One group and the only thread that makes its collective calls, so that no other thread ever blocks in one.
 
     GroupWorker(...)      thread: open the group -> `opened` done
         submit(job)       thread: job(group) -> its future done, with the result or the error
-        abandon()         thread: ends after the job in hand, at the latest when that job's own deadlines pass
+        abandon()         thread: ends after the running job, at the latest when that job's own deadlines pass
     The first failure ends the thread too. Either way the group is dropped, which closes its connections and so wakes
     the peers.
 
-The thread is a daemon: one that hangs (a dead NCCL peer) is left behind, it cannot hold up the process. But an
-interpreter that ends under a thread which is inside gloo aborts, so the end of the process waits EXIT_SECONDS for them.
+The thread is a daemon: one that hangs (a dead NCCL peer) cannot block the end of the process. But an interpreter that
+ends while a thread is inside gloo aborts, so the end of the process waits up to EXIT_SECONDS for these threads.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from rollcast.weights.transport.process_group import GroupAddress, GroupError, N
 Result = TypeVar("Result")
 
 EXIT_SECONDS = 6.0
+"""A little longer than the default deadline of a piece (weights.bucket_timeout_seconds), which ends a call of gloo."""
+MAX_ERROR_CHARACTERS = 300
 
 log = get_logger()
 
 
 class GroupWorker:
     def __init__(self, address: GroupAddress, device: torch.device) -> None:
-        """Start to open the group; done when `opened` is."""
+        """Start to open the group; `opened` is done when it is open."""
         self.address = address
         self.opened: Future[None] = Future()
         self._device = device
@@ -48,27 +50,27 @@ class GroupWorker:
         _running.add(self)
 
     def submit(self, job: Callable[[WeightGroup], Result]) -> Future[Result]:
-        """Run `job` on the group's thread after the earlier ones."""
+        """Run `job` on the group's thread after the earlier jobs."""
         future: Future[Result] = Future()
         self._jobs.put((job, future))
         return future
 
     def abandon(self) -> None:
-        """Leave the group; may be called from any thread and more than once."""
+        """Leave the group. May be called from any thread and more than once."""
         self._abandoned = True
         self._jobs.put(None)
         if self._group is not None:
             self._group.abort()
 
     def ended(self, timeout_seconds: float = 0.0) -> bool:
-        """Whether the thread is over, so that it no longer touches any buffer."""
+        """Whether the thread has ended, so that it no longer touches any buffer."""
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
-            # Its own stream: never behind the model's kernels.
+            # A stream of its own, so that it never waits for the model's kernels.
             torch.cuda.set_stream(torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
         failure: GroupError | None = None
         try:
@@ -81,22 +83,23 @@ class GroupWorker:
         self._group = None
 
     def _perform(self, job: Callable[[WeightGroup], Any], future: Future[Any]) -> GroupError | None:
-        result, failure = None, None
+        result = None
+        failure = None
         try:
             if self._abandoned or self._group is None:
                 raise GroupError(f"epoch {self.address.epoch}: abandoned")
             result = job(self._group)
         except Exception as error:
             failure = self._described(error)
-            self._group = None  # closes the connections: the peers learn of it at once
+            self._group = None  # closes the connections, which wakes the peers
         _conclude(future, result, failure)
         return failure
 
     def _described(self, error: Exception) -> GroupError:
-        """The same without its traceback, whose frames would keep the group and its connections open."""
-        if is_out_of_memory(error):  # another group would find no more room
-            said = " ".join(str(error).split())[:300]
-            return NoRoomError(f"epoch {self.address.epoch}: out of memory while a version travelled ({said})")
+        """The error without its traceback, whose frames would keep the group and its connections open."""
+        if is_out_of_memory(error):  # a new group would fail in the same way
+            text = " ".join(str(error).split())[:MAX_ERROR_CHARACTERS]
+            return NoRoomError(f"epoch {self.address.epoch}: out of memory while a version travelled ({text})")
         if not isinstance(error, GroupError):
             log.exception("a weight group failed in an unexpected way", epoch=self.address.epoch)
         return type(error)(str(error)) if isinstance(error, GroupError) else GroupError(str(error))
@@ -107,7 +110,8 @@ _running: WeakSet[GroupWorker] = WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    workers, deadline = list(_running), time.monotonic() + EXIT_SECONDS
+    workers = list(_running)
+    deadline = time.monotonic() + EXIT_SECONDS
     for worker in workers:
         worker.abandon()
     for worker in workers:

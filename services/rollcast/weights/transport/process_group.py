@@ -1,12 +1,12 @@
 """A process group that touches none of torch.distributed's global state, with a deadline on every wait.
 
-The trainer's own collectives and vLLM's stay untouched: groups are made, used and dropped one by one, each under its
-own prefix of one TCPStore that lives at trainer rank 0. gloo serves CPU, NCCL serves GPU; the code is the same but for
-how a wait is bounded. gloo bounds it itself (`abort` does not wake it). An NCCL wait only blocks a stream, so there
-completion is polled and an overdue group is aborted.
+The collectives of the trainer and of vLLM are not affected: each group is made, used and dropped on its own, under its
+own prefix of one TCPStore at trainer rank 0. CPUs use gloo, GPUs NCCL; the code differs only in how a wait is bounded.
+gloo has a deadline of its own (`abort` does not wake it). An NCCL wait only blocks a stream, so completion is polled
+there, and an overdue group is aborted.
 
-The store asks nobody for credentials. It listens where rpc.bind says and no further, and the prefix is random and told
-over gRPC only: strangers and former runs meet no group by accident. It stops no attacker, who can list the keys.
+The store does not check credentials. It listens on rpc.bind only, and its prefix is random and sent over gRPC only, so
+that other processes and former runs do not enter a group by accident. It does not stop an attacker, who can list keys.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore  # type: i
 from rollcast.connections.http import listen, local_host
 
 Backend = Literal["gloo", "nccl"]
-MOST_CHANNELS = 32
-"""Of NCCL, at one receiver over all lanes; one lane at least. A lane alone has as many as NCCL chooses."""
+MAX_NCCL_CHANNELS = 32
+"""NCCL channels of all lanes at one receiver, at least one each. NCCL itself chooses how many a single lane has."""
+NCCL_POLL_SECONDS = 0.0002
 _NCCL_OWN_TIMEOUT = timedelta(days=1)
-"""NCCL's watchdog kills the process when it fires: ours must always be first."""
+"""NCCL's watchdog kills the process when it fires, so our own deadline must always be earlier."""
 
 
 class GroupError(RuntimeError):
@@ -34,12 +35,12 @@ class GroupError(RuntimeError):
 
 
 class NoRoomError(GroupError):
-    """A version does not fit where it should be staged, or on its way there."""
+    """There is not enough memory to stage a version, or to send or receive it."""
 
 
 @dataclass(frozen=True)
 class GroupAddress:
-    """Where and as whom to enter a group. `timeout_seconds` bounds the rendezvous and every piece."""
+    """How to enter a group, and with which rank. `timeout_seconds` bounds the rendezvous and every piece."""
 
     epoch: int
     lane: int  # the trainer rank that sends
@@ -58,12 +59,12 @@ def backend_for(device: torch.device) -> Backend:
 
 
 class RendezvousStore:
-    """The TCPStore that groups meet at: listens on a free port of `bind` for as long as it is referenced."""
+    """The TCPStore for the rendezvous of groups: listens on a free port of `bind` as long as it is referenced."""
 
     def __init__(self, bind: str) -> None:
-        """Raises UserError where `bind` is no address of this machine."""
+        """Raises UserError if `bind` is not an address of this machine."""
         self.host = local_host(bind)
-        """As this machine reaches it."""
+        """The address under which this machine reaches it."""
         self.prefix = secrets.token_urlsafe(16)
         listener = listen(bind, 0, setting="rpc.bind")
         self.port = int(listener.getsockname()[1])
@@ -78,7 +79,7 @@ class RendezvousStore:
 
 
 class Scratch:
-    """Memory that pieces pass through, grown as needed and kept: new pages cost as much as what is written to them."""
+    """Memory for pieces on their way, grown as needed and kept, because new pages cost as much as writing them."""
 
     def __init__(self, device: torch.device) -> None:
         self._memory = torch.empty(0, dtype=torch.uint8, device=device)
@@ -93,14 +94,14 @@ class WeightGroup:
     """One group. Blocking calls, made from one thread; `abort` from any."""
 
     def __init__(self, address: GroupAddress, device: torch.device) -> None:
-        """Meet the others. Raises GroupError when they do not come in time."""
+        """Meet the other members. Raises GroupError if they do not come in time."""
         self.address = address
         self.device = device
         self.scratch = Scratch(device)
         self._aborted = False
         self._timeout = timedelta(seconds=address.timeout_seconds)
         try:
-            # Own connection: a store serialises its callers, and a rendezvous may wait in it.
+            # A connection of its own: a store serves one caller at a time, and a rendezvous may wait in it.
             store = TCPStore(
                 address.store_host, address.store_port, is_master=False, wait_for_workers=False, timeout=self._timeout
             )
@@ -127,9 +128,9 @@ class WeightGroup:
             raise GroupError(f"epoch {self.address.epoch}: broadcast failed: {_first_line(error)}") from error
 
     def abort(self) -> None:
-        """Break the group at once where the backend can (NCCL); gloo's waits end at their own deadline.
+        """Send and receive no further piece.
 
-        No further piece is sent or received.
+        NCCL breaks the group immediately; a wait inside gloo ends at its own deadline.
         """
         self._aborted = True
         if self.address.backend == "nccl":
@@ -145,7 +146,7 @@ class WeightGroup:
             if time.monotonic() > deadline:
                 self._group.abort()
                 raise GroupError(f"no progress for {self.address.timeout_seconds} s")
-            time.sleep(0.0002)
+            time.sleep(NCCL_POLL_SECONDS)
         work.wait()
 
 
@@ -157,7 +158,7 @@ def _make(address: GroupAddress, store: Any, timeout: timedelta) -> Any:
     options = ProcessGroupNCCL.Options()
     options._timeout = _NCCL_OWN_TIMEOUT
     if address.num_lanes > 1:  # each channel has buffers of its own at both ends, and a receiver is in every lane
-        options.config.max_ctas = max(1, MOST_CHANNELS // address.num_lanes)
+        options.config.max_ctas = max(1, MAX_NCCL_CHANNELS // address.num_lanes)
     return ProcessGroupNCCL(store, address.rank, address.world_size, options)
 
 

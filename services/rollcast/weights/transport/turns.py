@@ -1,13 +1,13 @@
-"""Many lanes at one receiver: only the next few pieces travel, and in the same order at every receiver.
+"""Many lanes at one receiver: only the next few pieces travel, in the same order at every receiver.
 
     piece        lane 0   lane 1   ..  lane W-1
       first         0        1            W-1        the number is the turn
       second        W       W+1          2W-1
 
-A turn begins when all but the AT_ONCE before it are over. The lowest turn that is not over anywhere may therefore begin
-everywhere, so that nobody waits in a circle: many NCCL kernels side by side could, each waiting for its peers on GPUs
-that have begun with others. A sender notices nothing but that its piece takes longer: all pieces of a round together
-are as many bytes as one lane alone has on its way.
+A turn may begin while fewer than MAX_LANES_MOVING earlier turns are unfinished. So the lowest unfinished turn may begin
+at every receiver, and no circle of waits can form. Many NCCL kernels at the same time could form one: each would wait
+for its peers on GPUs that have begun with other lanes. A sender only sees its piece take longer: all pieces of a round
+together are as many bytes as a single lane has on its way.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from contextlib import contextmanager
 
 from rollcast.weights.transport.process_group import GroupError
 
-AT_ONCE = 8
-"""Lanes that may move together: as many as a machine has network cards, and few beside what CUDA queues (32)."""
+MAX_LANES_MOVING = 8
+"""As many as a machine has network cards, and few compared with the 32 operations that CUDA queues."""
 
 
 class LaneTurns:
-    """Of one version at one receiver; thread-safe."""
+    """The turns of one version at one receiver; thread-safe."""
 
     def __init__(self, counts: Sequence[int], at_once: int | None = None) -> None:
-        """`counts`: of each lane's pieces. No more lanes than `at_once` wait for nothing. None = AT_ONCE."""
-        at_once = at_once or AT_ONCE
+        """`counts`: pieces of each lane. `at_once` lanes or fewer never wait; None = MAX_LANES_MOVING."""
+        at_once = at_once or MAX_LANES_MOVING
+        # All lanes' first pieces, then all their second pieces: an order that every receiver derives alone.
         rounds = sorted((index, lane) for lane, count in enumerate(counts) for index in range(count))
         self._order = {piece: turn for turn, piece in enumerate(rounds)}
         self._next = [0] * len(counts)
         self._over = [False] * len(rounds)
-        self._first = 0  # that is not over
+        self._first = 0  # the lowest unfinished turn
         self._at_once = at_once if len(counts) > at_once else len(rounds)
         self._is_broken = False
         self._changed = threading.Condition()
 
     @contextmanager
     def turn(self, lane: int, patience_seconds: float) -> Iterator[None]:
-        """Of the lane's next piece. Raises GroupError where a lane before it broke or does not move."""
+        """Wait for the turn of the lane's next piece. Raises GroupError if a lane before it broke or does not move."""
         with self._changed:
             turn = self._order[self._next[lane], lane]
             self._next[lane] += 1

@@ -1,4 +1,4 @@
-"""The engine as wire 2 sees it: receives in the background, pauses to apply, restarts what a new trainer lost."""
+"""The engine for wire 2: it receives in the background, pauses to apply, and restarts what a new trainer lost."""
 
 from __future__ import annotations
 
@@ -11,46 +11,49 @@ from rollcast.generator.vllm.engine import Engine
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.receiver.member import EngineHeartbeat, Surviving
+from rollcast.weights.plan.survival import Surviving, survives
 from rollcast.weights.receiver.receive_state import ReceiveState, merge_states
-from rollcast.weights.receiver.weight_engine import survives
+from rollcast.weights.receiver.weight_engine import EngineHeartbeat, ReceiverVerb
 from rollcast.wire.version import PolicyVersion
 
 SMOOTHING_SECONDS = 10.0
-MIN_TOKENS = 8
-"""Fewer say little: the first steps of an engine are slow."""
+MIN_RATE_TOKENS = 8
+"""Fewer tokens give no rate, because the first steps of an engine are slow."""
 
 log = get_logger()
 
 
 def new_owner(name: str) -> str:
-    """A name that no process of this run had before: the trainer tells a restarted generator from its former self."""
+    """A name that no process of this run has had, so that the trainer distinguishes a restarted generator."""
     return f"{name}-{uuid.uuid4().hex[:8]}"
 
 
 class DecodeRate:
-    """Tokens per second of one rollout while it decodes: the last SMOOTHING_SECONDS of decoding count most.
+    """Tokens per second of one rollout while it decodes, exponentially smoothed over SMOOTHING_SECONDS of decoding.
 
-    Time in which nothing decodes (idle, prefill alone) is no part of it: it changes nothing, and is not forgotten over.
+    Time without decoding (idle, prefill alone) does not change it.
     """
 
     def __init__(self) -> None:
-        self._seen = (0, 0.0)
+        self._decode_steps = 0
+        self._decode_seconds = 0.0
         self._tokens = 0.0
         self._seconds = 0.0
 
     def update(self, decode_steps: int, decode_seconds: float) -> float:
-        """Take in the engine's counts since its start; returns tokens per second, 0 = unknown as yet."""
-        tokens, seconds = decode_steps - self._seen[0], decode_seconds - self._seen[1]
-        self._seen = (decode_steps, decode_seconds)
+        """Update with the engine's counts since its start; returns tokens per second, 0 = unknown so far."""
+        tokens = decode_steps - self._decode_steps
+        seconds = decode_seconds - self._decode_seconds
+        self._decode_steps = decode_steps
+        self._decode_seconds = decode_seconds
         kept = math.exp(-seconds / SMOOTHING_SECONDS)
         self._tokens = kept * self._tokens + tokens
         self._seconds = kept * self._seconds + seconds
-        return self._tokens / self._seconds if self._tokens >= MIN_TOKENS and self._seconds else 0.0
+        return self._tokens / self._seconds if self._tokens >= MIN_RATE_TOKENS and self._seconds else 0.0
 
 
 class GeneratorWeights:
-    """Implements rollcast.weights.receiver.member.WeightEngine."""
+    """Implements `rollcast.weights.receiver.weight_engine.WeightEngine`."""
 
     def __init__(self, name: str, engine: Engine, claims: ClaimLoop, exporter: Exporter) -> None:
         self._name = name
@@ -60,32 +63,21 @@ class GeneratorWeights:
         self._preemptions = 0
         self._sampled_tokens = 0
         self._decode_rate = DecodeRate()
-        self._shared = ""
-        """Where the engine's workers find what one of them has staged for all."""
+        self._staged_path = ""
+        """Where the engine's workers find the version that one of them has staged for all."""
 
-    async def begin_join(self, join: bytes) -> None:
-        await self._engine.call("begin_join", join)
-
-    async def begin_receive(self, publish: bytes) -> None:
-        await self._engine.call("begin_receive", publish)
-
-    async def poll(self) -> ReceiveState:
-        answers = [answer for answer in await self._engine.call("poll_receiver") if answer is not None]
-        self._shared = answers[0][1]
-        return merge_states([ReceiveState(*state) for state, _ in answers])
+    async def call_receivers(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState:
+        answers = await self._engine.call("call_receiver", verb, *message)
+        state = merge_states([ReceiveState(*answer) for answer in answers if answer is not None])
+        self._staged_path = state.path
+        return state
 
     async def apply(self, version: PolicyVersion) -> float:
-        """Returns once every claim that was promised older weights is on record: the staleness gate relies on it."""
-        pause_seconds = await self._engine.update(version, "apply_received", self._shared)
+        """Returns once every claim under older weights is recorded, on which the staleness gate relies."""
+        pause_seconds = await self._engine.update(version, "apply", self._staged_path)
         self._exporter.observe(names.WEIGHT_LOAD_SECONDS, self._engine.load_seconds)
         await self._claims.recorded()
         return pause_seconds
-
-    async def skip(self) -> None:
-        await self._engine.call("skip_received")
-
-    async def abandon(self) -> None:
-        await self._engine.call("abandon_received")
 
     async def heartbeat(self) -> EngineHeartbeat:
         await self._engine.observe()
@@ -103,7 +95,7 @@ class GeneratorWeights:
         )
 
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
-        """Where the held weights are lost too, nothing is sampled until the new trainer's first version came."""
+        """If the engine's weights are lost too, nothing is sampled until the new trainer's first version arrives."""
 
         def lost(version: PolicyVersion) -> bool:
             return not survives(version, incarnation, history)
