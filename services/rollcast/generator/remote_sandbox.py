@@ -60,7 +60,7 @@ class RemoteSandbox:
                 ) from error
             if error.code() in _REFUSED:
                 raise UserError(f"grader.host = {self._rpc.host}: it refuses this run: {error.details()}") from error
-            log.warning("the grader does not answer; what it does not grade is left out", **_told(error))
+            log.warning("the grader does not respond; completions without a grade are left out", **_told(error))
 
     def grade(self, verifier: str, completion: str, reference: str, *, deadline_seconds: float | None = None) -> Grade:
         """The grader's verdict, `error` if there was no answer in time. Raises UserError if rpc.tls cannot be used."""

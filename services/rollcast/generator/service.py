@@ -117,7 +117,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     except OutOfMemory as error:
         if not park:
             raise
-        log.error("parked: no engine is started again; it ends when it is told to", reason=str(error))
+        log.error("parked: no engine is started again; it ends at SIGTERM", reason=str(error))
         standing.parked = str(error)
         exporter.set(names.GENERATOR_PARKED, 1)
         await stopping.wait()

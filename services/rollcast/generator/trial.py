@@ -111,7 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m rollcast.generator.trial", description="Samples a few prompts.")
     parser.add_argument("--config", type=Path, required=True, help="run file, resolved")
     parser.add_argument("--prompts", type=int, default=4, help="how many")
-    parser.add_argument("--out", type=Path, required=True, help="where the record goes, JSON")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file for the record")
     arguments = parser.parse_args()
     try:
         config = load_run_config(arguments.config)

@@ -31,7 +31,7 @@ class VerifierFailures:
         if known.count & (known.count - 1):  # not a power of two
             return
         log.error(
-            "a verifier gives no verdict; what it was to grade is left out",
+            "a verifier gives no verdict; its completions are left out",
             verifier=verifier,
             first=known.sentence,
             so_far=known.count,

@@ -64,11 +64,11 @@ def at_start(config: RunConfig, said: str) -> OutOfMemory:
     workers = f"generator.tensor_parallel (now {generator.tensor_parallel})"
     if any(text in said for text in TAKEN_BY_OTHERS):
         return OutOfMemory(
-            f"out of memory: {engine} finds less free than it is to take; "
+            f"out of memory: {engine} finds less free memory than it should take; "
             + (
-                f"end what else uses the GPU, or lower {share}"
+                f"end other processes on the GPU, or lower {share}"
                 if has_gpus()
-                else "end what else uses the machine's memory"
+                else "end other processes that use the machine's memory"
             )
         )
     if any(text in said for text in NO_KV_CACHE):
@@ -100,7 +100,7 @@ def at_work(config: RunConfig, error: BaseException | None, said: str | None, *,
     if not has_gpus():
         return out_of_memory(what, f"give the machine more, or lower {_cpu_cache(config)}", said)
     remedy = (
-        f"lower generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g}), which leaves more beside "
+        f"lower generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g}), which leaves more next to "
         "weights and KV cache"
     )
     return out_of_memory(what, remedy, said)

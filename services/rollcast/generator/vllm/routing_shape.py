@@ -30,8 +30,8 @@ class RoutingShape(NamedTuple):
         """Raise UserError if a group of `rollouts` rollouts, each `max_length` tokens long, exceeds a wire message."""
         if self.experts > MAX_EXPERTS_PER_LAYER:
             raise UserError(
-                f"recipe.router_replay = true: a layer has {self.experts} experts, and a choice travels as one byte, "
-                f"which tells {MAX_EXPERTS_PER_LAYER} apart; set it to false"
+                f"recipe.router_replay = true: a layer has {self.experts} experts, and a choice is one byte on the "
+                f"wire, enough for {MAX_EXPERTS_PER_LAYER}; set it to false"
             )
         group = rollouts * max_length * (len(self.layers) * self.choices + TOKEN_BYTES)
         if group > MAX_MESSAGE_BYTES:

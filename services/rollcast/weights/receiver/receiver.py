@@ -56,7 +56,7 @@ class DeviceMemory:
             return Snapshot.on(self._device, specs)
         except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is one of the latter
             raise NoRoomError(
-                f"weights.stage = device: a version of {memory_bytes(specs) / 1e9:.1f} GB does not fit beside the "
+                f"weights.stage = device: a version of {memory_bytes(specs) / 1e9:.1f} GB does not fit next to the "
                 f"engine on {self._device}; set it to host, or lower generator.gpu_memory_utilization"
             ) from error
 

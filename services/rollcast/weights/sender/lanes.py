@@ -129,7 +129,7 @@ class LaneSender:
 
 def no_room_to_send(error: NoRoomError) -> OutOfMemory:
     """The sentence with which a trainer rank ends."""
-    what = "what of a version is on its way to the generators"
+    what = "the part of a version that is being sent to the generators"
     return out_of_memory(what, "lower trainer.tokens_per_micro_batch, or give the trainer more ranks", str(error))
 
 

@@ -207,24 +207,8 @@ class Roster:
 
     def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | SeatRefusal | None:
         """Give a place. None = it must come back under a new name: this one was fenced, or its owner is alive."""
-        if mismatch := wire_mismatch(generator=announce.wire, trainer=WIRE_VERSION):
-            return SeatRefusal(mismatch)
-        if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
-            return SeatRefusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
-        if len(announce.key) > MAX_KEY_BYTES:
-            return SeatRefusal(f"announce: key has {len(announce.key)} bytes; it may have {MAX_KEY_BYTES}")
-        if not 0 <= announce.uncounted_seconds < math.inf:
-            return SeatRefusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is no duration")
-        if announce.lm_head != self._lm_head:
-            return SeatRefusal(
-                f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
-                "give both the same run file"
-            )
-        if announce.router_replay != self._router_replay:
-            return SeatRefusal(
-                f"recipe.router_replay = {_said(announce.router_replay)} at the generator, "
-                f"{_said(self._router_replay)} at the trainer; give both the same run file"
-            )
+        if (refusal := self._refusal(announce)) is not None:
+            return refusal
         name = announce.generator
         old = self._seats.get(name)
         taken = old is not None and not old.may_be_taken_over(announce.key)
@@ -263,6 +247,28 @@ class Roster:
             old.outgoing.put(None)
         self._seats[name] = seat
         return seat
+
+    def _refusal(self, announce: weights_pb2.Announce) -> SeatRefusal | None:
+        """Why the announcement contradicts itself or this trainer's settings, if it does."""
+        if mismatch := wire_mismatch(generator=announce.wire, trainer=WIRE_VERSION):
+            return SeatRefusal(mismatch)
+        if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
+            return SeatRefusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
+        if len(announce.key) > MAX_KEY_BYTES:
+            return SeatRefusal(f"announce: key has {len(announce.key)} bytes; it may have {MAX_KEY_BYTES}")
+        if not 0 <= announce.uncounted_seconds < math.inf:
+            return SeatRefusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is no duration")
+        if announce.lm_head != self._lm_head:
+            return SeatRefusal(
+                f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
+                "give both the same run file"
+            )
+        if announce.router_replay != self._router_replay:
+            return SeatRefusal(
+                f"recipe.router_replay = {_said(announce.router_replay)} at the generator, "
+                f"{_said(self._router_replay)} at the trainer; give both the same run file"
+            )
+        return None
 
     def release(self, seat: Seat) -> None:
         """It leaves in good order; its name may come again."""

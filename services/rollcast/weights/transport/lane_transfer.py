@@ -79,7 +79,7 @@ def receive(
     if (incarnation, step) != version:
         raise GroupError(f"version {version} was announced, {incarnation}.{step} came over lane {lane}")
     if sent_total != signed(total):
-        raise GroupError(f"version {version}: the checksum of what came over lane {lane} is wrong")
+        raise GroupError(f"version {version}: the checksum of the bytes from lane {lane} is wrong")
 
 
 def turns_of(specs: Sequence[BucketSpec], num_lanes: int) -> LaneTurns:
