@@ -4,10 +4,10 @@
       first         0        1            W-1        the number is the turn
       second        W       W+1          2W-1
 
-A turn may begin while fewer than MAX_LANES_MOVING earlier turns are unfinished. So the lowest unfinished turn may begin
-at every receiver, and no circle of waits can form. Many NCCL kernels at the same time could form one: each would wait
-for its peers on GPUs that have begun with other lanes. A sender only sees its piece take longer: all pieces of a round
-together are as many bytes as a single lane has on its way.
+A turn may begin once it is one of the MAX_LANES_MOVING turns from the lowest unfinished one on. So the lowest
+unfinished turn may begin at every receiver, and no circle of waits can form. Many NCCL kernels at the same time could
+form one: each would wait for its peers on GPUs that have begun with other lanes. A sender only sees its piece take
+longer: all pieces of a round together are as many bytes as a single lane has on its way.
 """
 
 from __future__ import annotations
