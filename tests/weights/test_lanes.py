@@ -148,8 +148,8 @@ def test_a_rank_that_has_no_memory_to_send_from_ends_in_one_sentence(
     with pytest.raises(OutOfMemory) as told:
         wait_until(lambda: look() is NEVER)
     assert str(told.value) == (
-        "out of GPU memory: the part of a version that is being sent to the generators does not fit (it asked for 64.00 "
-        "MiB more); lower trainer.tokens_per_micro_batch, or give the trainer more ranks"
+        "out of GPU memory: the part of a version that is being sent to the generators does not fit (it asked for "
+        "64.00 MiB more); lower trainer.tokens_per_micro_batch, or give the trainer more ranks"
     )
     # Until the trainer looks, which may be after a whole update, the control thread goes on without a word.
     turns = trainer.publisher._membership._looked_at

@@ -13,7 +13,7 @@ StagingPlace = Literal["device", "host"]
 KEPT_FREE = 1 << 30
 """Bytes of a device that staging leaves to kernels' scratch."""
 STAGED_VERSIONS = 2
-"""Of a trainer rank's rows, in host memory (`rollcast.weights.sender.staging`): what is being sent, and what is newest."""
+"""Versions of a rank's rows in host memory (`rollcast.weights.sender.staging`): the one being sent and the newest."""
 PIECES_ON_THE_WAY = 2
 """What travels, of all lanes together: on a device that holds no version."""
 
