@@ -127,10 +127,6 @@ class Weights(Settings):
     """Deadline of one bucket's broadcast: what a frozen receiver costs at most."""
     acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Deadline from the last bucket to the acknowledgement that the version was applied."""
-    encoding: Literal["full", "changed"] = "full"
-    """What travels. full = every weight of every version. changed = exactly the weights that differ from the version before,
-    to generators that hold that one; the others get everything. Saves most of the bytes at small learning rates, and
-    costs the trainer a comparison in host memory. full until it was measured over a network."""
     stage: Literal["auto", "device", "host"] = "auto"
     """Where a generator keeps a version that it has received and not yet applied. device = whole, on every worker's GPU:
     the shortest pause. host = once, in host memory that the workers share: each copies its slice when the version is
