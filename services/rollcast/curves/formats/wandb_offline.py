@@ -42,10 +42,10 @@ def recognises(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Sheet:
-    return Sheet.of_rows(NAME, _rows(log))
+    return Sheet.of_rows(NAME, rows(log))
 
 
-def _rows(log: LogFile) -> Iterator[Row]:
+def rows(log: LogFile) -> Iterator[Row]:
     """One row for each call of `wandb.log`, one after another."""
     num_bad = 0
     for record in _records(log.content):
