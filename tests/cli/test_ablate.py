@@ -251,6 +251,23 @@ def record(folder: Path, config: RunConfig, law: tuple[float, float]) -> None:
     write_resolved(config.model_copy(update={"folder": config.folder.absolute()}), folder / "up.json")
 
 
+def test_an_evaluation_that_lacks_prompts_is_no_part_of_a_runs_curve_and_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        {"incarnation": 1, "step": step, "pass_rate": 0.1 + step / 100, "compute_device_hours": 0.1 + step / 10}
+        for step in range(0, 60, 10)
+    ]
+    lines[3] |= {"num_prompts": 20, "asked_prompts": 40, "missing_prompts": 20}
+    (tmp_path / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    curve = curve_of_run(tmp_path, "x")
+    assert curve.pass_rate.tolist() == pytest.approx([0.2, 0.3, 0.5, 0.6]), (
+        "the point of step 0 is the start of the law"
+    )
+    said = capsys.readouterr().err
+    assert f"{tmp_path}: 1 evaluation with less than 90 % of the prompts graded left out" in said
+
+
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
     """A run file whose model is missing, and a set in which two seeds of four recipes are finished already."""

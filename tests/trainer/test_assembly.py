@@ -106,7 +106,7 @@ def test_an_answer_in_part_keeps_half_of_its_lead_over_a_wrong_one() -> None:
     assert {n: shaped_reward(rollout(0, 0.5, length=n), recipe) for n in (4, 8, 12)} == {4: 0.5, 8: 0.375, 12: 0.25}
 
 
-@pytest.mark.parametrize("kind", ["config", "docs/recipes.md"])
+@pytest.mark.parametrize("kind", ["config", "docs/reference/recipes.md"])
 def test_what_is_said_of_the_longest_right_answer_is_what_it_counts(kind: str) -> None:
     counts = shaped_reward(rollout(0, 1.0, length=14_000), Recipe(length_control=LengthPenalty()))
     text = LengthPenalty.model_json_schema()["properties"]["kind"]["description"] if kind == "config" else ""

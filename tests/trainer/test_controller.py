@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 from collections import Counter
@@ -10,24 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import StopWhen
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.records import GradingStatus
+from rollcast.rollouts.records import GradingStatus, Purpose, RolloutGroup, StopReason
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import VERSION, make_group, make_task
+from testkit.rollouts.examples import VERSION, graded, make_group, make_task
 from testkit.rollouts.memory import MemoryBroker
 from testkit.system.audit import check_every_task_once
 from testkit.trainer.quick_control import (
     AnsweringQueue,
     Answers,
     QuickLearners,
+    answer_everything,
     follow_version,
     lines,
     make_config,
@@ -74,6 +77,59 @@ def test_a_run_whose_prompts_are_all_solved_ends(tmp_path: Path) -> None:
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
     assert run(controller, answers) is TrainerEnding.FINISHED
     assert set(check_every_task_once(lines(config, "tasks.jsonl"))) <= {"filtered", "open"}
+
+
+class ImperfectEvaluations(AnsweringQueue):
+    """Of three held-out prompts the first is never graded, and the answers to the second match but are cut off."""
+
+    def read(self, max_groups: int, block_seconds: float) -> Any:
+        asyncio.run(answer_everything(self._generator, self._answers, spoil=self._spoilt))
+        return super().read(max_groups, block_seconds)
+
+    def _spoilt(self, group: RolloutGroup) -> RolloutGroup:
+        if group.purpose is Purpose.EVAL and group.prompt_id == "p100":
+            for rollout in group.rollouts:
+                rollout.reward = 0.0
+                rollout.grading_status = GradingStatus.TIMEOUT
+        if group.purpose is Purpose.EVAL and group.prompt_id == "p101":
+            most = group.length.max_tokens
+            group.rollouts = [graded(index, 1.0, self._answers.version, length=most) for index in range(2)]
+            for rollout in group.rollouts:
+                rollout.stop_reason = StopReason.LENGTH
+        return group
+
+
+def test_what_an_evaluation_lacks_is_recorded_exported_and_told(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=4), MemoryBroker()
+    answers = Answers(0.4, PolicyVersion(1, 0), random.Random(0))
+    controller = make_controller(config, ImperfectEvaluations(broker, answers), answers, QuickLearners())
+    with capture_logs() as logs:
+        assert run(controller, answers) is TrainerEnding.FINISHED
+    found = lines(config, "evaluations.jsonl")
+    assert [line["step"] for line in found] == [0, 2, 4]
+    counts = ("asked_prompts", "num_prompts", "missing_prompts", "samples", "truncated_matches")
+    assert [[line[name] for name in counts] for line in found] == 3 * [[3, 2, 0, 4, 2]]
+    page = parse_page(controller._exporter.render().decode())
+    lost = {item.labels["reason"]: item.value for item in page if item.name == names.EVAL_PROMPTS_LOST.name}
+    assert lost == {"given_up": 0, "deadline": 0, "no_verdict": 3}
+    matches = {item.labels["purpose"]: item.value for item in page if item.name == names.TRUNCATED_MATCHES.name}
+    assert matches["eval"] == 6
+    incomplete = [line for line in logs if line["event"].startswith("an evaluation is incomplete")]
+    assert [(line["step"], line["prompts"], line["asked"]) for line in incomplete] == [(0, 2, 3), (2, 2, 3), (4, 2, 3)]
+
+
+def test_a_trainer_says_once_why_none_of_its_first_groups_is_used(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path), MemoryBroker()
+    answers = Answers(0.0, PolicyVersion(1, 0), random.Random(0))
+    controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
+    controller._stop_requested = lambda: told(controller, "filtered") >= 24
+    with capture_logs() as logs:
+        controller.run()
+    said = [line["event"] for line in logs if "can be trained on" in line["event"]]
+    assert len(said) == 1
+    assert said[0].startswith(
+        "none of the first 12 groups can be trained on: 12 with every answer wrong; `rollcast try`"
+    )
 
 
 class TwoOfThree:

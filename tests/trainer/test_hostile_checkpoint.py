@@ -112,6 +112,20 @@ def test_code_in_the_place_of_a_tensor_never_runs(ranks: Ranks, untied_model: Pa
     assert not ran.exists()
 
 
+@pytest.mark.parametrize("changed", [".metadata", "__0_0.distcp"])
+def test_no_file_is_read_before_all_are_as_they_were_written(
+    ranks: Ranks, untied_model: Path, tmp_path: Path, changed: str
+) -> None:
+    """Metadata that asks for code is not even looked at while it, or another file, is not what its checksum says."""
+    group = group_of(ranks, untied_model, tmp_path)
+    path, ran = saved(group), tmp_path / "ran"
+    written(path / ".metadata", pickle.dumps(_Runs(ran)))
+    content = (path / changed).read_bytes()
+    (path / changed).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert f"{changed} is not as it was written" in refusal(group, path)
+    assert not ran.exists()
+
+
 HASHED = (
     b"\x80\x04}(" + b"K\x01K\x01\x86\x94" + b"".join(b"h%c" % (n) * 2 + b"\x86\x94" for n in range(60)) + b"K\x01u."
 )

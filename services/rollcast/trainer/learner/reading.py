@@ -141,7 +141,7 @@ def _check_experts(policy: Policy, ranks: Ranks) -> None:
 def _one_after_the_other() -> Iterator[None]:
     """Make Transformers read without threads, which run ahead of the stacking of experts by any number of layers.
 
-    With them a rank held up to 0.8 GB more than its shard of 1.2 GB, no sooner: `python -m benchmarks.start`.
+    With them a rank held up to 0.8 GB more than its shard of 1.2 GB, and were no quicker: `python -m lab.start`.
     """
     name = "HF_DEACTIVATE_ASYNC_LOAD"
     before = os.environ.get(name)
