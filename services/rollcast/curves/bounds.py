@@ -8,6 +8,8 @@ MAX_COLUMNS = 10_000
 """Names of metrics in a file. A trainer logs a hundred, or some thousand if it logs every layer."""
 MAX_CELLS = 100_000_000
 """Rows times columns, also where most of them are empty."""
+MAX_SPELLINGS = 20
+"""Columns whose names differ only in upper and lower case."""
 MAX_ROW_CHARS = 1 << 20
 """Characters in one row of a table."""
 MAX_JSON_MARKS = 12_000_000

@@ -160,14 +160,12 @@ def unit_of(column: str) -> str:
 def curve_columns(sheet: Sheet, asked: Columns) -> CurveColumns:
     """The columns that hold the curve. Raises UserError: one is missing, or several could be meant, and what helps."""
 
-    names = list(sheet.columns)
-
     def named(option: str, usual: Sequence[str] = ()) -> str | None:
         """The column that was asked for, or else the first with a usual name, as the sheet spells it."""
         name = getattr(asked, option)
-        if name is not None and sheet.column(name) is None:
-            raise UserError(f"no column {name!r}; name one of {some(names)} with {asked.option(option)}")
-        return find_column(names, usual if name is None else (name,))
+        if name is not None and not sheet.has(name):
+            raise UserError(f"no column {name!r}; name one of {some(sheet.names)} with {asked.option(option)}")
+        return find_column(sheet.names, usual if name is None else (name,))
 
     def one_of(found: list[str], option: str, usual: Sequence[str], what: str) -> str:
         if len(found) > 1:
@@ -175,8 +173,8 @@ def curve_columns(sheet: Sheet, asked: Columns) -> CurveColumns:
         # If a column has a usual name but holds no number, a later sentence says so.
         name = found[0] if found else named(option, usual)
         if name is None:
-            missing = f"none of the columns {', '.join(usual)}; name one of {some(names)}"
-            raise UserError(f"{missing} with {asked.option(option)}")
+            names = f"none of the columns {', '.join(usual)}; name one of {some(sheet.names)}"
+            raise UserError(f"{names} with {asked.option(option)}")
         return name
 
     pass_rate = named("pass_rate")
@@ -225,21 +223,20 @@ def pass_rate_columns(sheet: Sheet) -> list[str]:
     If no name is that of a measure, the one column that is not compute either: `Value` of `Wall time,Step,Value`.
     """
     ranked: dict[Rank, list[str]] = {}
-    for name in sheet.columns:
+    for name in sheet.names:
         if (rank := rank_of(name)) is not None:
             ranked.setdefault(rank, []).append(name)
     for rank in sorted(ranked):
         best: dict[bytes, str] = {}
         for name in ranked[rank]:
-            column = sheet.columns[name]
-            values = column.numbers.values
+            values = sheet.numbers(name).values
             if np.any(np.isfinite(values)):
-                # Equal numbers have equal bytes only after -0.0 has become 0.0, and every nan the same one.
+                # Adding 0.0 makes 0.0 of -0.0, and one nan of all kinds of nan.
                 same = np.where(np.isnan(values), np.nan, values + 0.0)
-                best.setdefault(sha256(column.rows.tobytes() + same.tobytes()).digest(), name)
+                best.setdefault(sha256(same.tobytes()).digest(), name)
         if best:
             return list(best.values())
-    numeric = [name for name, column in sheet.columns.items() if np.any(np.isfinite(column.numbers.values))]
+    numeric = [name for name in sheet.names if np.any(np.isfinite(sheet.numbers(name).values))]
     others = [name for name in numeric if not _tells_compute(name)]
     return others if len(others) == 1 < len(numeric) and not words_of(others[0]) & OTHER_WORDS else []
 
@@ -284,12 +281,12 @@ def compute_columns(sheet: Sheet, pass_rate: str) -> list[str]:
     Of device-hours and steps the first name that has a value for almost every evaluation; of others one for each unit.
     If none has, the one that has a value for most of them.
     """
-    names = list(sheet.columns)
+    names = sheet.names
     is_evaluation = sheet.numbers(pass_rate).given
     num_evaluations = max(int(is_evaluation.sum()), 1)
 
     def covered_share(name: str) -> float:
-        return int(is_evaluation[sheet.columns[name].rows].sum()) / num_evaluations
+        return int((sheet.numbers(name).given & is_evaluation).sum()) / num_evaluations
 
     sparse: list[str] = []
     for usual in (COMPUTE_NAMES, STEP_NAMES):
@@ -302,7 +299,6 @@ def compute_columns(sheet: Sheet, pass_rate: str) -> list[str]:
         unit = unit_of(name)
         if unit in (STEPS, TOKENS, SAMPLES, SECONDS, HOURS, EPOCHS) and covered_share(name) >= MIN_COVERED_SHARE:
             by_unit.setdefault(unit, name)
-    # An epoch is often one of several columns of progress, and the coarsest.
     if len(by_unit) > 1:
         by_unit.pop(EPOCHS, None)
     return list(by_unit.values()) or sorted(sparse, key=covered_share)[-1:]

@@ -34,13 +34,16 @@ class CurveSheet:
         sheet: numbers in its column of compute.
         columns: those that hold the curve.
         asked: what the user specified about the columns.
-        origin: what the log was read as.
     """
 
     sheet: Sheet
     columns: CurveColumns
     asked: Columns
-    origin: Origin
+
+    @property
+    def origin(self) -> Origin:
+        """What the log was read as."""
+        return Origin(self.sheet.format, self.columns.compute, self.columns.pass_rate, self.columns.unit)
 
     def runs(self) -> list[str]:
         """The runs that have an evaluation, in the order of the log; one without a name if no column names them."""
@@ -63,9 +66,9 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
         if not equals:
             raise UserError(f"--where {condition}: needs COLUMN=VALUE")
         sheet = sheet.only(_equal(sheet.texts(name), value))
-    if sheet.column("dataset") is not None and not any(condition.startswith("dataset=") for condition in asked.where):
+    if sheet.has("dataset") and not any(condition.startswith("dataset=") for condition in asked.where):
         sheet = sheet.only(np.array([is_own_curve(dataset) for dataset in sheet.texts("dataset")], dtype=bool))
-    if sheet.num_rows == 0:
+    if not len(sheet):
         raise UserError(f"no row is left; check {asked.option('where')}, --run and the file")
     columns = curve_columns(sheet, asked)
     if np.any(sheet.numbers(columns.pass_rate).per_cent):
@@ -73,8 +76,7 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
     if asked.unit is None:
         sheet, unit = in_one_unit(sheet, columns.compute, columns.unit, asked.devices, tell)
         columns = replace(columns, unit=unit)
-    origin = Origin(sheet.format, columns.compute, columns.pass_rate, columns.unit)
-    return CurveSheet(sheet, columns, asked, origin)
+    return CurveSheet(sheet, columns, asked)
 
 
 def _equal(texts: Sequence[str], wanted: str) -> Mask:
@@ -86,8 +88,8 @@ def malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tuple
     sheet = curve.sheet
     columns = curve.columns
     is_evaluation = named[columns.pass_rate].given
-    is_malformed = np.zeros(sheet.num_rows, dtype=bool)
-    first = sheet.num_rows
+    is_malformed = np.zeros(len(sheet), dtype=bool)
+    first = len(sheet)
     complaint = ""
     for name, numbers in named.items():
         is_odd = numbers.odd & is_evaluation
@@ -115,22 +117,21 @@ def malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tuple
 def refuse_mixture(curve: CurveSheet, is_evaluation: Mask) -> None:
     """Raises UserError if the evaluations are of several runs, or a text differs between some of equal compute."""
     sheet = curve.sheet.only(is_evaluation)
+    option = curve.asked.option("where")
     runs = list(dict.fromkeys(sheet.texts("run")))
     if len(runs) > 1:
-        option = curve.asked.option("where")
         raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with {option} run=NAME")
     clashes: dict[str, int] = {}
     kinds_of: dict[str, list[str]] = {}
-    for name in sheet.columns:
-        kinds = _kinds(sheet.columns[name].fields)
-        recurs = name.casefold() in LABELS or MIN_ROWS_PER_KIND * len(kinds) <= sheet.num_rows
-        if len(kinds) > 1 and len(sheet.columns[name].fields) == sheet.num_rows and recurs:
+    for name in sheet.names:
+        kinds = _kinds(sheet.fields(name))
+        recurs = name.casefold() in LABELS or MIN_ROWS_PER_KIND * len(kinds) <= len(sheet)
+        if len(kinds) > 1 and len(sheet.fields(name)) == len(sheet) and recurs:
             kinds_of[name] = kinds
             row = _first_clash(sheet.texts(name), sheet.texts(curve.columns.compute))
             if row is not None:
                 clashes[name] = row
     if clashes:
-        option = curve.asked.option("where")
         name = min(clashes, key=lambda column: clashes[column])
         raise UserError(
             f"{name} differs between rows of equal {curve.columns.compute}; "

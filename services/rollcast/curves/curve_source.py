@@ -45,8 +45,7 @@ def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
     elif (Path(source) / EVALUATIONS).is_file():
         history = _history_of_folder(Path(source), columns, run)
     else:
-        name = _name(source)
-        [history] = histories_of_sheet(read_sheet(source, tell), source, columns, name, run, is_one=True)
+        [history] = histories_of_sheet(read_sheet(source, tell), source, columns, _name(source), run, is_one=True)
     _tell_origin(source, [history])
     return history
 
@@ -96,7 +95,7 @@ def histories_of_sheet(
             history_of(evaluations_of(whole.of_run(each), each or name), each or name, whole.origin, say)
             for each in runs
         ]
-    except ValueError as error:
+    except (UserError, ValueError) as error:
         raise UserError(f"{source}: {error}") from None
 
 

@@ -209,25 +209,25 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     values: dict[str, NDArray[Any]] = {quantity: found.values for quantity, found in numbers.items()}
     is_evaluation = numbers["pass_rate"].given
     refuse_mixture(curve, is_evaluation)
-    named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
-    is_malformed, complaint = malformed(curve, named, now)
     is_finite = np.isfinite(values["pass_rate"]) & np.isfinite(values["compute"])
     step, has_step = _steps(sheet.numbers(columns.step))
     is_of_an_incarnation = has_step & (is_finite | ~is_evaluation)
     values["incarnation"], starts = _incarnations(curve, step, is_of_an_incarnation, is_evaluation)
     # Without steps, evaluations are identified by their rows. The usual cost of a row is not known, so neither is the
     # cost of a start-up beyond it.
-    values["step"] = np.where(has_step, step, np.where(values["compute"] > 0, np.arange(1, sheet.num_rows + 1), 0))
+    values["step"] = np.where(has_step, step, np.where(values["compute"] > 0, np.arange(1, len(sheet) + 1), 0))
     values["start_up"] = np.where(numbers["start_up"].given | has_step, values["start_up"], 0.0)
     if columns.unit not in TIME_UNITS:
         # Steps and tokens do not count start-ups, and the number of devices does not change their number.
-        values["start_up"] = np.zeros(sheet.num_rows)
-        values["devices"] = np.full(sheet.num_rows, np.nan)
+        values["start_up"] = np.zeros(len(sheet))
+        values["devices"] = np.full(len(sheet), np.nan)
     values["pass_rate"] = values["pass_rate"] * curve.asked.scale
     values["standard_error"] = values["standard_error"] * curve.asked.scale
     values["graded_share"] = _graded_shares(sheet)
     if columns.time is None:
-        values["at"] = np.full(sheet.num_rows, now)
+        values["at"] = np.full(len(sheet), now)
+    named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
+    is_malformed, complaint = malformed(curve, named, now)
     rows = np.flatnonzero(is_evaluation & is_finite & ~is_malformed)
     points = _points(run, {quantity: column[rows] for quantity, column in values.items()})
     num_malformed = int((is_evaluation & is_malformed).sum())
@@ -291,7 +291,6 @@ def _incarnations(curve: CurveSheet, step: Steps, has_step: Mask, is_evaluation:
     number, first_steps = _restarts(curve, step, has_step & ~is_told, is_evaluation)
     number = np.where(is_told, told, number)
     rows = np.flatnonzero(is_told & has_step)
-    # A file sorted by something else than time seems to restart at almost every row: then nothing was lost.
     if rows.size == 0 and len(first_steps) > MAX_RESTARTS_PER_ROW * int((~is_told).sum()):
         return number, dict.fromkeys(first_steps, NEVER_ENDED)
     if rows.size == 0:
@@ -314,18 +313,14 @@ def _restarts(curve: CurveSheet, step: Steps, has_step: Mask, is_evaluation: Mas
     rows = np.flatnonzero(has_step)
     steps = step[rows]
     begins = np.zeros(rows.size, dtype=bool)
-    # A trainer that continues from a checkpoint makes the steps after it again, so the step falls.
     begins[1:] = np.diff(steps) < 0
-    # A checkpoint at the very step of an evaluation repeats that evaluation only, at a larger compute. Two readings of
-    # one step at one compute are of one incarnation.
     evaluated = np.flatnonzero(is_evaluation[rows])
     again = np.flatnonzero(np.diff(steps[evaluated]) == 0)
     if again.size:
         computes = curve.sheet.texts(curve.columns.compute)
         for before, after in zip(evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True):
             begins[after] |= computes[rows[before]] != computes[rows[after]]
-    number = np.ones(curve.sheet.num_rows, dtype=np.int64)
-    # Each row belongs to the incarnation that began last; rows without a step do not begin one.
+    number = np.ones(len(curve.sheet), dtype=np.int64)
     number[rows[begins]] += 1
     number = 1 + np.cumsum(number - 1)
     return number, dict(zip(number[rows[begins]].tolist(), steps[begins].tolist(), strict=True))

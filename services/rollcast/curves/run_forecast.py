@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
 from rollcast.curves.evaluations import CurvePoint, column
 from rollcast.curves.origin import OWN, Origin
-from rollcast.curves.run_history import RunHistory, curve_of
+from rollcast.curves.run_history import RunHistory, curve_on
 from rollcast.scaling.advice import Advice, advise
 from rollcast.scaling.curve import DEVICE_HOURS, Array
 from rollcast.scaling.forecast import Forecast
@@ -147,7 +147,6 @@ def forecast_run(
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     axis = choose_axis(evaluations)
-    curve = curve_of(evaluations, axis.to_fitted(column(evaluations, "compute")), name)
     return RunForecast(
         name=name,
         sequence=sequence,
@@ -155,7 +154,7 @@ def forecast_run(
         evaluations=evaluations,
         num_lost=num_lost,
         num_incomplete=num_incomplete,
-        forecast=fit(replace(curve, unit=origin.unit)),
+        forecast=fit(replace(curve_on(axis, evaluations, name), unit=origin.unit)),
         axis=axis,
         end=budget.end(evaluations),
         origin=origin,

@@ -20,7 +20,7 @@ class RunHistory:
     name: the run.
     evaluations: of the surviving history, in order of compute.
     num_dropped: readings without a finite pass rate and compute.
-    origin: what the source was read as, and its unit.
+    origin: as what the source was read, and in which unit.
     num_incomplete: evaluations left out because too few of their prompts were graded.
     """
 
@@ -46,7 +46,7 @@ class RunHistory:
         if not self.evaluations:
             raise ValueError(f"curve {self.name!r}: no finite point at compute > 0; give at least one evaluation.")
         axis = choose(self.evaluations)
-        curve = curve_of(self.evaluations, axis.to_fitted(column(self.evaluations, "compute")), self.name)
+        curve = curve_on(axis, self.evaluations, self.name)
         return axis, replace(curve, dropped=curve.dropped + self.num_dropped, unit=self.origin.unit)
 
 
@@ -62,6 +62,11 @@ def history_of(found: RunEvaluations, name: str, origin: Origin, tell: Tell) -> 
     if sorted_out.num_lost:
         tell(f"{counted(sorted_out.num_lost, 'evaluation')} left out, of steps that were made again after a restart")
     return RunHistory(name, sorted_out.kept, found.num_unknown, origin, sorted_out.num_incomplete)
+
+
+def curve_on(axis: ComputeAxis, evaluations: Sequence[CurvePoint], name: str) -> Curve:
+    """The evaluations on an axis of theirs. Raises ValueError: none after the first step, or one that cannot be."""
+    return curve_of(evaluations, axis.to_fitted(column(evaluations, "compute")), name)
 
 
 def curve_of(evaluations: Sequence[CurvePoint], x: Array, name: str) -> Curve:

@@ -4,35 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, compress, islice
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollcast.curves.bounds import MAX_COLUMN_NAME_CHARS, refuse_above, refuse_wide, shown
+from rollcast.curves.bounds import MAX_COLUMN_NAME_CHARS, MAX_SPELLINGS, refuse_above, refuse_wide, shown
 from rollcast.scaling.curve import Array
 
 ROWS_AT_ONCE = 512
 """Rows that are put into columns together: few enough to stay in the processor's cache."""
+MAX_KEPT_NUMBERS = 20_000_000
+"""Numbers kept of all columns together, 160 MB. Further columns are converted again when they are used again."""
 PER_CENT = "%"
 RUN = "run"
 """The column with the name of the run, in files that hold several."""
 Row = dict[str, Any]
-Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Parts = dict[str, list[tuple[Rows, Sequence[Any]]]]
-"""Of each column, the fields of consecutive chunks of rows."""
 Item = TypeVar("Item")
+
+
+class Column:
+    """The fields of one column. Empty fields are left out: in most rows of a training log no evaluation was made."""
+
+    def __init__(self) -> None:
+        self._rows: list[NDArray[np.int64]] = []
+        self.fields: list[Any] = []
+        """In the order of their rows, without None and empty texts."""
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """(m,) the row of each field, ascending."""
+        if len(self._rows) != 1:
+            self._rows = [np.concatenate([np.empty(0, dtype=np.int64), *self._rows])]
+        return self._rows[0]
+
+    def add(self, first_row: int, fields: Sequence[Any]) -> None:
+        """Append the fields of consecutive rows."""
+        rows = np.arange(first_row, first_row + len(fields))
+        if None in fields or "" in fields:
+            is_given = [field is not None and field != "" for field in fields]
+            self._rows.append(rows[is_given])
+            self.fields.extend(compress(fields, is_given))
+        else:
+            self._rows.append(rows)
+            self.fields.extend(fields)
+
+    def only(self, keep: Mask, new_row: NDArray[np.int64]) -> Column:
+        """The fields of the rows for which `keep` (n,) is true. `new_row` (n,): the new number of a kept row."""
+        is_kept = keep[self.rows]
+        kept = Column()
+        kept._rows = [new_row[self.rows[is_kept]]]
+        kept.fields = list(compress(self.fields, is_kept))
+        return kept
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Fields as numbers; (n,) each.
+    """A column as numbers; (n,) each.
 
     Attributes:
-        values: nan if there is no number; a field with a per cent sign is a part of 1.
+        values: nan if the row has no number; a field with a per cent sign is a part of 1.
         given: fields that are not empty.
         odd: fields that are given but are not numbers.
         per_cent: fields that end with a per cent sign.
@@ -43,45 +76,7 @@ class Numbers:
     odd: Mask
     per_cent: Mask
 
-    @classmethod
-    def none(cls, length: int) -> Numbers:
-        """No field is given."""
-        return cls(np.full(length, np.nan), *(np.zeros(length, dtype=bool) for _ in range(3)))
 
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """The fields of one column. Empty fields are left out: in most rows of a training log no evaluation was made.
-
-    Attributes:
-        rows: (m,) the row of each field, ascending.
-        fields: m, in the order of their rows, without None and empty texts.
-    """
-
-    rows: Rows
-    fields: list[Any]
-
-    @cached_property
-    def numbers(self) -> Numbers:
-        """(m,) its fields as numbers."""
-        found = Numbers.none(len(self.fields))
-        found.given[:] = True
-        try:
-            if bool in set(map(type, self.fields)):
-                raise TypeError("true and false are not numbers")
-            found.values[:] = np.fromiter(map(float, self.fields), dtype=float, count=len(self.fields))
-        except (TypeError, ValueError, OverflowError):
-            for place, field in enumerate(self.fields):
-                text = str(field).strip()
-                found.per_cent[place] = text.endswith(PER_CENT)
-                try:
-                    found.values[place] = float(text.removesuffix(PER_CENT)) / (100 if found.per_cent[place] else 1)
-                except ValueError:
-                    found.odd[place] = True
-        return found
-
-
-@dataclass(frozen=True, eq=False)
 class Sheet:
     """Columns over the same rows, in the order of the log.
 
@@ -89,67 +84,93 @@ class Sheet:
         format: what the log was read as, for the user.
     """
 
-    format: str
-    columns: dict[str, Column]
-    num_rows: int
+    def __init__(self, format: str, columns: Mapping[str, Column], num_rows: int) -> None:
+        self.format = format
+        self._columns = dict(columns)
+        self._num_rows = num_rows
+        self._numbers: dict[str | None, Numbers] = {}
+        self._spellings: dict[str, list[str]] = {}
+        """Name in lower case -> the names that differ from it in upper and lower case alone."""
+        for name in self._columns:
+            self._spellings.setdefault(name.casefold(), []).append(name)
+        refuse_above(max(map(len, self._columns), default=0), MAX_COLUMN_NAME_CHARS, "characters in a column's name")
+        refuse_above(max(map(len, self._spellings.values()), default=0), MAX_SPELLINGS, "columns of one name")
 
     @classmethod
     def of_rows(cls, format: str, rows: Iterable[Row]) -> Sheet:
         """Rows as mappings by column. They are read one after another and not kept."""
-        parts: Parts = {}
+        columns: dict[str, Column] = {}
         num_rows = 0
         for chunk in in_chunks(rows):
             names = dict.fromkeys(chain.from_iterable(chunk))
-            refuse_wide(num_rows + len(chunk), len(parts.keys() | names))
+            refuse_wide(num_rows + len(chunk), len(columns.keys() | names))
             for name in names:
-                parts.setdefault(name, []).append(_given([row.get(name) for row in chunk], num_rows))
+                columns.setdefault(name, Column()).add(num_rows, [row.get(name) for row in chunk])
             num_rows += len(chunk)
-        return cls(format, _joined(parts), num_rows)
+        return cls(format, columns, num_rows)
 
     @classmethod
     def of_table(cls, format: str, header: Sequence[str], chunks: Iterable[Sequence[Sequence[Any]]]) -> Sheet:
         """Rows as sequences of one field for each name in the header, many in one chunk."""
-        parts: Parts = {name: [] for name in header}
+        columns = {name: Column() for name in header}
         num_rows = 0
         for chunk in chunks:
-            refuse_wide(num_rows + len(chunk), len(parts))
-            for name, fields in zip(header, zip(*chunk, strict=True), strict=False):
-                parts[name].append(_given(fields, num_rows))
+            refuse_wide(num_rows + len(chunk), len(columns))
+            for column, fields in zip(columns.values(), zip(*chunk, strict=True), strict=False):
+                column.add(num_rows, fields)
             num_rows += len(chunk)
-        return cls(format, _joined(parts), num_rows)
+        return cls(format, columns, num_rows)
 
     @classmethod
     def of_columns(cls, format: str, columns: Mapping[str, Sequence[Any]]) -> Sheet:
         """Columns of one length."""
         num_rows = max(map(len, columns.values()), default=0)
-        return cls(format, _joined({name: [_given(fields, 0)] for name, fields in columns.items()}), num_rows)
+        sheet = cls(format, {}, num_rows)
+        for name, fields in columns.items():
+            sheet = sheet.with_column(name, fields)
+        return sheet
 
-    def column(self, name: str) -> Column | None:
-        """The column of that name, or else the first that differs from it only in upper and lower case."""
-        if name in self.columns:
-            return self.columns[name]
-        return next((column for other, column in self.columns.items() if other.casefold() == name.casefold()), None)
+    def __len__(self) -> int:
+        return self._num_rows
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return list(self._columns)
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column, in upper or lower case."""
+        return name.casefold() in self._spellings
+
+    def fields(self, name: str) -> list[Any]:
+        """The fields of the column of this exact name, without the empty ones."""
+        return self._columns[name].fields
+
+    def cells(self, name: str) -> list[str]:
+        """(n,) the fields of the column of this exact name as texts; an empty text for a row without a field."""
+        return self._texts([self._columns[name]])
 
     def texts(self, name: str) -> list[str]:
-        """(n,) the fields of a column as texts; an empty text for a row without a field."""
-        texts = [""] * self.num_rows
-        column = self.column(name)
-        if column is not None:
+        """As `cells`, for a name in upper or lower case."""
+        return self._texts(self._named(name))
+
+    def _texts(self, columns: list[Column]) -> list[str]:
+        texts = [""] * self._num_rows
+        for column in reversed(columns):
             for row, field in zip(column.rows.tolist(), column.fields, strict=True):
                 texts[row] = str(field)
         return texts
 
     def numbers(self, name: str | None) -> Numbers:
-        """(n,) a column as numbers; nothing is given if there is no such column."""
-        column = None if name is None else self.column(name)
-        if column is not None and len(column.fields) == self.num_rows:
-            return column.numbers
-        found = Numbers.none(self.num_rows)
-        if column is not None:
-            found.values[column.rows] = column.numbers.values
-            found.given[column.rows] = column.numbers.given
-            found.odd[column.rows] = column.numbers.odd
-            found.per_cent[column.rows] = column.numbers.per_cent
+        """A column as numbers; nothing is given if there is no such column. Upper and lower case are the same."""
+        if name in self._numbers:
+            return self._numbers[name]
+        never = np.zeros(self._num_rows, dtype=bool)
+        found = Numbers(np.full(self._num_rows, np.nan), never, never.copy(), never.copy())
+        for column in reversed([] if name is None else self._named(name)):
+            _convert(column, found)
+        if (len(self._numbers) + 1) * self._num_rows <= MAX_KEPT_NUMBERS:
+            self._numbers[name] = found
         return found
 
     def only(self, keep: Mask) -> Sheet:
@@ -157,20 +178,23 @@ class Sheet:
         if keep.all():
             return self
         new_row = np.cumsum(keep, dtype=np.int64) - 1
-        columns: dict[str, Column] = {}
-        for name, column in self.columns.items():
-            is_kept = keep[column.rows]
-            if is_kept.any():
-                columns[name] = Column(new_row[column.rows[is_kept]], list(compress(column.fields, is_kept)))
-        return Sheet(self.format, columns, int(keep.sum()))
+        columns = {name: column.only(keep, new_row) for name, column in self._columns.items()}
+        return Sheet(self.format, {name: column for name, column in columns.items() if column.fields}, int(keep.sum()))
 
     def renamed(self, format: str, rename: Callable[[str], str]) -> Sheet:
         """A sheet with another format and other names. If two names become equal, the later column is kept."""
-        return Sheet(format, {rename(name): column for name, column in self.columns.items()}, self.num_rows)
+        return Sheet(format, {rename(name): column for name, column in self._columns.items()}, self._num_rows)
 
     def with_column(self, name: str, fields: Sequence[Any]) -> Sheet:
         """With one more column, or with other fields in one."""
-        return Sheet(self.format, self.columns | _joined({name: [_given(fields, 0)]}), self.num_rows)
+        column = Column()
+        column.add(0, fields)
+        return Sheet(self.format, {**self._columns, name: column}, self._num_rows)
+
+    def _named(self, name: str) -> list[Column]:
+        """The columns of that name, the one spelled exactly so first: of several fields in a row the first counts."""
+        spellings = sorted(self._spellings.get(name.casefold(), []), key=lambda spelling: spelling != name)
+        return [self._columns[spelling] for spelling in spellings]
 
 
 def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -186,19 +210,21 @@ def not_a_number(field: str, column: str) -> str:
     return f"column {shown(column)} holds {shown(field)!r}, needs a number{remedy}"
 
 
-def _given(fields: Sequence[Any], first_row: int) -> tuple[Rows, Sequence[Any]]:
-    """The rows that have a field, and these fields."""
-    rows = np.arange(first_row, first_row + len(fields))
-    if None not in fields and "" not in fields:
-        return rows, fields
-    is_given = [field is not None and field != "" for field in fields]
-    return rows[is_given], list(compress(fields, is_given))
-
-
-def _joined(parts: Parts) -> dict[str, Column]:
-    refuse_above(max(map(len, parts), default=0), MAX_COLUMN_NAME_CHARS, "characters in a column's name")
-    columns: dict[str, Column] = {}
-    for name, found in parts.items():
-        rows = np.concatenate([np.empty(0, dtype=np.int64), *(rows for rows, _ in found)])
-        columns[name] = Column(rows, list(chain.from_iterable(fields for _, fields in found)))
-    return columns
+def _convert(column: Column, found: Numbers) -> None:
+    """Write the numbers of a column into `found`."""
+    found.given[column.rows] = True
+    found.odd[column.rows] = False
+    found.per_cent[column.rows] = False
+    try:
+        if bool in set(map(type, column.fields)):
+            raise TypeError("true and false are not numbers")
+        found.values[column.rows] = np.fromiter(map(float, column.fields), dtype=float, count=len(column.fields))
+    except (TypeError, ValueError, OverflowError):
+        for row, field in zip(column.rows.tolist(), column.fields, strict=True):
+            text = str(field).strip()
+            found.per_cent[row] = text.endswith(PER_CENT)
+            try:
+                found.values[row] = float(text.removesuffix(PER_CENT)) / (100 if found.per_cent[row] else 1)
+            except ValueError:
+                found.values[row] = np.nan
+                found.odd[row] = True

@@ -45,7 +45,7 @@ def read(log: LogFile) -> Sheet:
         sheet = _sheet_of(_rows(chain([first], lines), delimiter), NAMES[delimiter], log)
     except csv.Error as error:
         raise UserError(f"{log.path}: is not CSV ({error}); fix it or give a JSONL file") from None
-    if wandb_csv.is_panel(list(sheet.columns)):
+    if wandb_csv.is_panel(sheet.names):
         return wandb_csv.by_run(sheet)
     return sheet if delimiter == "," else _with_points(sheet, log)
 
@@ -115,9 +115,9 @@ def heading(fields: list[str], log: LogFile) -> list[str]:
 
 def _with_points(sheet: Sheet, log: LogFile) -> Sheet:
     """Decimal points instead of decimal commas, column by column."""
-    decimal = [name for name, column in sheet.columns.items() if has_decimal_commas(column.fields)]
+    decimal = [name for name in sheet.names if has_decimal_commas(sheet.fields(name))]
     for name in decimal:
-        sheet = sheet.with_column(name, [text.replace(",", ".") for text in sheet.texts(name)])
+        sheet = sheet.with_column(name, [text.replace(",", ".") for text in sheet.cells(name)])
     if decimal:
         log.tell(f"{log.path}: decimal commas in {some(decimal)}, read as points")
     return sheet

@@ -83,7 +83,7 @@ def _sheet_of(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile) -
             yield flat(item)
 
     sheet = Sheet.of_rows(format, rows())
-    if sheet.num_rows == 0:
+    if not len(sheet):
         raise UserError(f"{log.path}: holds no JSON object; write one for each evaluation, as a list or one a line")
     if trl_mark.is_one:
         return sheet.renamed(trl.LOG_NAME, str)

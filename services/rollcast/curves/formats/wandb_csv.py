@@ -37,15 +37,15 @@ def is_history(header: Sequence[str]) -> bool:
 
 def by_run(sheet: Sheet) -> Sheet:
     """A panel's rows, one for each run that has a value there: run, the panel's axis, its metrics."""
-    axis, *others = sheet.columns
+    axis = sheet.names[0]
     columns: dict[str, dict[str, str]] = {}
-    for name in others:
+    for name in sheet.names[1:]:
         run, _, metric = name.rpartition(SEPARATOR)
         if not name.endswith(BOUNDS) and metric != STEP_COUNTER:
             columns.setdefault(run, {})[metric] = name
     rows: list[Row] = []
     for run, metrics in columns.items():
-        for at, *values in zip(sheet.texts(axis), *map(sheet.texts, metrics.values()), strict=True):
+        for at, *values in zip(sheet.cells(axis), *map(sheet.cells, metrics.values()), strict=True):
             if any(values):
                 rows.append({RUN: run, axis: at, **dict(zip(metrics, values, strict=True))})
     return Sheet.of_rows(PANEL_NAME, rows)

@@ -106,7 +106,7 @@ class CurveFileReader:
             self._failure = ""
             try:
                 reading = self._read()
-            except ValueError as error:
+            except (UserError, ValueError) as error:
                 self._failure = f"run {name!r}: {error}"
         if self._failure:
             raise SourceAway(self._failure)
