@@ -1,4 +1,4 @@
-"""When each evaluation was first scraped: Prometheus remembers it."""
+"""The time at which each evaluation was first scraped, from Prometheus."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dated(
 ) -> list[CurvePoint]:
     """The evaluations, each with its first scrape in the window before `now`; `namespace` of their series, empty = any.
 
-    What Prometheus does not know stays as it is. Raises SourceAway where Prometheus is away.
+    Evaluations that Prometheus does not know are unchanged. Raises SourceAway if Prometheus cannot be read.
     """
     if not evaluations:
         return []

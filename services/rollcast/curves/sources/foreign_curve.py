@@ -1,9 +1,9 @@
-"""Runs of other frameworks: evaluations told apart in series that keep their value from one to the next.
+"""Runs of other frameworks: single evaluations, from series that keep their value from one to the next.
 
-pass rate   .2 .2 .2 .3 .3 .3 .3 .4 ...      one evaluation where the step (or else the pass rate) changes
+pass rate   .2 .2 .2 .3 .3 .3 .3 .4 ...      one evaluation when the step (or else the pass rate) changes
 compute     10 10 10 25 25 25 25 40 ...      read at the same moment
 
-The first look finds coarsely when the run began, and reads finely from there on; later looks read what came since.
+The first look finds coarsely when the run began, and reads finely from there on. Later looks read newer values only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rollcast.curves.reading import Reading
 from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, Series, SourceAway
 
 MAX_INSTANTS_IN_ALL = 200_000
-"""Of the whole look-back: a month at every 15 seconds."""
+"""Instants in the whole look-back: a month at every 15 seconds."""
 FINEST_SECONDS = 15
 COARSE_SECONDS = 240
 """Closer than the 5 minutes for which Prometheus takes a value to last: every run of as long shows at one instant."""
@@ -44,7 +44,7 @@ class _Place:
 
 
 class ForeignCurve:
-    """One run, read from where the last look ended."""
+    """One run. Each look continues where the last one ended."""
 
     def __init__(self, prometheus: Prometheus, queries: CurveQueries) -> None:
         self._prometheus = prometheus
@@ -56,12 +56,12 @@ class ForeignCurve:
         self._looked_until = -math.inf
 
     def read(self, now: float) -> Reading:
-        """The evaluations that came since the last look; at first, all within the look-back. `now`: Unix seconds.
+        """The evaluations since the last look; the first look returns all in the look-back. `now`: Unix seconds.
 
         Instants are whole multiples of the resolution, so that each look, of another process too, sees the same ones.
 
-        Raises SourceAway where Prometheus is away, or an expression selects several series; the next look then begins
-        where this one did.
+        Raises SourceAway if Prometheus cannot be read, or an expression selects several series. The next look then
+        starts where this one did.
         """
         reading = Reading()
         end = (now - SETTLED_SECONDS) // self._resolution * self._resolution
@@ -71,11 +71,12 @@ class ForeignCurve:
         while place is not None and place.until < end:
             part_end = min(end, place.until + MAX_INSTANTS * self._resolution)
             place = self._read_part(place, part_end, reading)
-        self._place, self._looked_until = place, end
+        self._place = place
+        self._looked_until = end
         return reading
 
     def _beginning(self, end: float) -> _Place | None:
-        """Before the first value in the look-back; None where there is none."""
+        """The place before the first value in the look-back; None if it has no value."""
         coarse = self._resolution * max(1, COARSE_SECONDS // self._resolution)
         start = end - self._look_back // coarse * coarse
         part = start
@@ -86,32 +87,41 @@ class ForeignCurve:
                 first = found.times[0]
                 if first > start:
                     return _Place(until=first - coarse)
-                # What was measured before the look-back began was measured nobody knows when.
+                # The time of a value that is older than the look-back is unknown.
                 return _Place(until=start, began=start, mark=None if self._queries.step else found.values[0])
             part = part_end + coarse
         return None
 
     def _read_part(self, place: _Place, end: float, reading: Reading) -> _Place:
-        queries, start = self._queries, place.until + self._resolution
+        queries = self._queries
+        start = place.until + self._resolution
 
         def ask(expression: str | None) -> Series | None:
             return None if expression is None else self._ask(expression, start, end, self._resolution)
 
-        pass_rate, compute, steps = ask(queries.pass_rate), ask(queries.compute), ask(queries.step)
-        errors, truncation = ask(queries.standard_error), ask(queries.truncation_ratio)
+        pass_rate = ask(queries.pass_rate)
+        compute = ask(queries.compute)
+        steps = ask(queries.step)
+        errors = ask(queries.standard_error)
+        truncation = ask(queries.truncation_ratio)
         place = replace(place, until=end)
         if pass_rate is None:
             return place
         if place.began is None and pass_rate.times:
             place = replace(place, began=pass_rate.times[0])
         for at, value in zip(pass_rate.times, pass_rate.values, strict=True):
-            hours, mark = _value_at(compute, at), value if queries.step is None else _value_at(steps, at)
+            hours = _value_at(compute, at)
+            mark = value if queries.step is None else _value_at(steps, at)
             if hours is None or mark is None or mark == place.mark or at - place.taken < self._spacing(place, at):
                 continue
             place = replace(place, mark=mark, taken=at)
             try:
-                step = int(mark) if queries.step is not None else int(at) if hours > 0 else 0
-                error, cut_off = _value_at(errors, at), _value_at(truncation, at)
+                # Without steps, evaluations are identified by their times. One before any compute is of step 0.
+                step = int(at) if hours > 0 else 0
+                if queries.step is not None:
+                    step = int(mark)
+                error = _value_at(errors, at)
+                cut_off = _value_at(truncation, at)
                 evaluation = CurvePoint(queries.run, "", 1, step, value, hours, error, None, None, at, cut_off)
                 reading.evaluations.append(checked(evaluation))
             except (ValueError, OverflowError):

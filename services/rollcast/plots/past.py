@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save
 from rollcast.cli.report import FOR_DECISIONS
+from rollcast.plots.figure import COLOURS, GREY, INK, new_figure, save
 
 if TYPE_CHECKING:
     from rollcast.scaling.curve import Curve

@@ -1,11 +1,7 @@
-"""MLflow: the folder of its file store (mlruns), the folder of a run in it, or one metric's file.
-
-A metric's file has a line `timestamp value step` for each value, the time in milliseconds.
-"""
+"""MLflow: the folder of its file store (mlruns), or of a run in it. Each metric of a run is a file."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -13,17 +9,14 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.bounds import MAX_ROWS, refuse_above
-from rollcast.curves.curve_row import Row
-from rollcast.curves.formats.content import MAX_FILE_BYTES, as_text, read_bytes
-from rollcast.curves.formats.found import RUN
+from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile, as_text, read_bytes
+from rollcast.curves.formats.mlflow_metric import TIME, values_in
 from rollcast.curves.left_out import Tell
+from rollcast.curves.sheet import RUN, Row, Sheet
 
-FOLDER_NAME = "MLflow folder"
-METRIC_NAME = "MLflow metric file"
+NAME = "MLflow folder"
 METRICS = "metrics"
-TIME = "timestamp"
 MAX_FILES = 5_000
-_LINE = re.compile(r"(\d{10,16}) (\S{1,40}) (-?\d{1,15})")
 _META = "meta.yaml"
 _RUN_NAME = Path("tags") / "mlflow.runName"
 
@@ -31,19 +24,17 @@ Value = tuple[str, str, int, int, object]
 """Run, metric, step, milliseconds, value."""
 
 
-def is_metric_file(text: str) -> bool:
-    """Whether every line is a time, a value and a step."""
-    first, _, others = text.rstrip("\n").partition("\n")  # which tells most others, a million lines perhaps
-    return bool(_LINE.fullmatch(first)) and all(_LINE.fullmatch(line) for line in others.splitlines())
+def recognises(log: LogFile) -> bool:
+    """A file store, an experiment or a run: run folders with metrics are at most two levels below it."""
+    return log.path.is_dir() and next(_run_folders(log.path), None) is not None
 
 
-def is_folder(folder: Path) -> bool:
-    """A file store, an experiment or a run: what has run folders with metrics within two levels."""
-    return next(_run_folders(folder), None) is not None
+def read(log: LogFile) -> Sheet:
+    """Every run in a file store. Raises UserError: a file cannot be read. Raises TooMuch."""
+    return Sheet.of_rows(NAME, _rows(log.path, log.tell))
 
 
-def folder_rows(folder: Path, tell: Tell) -> list[Row]:
-    """Of every run in a file store. Raises UserError where a file cannot be read, TooMuch."""
+def _rows(folder: Path, tell: Tell) -> list[Row]:
     values: list[Value] = []
     called: dict[str, str] = {}
     left = MAX_FILE_BYTES
@@ -59,25 +50,15 @@ def folder_rows(folder: Path, tell: Tell) -> list[Row]:
                 content = read_bytes(file, left)
                 left -= len(content)
                 text = as_text(content, file, tell)
-                values += [(run.name, key, step, at, value) for at, value, step in _lines(text)]
+                values += [(run.name, key, step, at, value) for at, value, step in values_in(text)]
                 refuse_above(len(values), MAX_ROWS, "values")
     values.sort(key=lambda item: item[3])
     names = distinct(called)
     return merged((names[run], *rest) for run, *rest in values)  # type: ignore[misc]
 
 
-def metric_rows(text: str, path: Path) -> list[Row]:
-    """Of one metric, whose name the file bears."""
-    return [{"step": step, TIME: at / 1000, path.name: value} for at, value, step in _lines(text)]
-
-
-def _lines(text: str) -> list[tuple[int, str, int]]:
-    found = (_LINE.fullmatch(line) for line in text.split("\n"))
-    return [(int(line[1]), line[2], int(line[3])) for line in found if line]
-
-
 def _run_folders(folder: Path) -> Iterator[Path]:
-    """Bounded: a run is the folder itself, lies in it, or lies in a folder of it."""
+    """The folder itself, its folders, and their folders, as far as they are runs. Their number is bounded."""
     seen = 0
     for pattern in ("", "*/", "*/*/"):
         for metrics in sorted(folder.glob(pattern + METRICS)) if pattern else [folder / METRICS]:
@@ -89,7 +70,7 @@ def _run_folders(folder: Path) -> Iterator[Path]:
 
 
 def distinct(names: dict[str, str]) -> dict[str, str]:
-    """Id -> name, or the id where two runs bear one name."""
+    """Id -> name, or the id again if two runs have one name."""
     taken = Counter(names.values())
     return {run: name if name and taken[name] == 1 else run for run, name in names.items()}
 

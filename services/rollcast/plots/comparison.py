@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.cli.plots.figure import COLOURS, MOST_LABELLED, new_figure, save
 from rollcast.cli.report import law_describes
+from rollcast.plots.figure import COLOURS, MOST_LABELLED, new_figure, save
 
 if TYPE_CHECKING:
     from rollcast.scaling.forecast import Forecast

@@ -1,4 +1,4 @@
-"""What a run's folder tells: its evaluations, and from which step each incarnation continued."""
+"""A run's folder: its evaluations, and the step from which each incarnation continued."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rollcast.telemetry.names import is_own_curve
 
 
 class RunFolder:
-    """Read from where the last look ended."""
+    """Each look continues where the last one ended."""
 
     def __init__(self, folder: Path, run: str) -> None:
-        """`run`: of evaluations that name none. Raises UserError if the folder is of another format."""
+        """`run`: the name for evaluations without one. Raises UserError if the folder has another format."""
         check_format(folder)
         self._folder = folder
         self._run = run
@@ -34,9 +34,9 @@ class RunFolder:
         self._runs: set[str] = set()
 
     def read(self) -> Reading:
-        """New complete lines; nothing where there is no file. Where one was written anew, all there is in all of them.
+        """The records in new complete lines, none without a file. If a file was replaced, all records of all files.
 
-        The files belong together: the steps from which incarnations continued cut the evaluations.
+        The files belong together: the steps from which incarnations continued decide which evaluations survive.
         """
         reading = self._read()
         if self._evaluations.was_written_anew or self._incarnations.was_written_anew:
@@ -47,7 +47,8 @@ class RunFolder:
         return reading
 
     def _read(self) -> Reading:
-        reading, now = Reading(), time.time()
+        reading = Reading()
+        now = time.time()
         for record in self._evaluations.read():
             run = record.run or self._run
             if record.started_from is not None:
@@ -66,10 +67,10 @@ class RunFolder:
 
 
 def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, int]:
-    """The run's own curve; the numbers of lines that are malformed, and of evaluations that a restart lost.
+    """The run's own curve, the number of malformed lines, and the number of evaluations that a restart lost.
 
-    `run`: must be the one whose evaluations lie there; None = that one. Where the run's data set got another name on
-    the way the first one counts: what comes under another is another curve.
+    `run`: must be the one whose evaluations are there; None = that one. If the run's data set was renamed on the way,
+    the first name counts: evaluations under another name are another curve.
 
     Raises UserError: there are no evaluations, of another run, or none after the first step; or the folder is of a
     newer format.
@@ -97,7 +98,7 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
 
 
 def spent_before(folder: Path) -> BeforeRecord | None:
-    """What the run began with; None where nothing is said of it."""
+    """What the run began with; None if it is not recorded."""
     try:
         return read_record(folder / BEFORE, BeforeRecord)
     except (OSError, ValueError):
@@ -105,7 +106,7 @@ def spent_before(folder: Path) -> BeforeRecord | None:
 
 
 def point_of(record: EvaluationRecord, run: str, now: float) -> CurvePoint:
-    """`now`: of a record that tells no time. Raises ValueError where a value is out of bounds."""
+    """`now`: the time of a record without one. Raises ValueError if a value is out of bounds."""
     return checked(
         CurvePoint(
             run=run,
