@@ -20,14 +20,14 @@ PACKAGES = {"rollcast": "services/rollcast", "testkit": "testkit", "benchmarks":
 FORBIDDEN = {
     "Layers": ("rollcast/config/run.py", "rollcast.tasks"),
     "Only the generator imports vLLM": ("rollcast/trainer/learner/ranks.py", "vllm"),
-    "No torch where a decision or a forecast is made": ("rollcast/scaling/curve.py", "torch"),
+    "No torch where a decision or a forecast is made": ("rollcast/scaling/law/curve.py", "torch"),
     "Only the autoscaler talks to Kubernetes": ("rollcast/telemetry/exporter.py", "kubernetes"),
     "The grader knows no Redis": ("rollcast/grader/service.py", "redis"),
     "Protobuf stays behind the codecs and the wires": ("rollcast/recipe/staleness.py", "rollcast.wire"),
     "The command line starts services through `local` alone": ("rollcast/cli/main.py", "rollcast.forecaster"),
     "The trainer's control imports no torch itself": ("rollcast/trainer/control/pacing.py", "torch"),
     "Tests and benchmarks stand on the testkit, never on each other": ("benchmarks/__init__.py", "tests.only_these"),
-    "No import circles": ("rollcast/scaling/curve.py", "rollcast.scaling.forecast"),
+    "No import circles": ("rollcast/scaling/law/curve.py", "rollcast.scaling.decisions.forecast"),
 }
 """Contract -> a file and what it must not import."""
 

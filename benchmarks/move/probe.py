@@ -93,7 +93,7 @@ def command_line(run: dict[str, Any], folder: Path) -> str:
     """What `rollcast fit` makes of the file that `forecasts` wrote."""
     source = module("curve_source", "cli")
     curve = source.read_curve(str(folder / "evaluations.jsonl"), source.Columns(), None)
-    law = importlib.import_module("rollcast.scaling.posterior").fit(curve, source.fit_options(None, None))
+    law = importlib.import_module("rollcast.scaling.decisions.fit").fit(curve, source.fit_options(None, None))
     quantiles = (0.05, 0.5, 0.95)
     return digest((curve.compute, curve.pass_rate, law.best, law.verdict, law.asymptote(quantiles)))
 

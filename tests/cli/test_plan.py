@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from rollcast.cli.plan.sizes import parse_size, size_name
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.model_size import fit_model_size
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.law.model_size import fit_model_size
 from testkit.forecaster.recorded_run import record
 from tests.cli.command import rollcast
 from tests.cli.refusals import check_refused

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rollcast.cli.plan.runs import listed
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 from tests.cli.command import rollcast
 from tests.cli.refusals import check_refused
 

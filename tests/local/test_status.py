@@ -21,7 +21,7 @@ from rollcast.local.status import RunStatus, StatusReader
 from rollcast.runfolder import growing_file
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, StepRecord
-from rollcast.scaling.verdict import LEAST_POINTS
+from rollcast.scaling.decisions.verdict import LEAST_POINTS
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 

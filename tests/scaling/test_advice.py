@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rollcast.scaling.advice import AdviceKind, advise
-from rollcast.scaling.curve import Array, Curve, SigmoidParameters
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
-from rollcast.scaling.verdict import VerdictKind
-from rollcast.scaling.waiting import CLEAR, WAITS, plan_wait
+from rollcast.scaling.decisions.advice import AdviceKind, advise
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.decisions.waiting import CLEAR, WAITS, plan_wait
+from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 ORDER = [AdviceKind.CONTINUE, AdviceKind.WAIT, AdviceKind.STOP]
 """As the gain that is asked for grows."""

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rollcast.scaling.allocation import allocate
-from rollcast.scaling.backtest import backtest
-from rollcast.scaling.compare import compare, log_replot, with_asymptote
-from rollcast.scaling.curve import Curve, SigmoidParameters
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.learning import learn_prior
-from rollcast.scaling.leave_one_out import PartKind, leave_one_out
-from rollcast.scaling.model_size import fit_model_size
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
-from rollcast.scaling.stopping import Refit, StopRule, stop_reason
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.allocation import allocate
+from rollcast.scaling.decisions.backtest import backtest
+from rollcast.scaling.decisions.compare import compare, log_replot, with_asymptote
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.learning import learn_prior
+from rollcast.scaling.decisions.leave_one_out import PartKind, leave_one_out
+from rollcast.scaling.decisions.stopping import Refit, StopRule, stop_reason
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.curve import Curve, SigmoidParameters
+from rollcast.scaling.law.model_size import fit_model_size
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 
 def run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rollcast.scaling.evaluation_error import Z90, evaluation_error
+from rollcast.scaling.law.evaluation_error import Z90, evaluation_error
 
 REPETITIONS = 4_000
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, norm
 from scipy.stats import t as student_t
 
-from rollcast.scaling.curve import Curve, sigmoid
-from rollcast.scaling.departure import candidates
-from rollcast.scaling.draws import draw
-from rollcast.scaling.grid import Axes, LinearPrior, NoisePrior, evaluate, solve
-from rollcast.scaling.observations import Observations, unit_variance
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.curve import Curve, sigmoid
+from rollcast.scaling.law.observations import Observations, unit_variance
+from rollcast.scaling.posterior.departure import candidates
+from rollcast.scaling.posterior.draws import draw
+from rollcast.scaling.posterior.grid import Axes, LinearPrior, NoisePrior, evaluate, solve
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
 
 
 def simulate(seed: int, count: int = 60, noise: float = 0.005, stop: float = 5.0) -> Curve:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rollcast.curves.evaluation_columns import column
 from rollcast.curves.evaluations import CurvePoint
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 FLEET_CHANGE = 0.10
 """Relative change of the number of devices beyond which the fleet is taken to have changed."""

@@ -31,7 +31,7 @@ from rollcast.curves.evaluation_columns import EvaluationColumns, Steps
 from rollcast.curves.sheet import Mask, Numbers, Sheet
 from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.survival import NEVER_ENDED, surviving
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 
 @dataclass(frozen=True)

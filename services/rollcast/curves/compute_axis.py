@@ -12,7 +12,7 @@ from rollcast.curves.elapsed import is_clock, seconds_of
 from rollcast.curves.left_out import Tell
 from rollcast.curves.sheet import Numbers, Sheet
 from rollcast.curves.units import EPOCHS, SAMPLES, SECONDS, STEPS, TOKENS, unit_of
-from rollcast.scaling.curve import DEVICE_HOURS, Array
+from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 
 _COUNTS = (STEPS, TOKENS, SAMPLES, EPOCHS)
 """Numbers of these may look like a clock's, and are none."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rollcast.curves.sheet import Numbers
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 UNIX_FROM, UNIX_TO = 1.0e9, 4.1e9
 """2001 to 2099: what a clock says, in seconds."""

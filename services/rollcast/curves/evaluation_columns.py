@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.curves.evaluations import MIN_STANDARD_ERROR, ROUNDING, CurvePoint
-from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.law.curve import Array, Curve
 
 Steps = NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from rollcast.curves.axis import ComputeAxis, choose_axis, without_start_up
 from rollcast.curves.evaluation_columns import column, curve_of
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.origin import OWN, Origin
-from rollcast.scaling.curve import Curve
+from rollcast.scaling.law.curve import Curve
 
 
 @dataclass(frozen=True)

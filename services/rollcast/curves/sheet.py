@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rollcast.curves.bounds import MAX_COLUMN_NAME_CHARS, MAX_SPELLINGS, refuse_above, refuse_wide
 from rollcast.curves.curve_row import PER_CENT, Row
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 AT_ONCE = 512
 """Rows that are looked at in one go: so few stay in the processor's cache."""

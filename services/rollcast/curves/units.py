@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rollcast.config.curve_columns import COMPUTE_NAMES
-from rollcast.scaling.curve import DEVICE_HOURS
+from rollcast.scaling.law.curve import DEVICE_HOURS
 
 GPU_HOURS = "GPU-hours"
 HOURS = "hours"

@@ -114,7 +114,7 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
 
 def conclusions(answer: dict[str, Any]) -> list[str]:
     """The answer in words."""
-    from rollcast.scaling.advice import chance_in_words
+    from rollcast.scaling.decisions.advice import chance_in_words
 
     sentences = []
     if (spent := answer.get("budget")) is not None:

@@ -10,7 +10,7 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.config.errors import UserError
-from rollcast.scaling.evaluation_error import USUAL_SPREAD, EvaluationError, evaluation_error
+from rollcast.scaling.law.evaluation_error import USUAL_SPREAD, EvaluationError, evaluation_error
 
 PROMPTS = (20, 50, 100, 200, 500, 1_000)
 SAMPLES = (1, 4, 16)

@@ -11,11 +11,11 @@ import numpy as np
 
 from rollcast.cli.plots.figure import COLOURS, GREY, INK, MOST_LABELLED, new_figure, save, write_cautions
 from rollcast.cli.report import amount
-from rollcast.scaling.advice import chance_in_words
+from rollcast.scaling.decisions.advice import chance_in_words
 
 if TYPE_CHECKING:
-    from rollcast.scaling.forecast import Forecast
-    from rollcast.scaling.model_size import ModelSizeLaw
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.law.model_size import ModelSizeLaw
     from rollcast.simulation.split import SplitSearch
 
 TITLE_WIDTH = 140

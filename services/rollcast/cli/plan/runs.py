@@ -18,9 +18,9 @@ from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.scaling.allocation import Allocation, Choice, Outlook, Spread
-    from rollcast.scaling.curve import Curve
-    from rollcast.scaling.forecast import Forecast
+    from rollcast.scaling.decisions.allocation import Allocation, Choice, Outlook, Spread
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.law.curve import Curve
 
 FAR = 3.0
 """Times the compute of a run so far beyond which its end is called an extrapolation far out."""
@@ -63,8 +63,8 @@ def runs(
     """
     from rollcast.cli.curve_source import fit_options, read_curves
     from rollcast.curves.table import Columns
-    from rollcast.scaling.allocation import allocate
-    from rollcast.scaling.posterior import fit
+    from rollcast.scaling.decisions.allocation import allocate
+    from rollcast.scaling.decisions.fit import fit
 
     report.check_plot(plot)
     if not 0 < budget <= MOST_COMPUTE:
@@ -94,7 +94,7 @@ def runs(
 
 def in_device_hours(curves: Sequence[Curve], units: Sequence[str]) -> list[Curve]:
     """`units`: RUN=HOURS, by name. Raises UserError."""
-    from rollcast.scaling.curve import DEVICE_HOURS
+    from rollcast.scaling.law.curve import DEVICE_HOURS
 
     factors: dict[str, float] = {}
     names = [curve.name for curve in curves]

@@ -16,8 +16,8 @@ from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.scaling.forecast import Forecast
-    from rollcast.scaling.model_size import ModelSizeLaw
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.law.model_size import ModelSizeLaw
 
 UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 IDENTIFIED_FROM = 3
@@ -56,7 +56,7 @@ def sizes(
     """
     from rollcast.cli.curve_source import fit_options, read_curve
     from rollcast.curves.table import Columns
-    from rollcast.scaling.posterior import fit
+    from rollcast.scaling.decisions.fit import fit
 
     report.check_plot(plot)
     if not 0 < budget <= MOST_COMPUTE:
@@ -126,7 +126,7 @@ def unfit(runs: list[tuple[float, Forecast]], law: ModelSizeLaw) -> str | None:
 
 def fit_law(runs: list[tuple[float, Forecast]]) -> ModelSizeLaw:
     """The law across sizes from the points of all runs, without each run's first phase. Raises UserError."""
-    from rollcast.scaling.model_size import fit_model_size
+    from rollcast.scaling.law.model_size import fit_model_size
 
     size, x, y = [], [], []
     for number, forecast in runs:
@@ -144,7 +144,7 @@ def choice(
     runs: list[tuple[float, Forecast]], law: ModelSizeLaw, candidates: list[float], budget: float
 ) -> dict[str, Any]:
     """The recommended size, the others, and where the choice changes, as JSON. `runs` and `candidates` ascend."""
-    from rollcast.scaling.size_choice import size_changes
+    from rollcast.scaling.decisions.size_choice import size_changes
 
     seen = [float(forecast.curve.compute[place]) for _, forecast in runs for place in (0, -1)]
     best, wins = law.best_size(candidates, budget)
@@ -246,7 +246,7 @@ def _quantiles(values: Any) -> Any:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    from rollcast.scaling.advice import chance_in_words
+    from rollcast.scaling.decisions.advice import chance_in_words
 
     at = report.amount(answer["budget"])
     rows = []
@@ -262,7 +262,7 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _show_choice(answer: dict[str, Any]) -> None:
-    from rollcast.scaling.advice import chance_in_words
+    from rollcast.scaling.decisions.advice import chance_in_words
 
     unit, at = answer["unit"], report.amount(answer["budget"])
     if answer["recommended"] is None:

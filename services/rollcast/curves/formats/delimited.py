@@ -19,7 +19,7 @@ from rollcast.curves.formats import wandb_csv
 from rollcast.curves.formats.found import Found
 from rollcast.curves.left_out import Tell, counted
 from rollcast.curves.sheet import PackedTexts, Sheet, in_chunks, packed
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 NAMES = {",": "CSV", ";": "CSV with semicolons", "\t": "TSV"}
 NAMES_DELIMITER = {"sep=,", "sep=;", "sep=\t", "sep="}

@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 _IS_DIGIT = np.zeros(256, dtype=bool)
 _IS_DIGIT[np.frombuffer(b"0123456789", dtype=np.uint8)] = True

@@ -13,9 +13,9 @@ import numpy as np
 from rollcast.config.services import Budget, StopWhen
 from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.records import EvaluationRecord
-from rollcast.scaling.curve import Array, Curve
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.stopping import REFITS_IN_A_ROW, Refit, StopRule, stop_reason
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.stopping import REFITS_IN_A_ROW, Refit, StopRule, stop_reason
+from rollcast.scaling.law.curve import Array, Curve
 from rollcast.telemetry.logging import get_logger
 
 FOREVER = 1e6

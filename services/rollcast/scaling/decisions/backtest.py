@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.scaling.baselines import last_value, power_law
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import check_start, fit_part
-from rollcast.scaling.verdict import Verdict
+from rollcast.scaling.decisions.fit import check_start, fit_part
+from rollcast.scaling.decisions.verdict import Verdict
+from rollcast.scaling.law.baselines import last_value, power_law
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.posterior.options import FitOptions
 
 LEAST_POINTS = 3
 """That must be seen before the end is forecast from them."""

@@ -15,9 +15,9 @@ from itertools import combinations
 
 import numpy as np
 
-from rollcast.scaling.curve import Array
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.curve import Array
 
 NO_FORECAST = (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
 """Verdicts under which the law does not describe the run, neither where it is nor where it goes."""

@@ -26,11 +26,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
-from rollcast.scaling.curve import Array
-from rollcast.scaling.digits import difference
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.verdict import VerdictKind
-from rollcast.scaling.waiting import CLEAR, WaitPlan, evaluation_spacing, plan_wait
+from rollcast.scaling.decisions.digits import difference
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.decisions.waiting import CLEAR, WaitPlan, evaluation_spacing, plan_wait
+from rollcast.scaling.law.curve import Array
 
 WORTH_OF_DOUBLING = 0.02
 """Where the user names no gain: what as much compute again as was spent has to bring, and a smaller rest in proportion.

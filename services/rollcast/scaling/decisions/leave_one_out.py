@@ -30,7 +30,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from rollcast.scaling.compare import (
+from rollcast.scaling.decisions.compare import (
     COMPUTE_MARGIN,
     Triple,
     difference_of_draws,
@@ -41,11 +41,11 @@ from rollcast.scaling.compare import (
     quantiles,
     with_asymptote,
 )
-from rollcast.scaling.curve import MARGIN, Array, Curve
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import MARGIN, Array, Curve
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 
 class PartKind(StrEnum):

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from rollcast.scaling.curve import Array
-from rollcast.scaling.departure import Departure
-from rollcast.scaling.observations import Observations
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.posterior.departure import Departure
 
 CERTAIN = 5.0
 """Standard deviations from a bound beyond which a normal distribution is taken to lie inside it."""

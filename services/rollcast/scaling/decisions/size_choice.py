@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from rollcast.scaling.curve import Array
-from rollcast.scaling.model_size import LARGEST_LOG, ModelSizeLaw
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.law.model_size import LARGEST_LOG, ModelSizeLaw
 
 GRID_POINTS = 2000
 """Budgets at which the best size is looked up, in equal steps of ln."""

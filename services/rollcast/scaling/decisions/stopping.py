@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.verdict import VerdictKind
 
 REFITS_IN_A_ROW = 3
 """That must agree: a forecast moves with its last points."""

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rollcast.scaling.curve import MARGIN, Array
-from rollcast.scaling.draws import Draws
-from rollcast.scaling.observations import Observations
-from rollcast.scaling.verdict import LEAST_BREAK, Verdict, VerdictKind
+from rollcast.scaling.decisions.verdict import LEAST_BREAK, Verdict, VerdictKind
+from rollcast.scaling.law.curve import MARGIN, Array
+from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.posterior.draws import Draws
 
 RARER_THAN = 1e-3
 """Share of the repetitions that stray as far."""

@@ -18,9 +18,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from rollcast.scaling.curve import Array
-from rollcast.scaling.observations import Observations
-from rollcast.scaling.prior import Prior
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.posterior.prior import Prior
 
 FIRST_BREAK = 2
 """Number of points before the first break that is considered."""

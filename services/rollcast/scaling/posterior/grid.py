@@ -16,11 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from rollcast.scaling.curve import Array, SigmoidParameters
-from rollcast.scaling.departure import Departure
-from rollcast.scaling.normal_equations import Conditional, Normal, conditional, log_evidence_of, with_departures
-from rollcast.scaling.observations import Observations
-from rollcast.scaling.prior import Prior
+from rollcast.scaling.law.curve import Array, SigmoidParameters
+from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.posterior.departure import Departure
+from rollcast.scaling.posterior.normal_equations import (
+    Conditional,
+    Normal,
+    conditional,
+    log_evidence_of,
+    with_departures,
+)
+from rollcast.scaling.posterior.prior import Prior
 
 EXPONENT_DEGREES = 4.0
 """Degrees of freedom of Student's t, the prior of ln B: heavy tails, since a few runs are far steeper or flatter than

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from rollcast.scaling.curve import Array, Curve
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import Prior
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Array, Curve
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import Prior
 
 NUM_ROUNDS = 3
 """Few: each round draws the runs closer together, and a dozen runs do not justify a prior as narrow as the limit."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rollcast.scaling.curve import Array
-from rollcast.scaling.forecast import Forecast
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import Array
 
 CLEAR = 0.5
 """Probability with which the advice after the wait is stop or continue; a surer one takes several times as long."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rollcast.scaling.curve import Array, Curve
-from rollcast.scaling.draws import Draws
-from rollcast.scaling.observations import Observations
+from rollcast.scaling.law.curve import Array, Curve
+from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.posterior.draws import Draws
 
 NEWEST = 5
 """The newest readings are so small a part of all of them, rounded down, but three at least."""

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.scaling.curve import Array, Curve, SigmoidParameters
-from rollcast.scaling.departure import transient_shape
-from rollcast.scaling.draws import Draws
-from rollcast.scaling.observations import Observations
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.turns import drawn_turns
-from rollcast.scaling.verdict import Verdict, VerdictKind
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
+from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.posterior.departure import transient_shape
+from rollcast.scaling.posterior.draws import Draws
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.turns import drawn_turns
 
 __all__ = ["Forecast", "Verdict", "VerdictKind"]
 

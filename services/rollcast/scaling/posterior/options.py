@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.law.curve import Array, Curve
 
 MAX_BINS = 48
 """Merged points at most: the cost of their rotation grows with the cube."""

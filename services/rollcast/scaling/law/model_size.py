@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 NUM_DRAWS = 4096
 LEAST_POINTS = 4

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from rollcast.scaling.curve import MARGIN, Array
-from rollcast.scaling.departure import Departure, Tail, tail_shape
-from rollcast.scaling.grid import Grid
-from rollcast.scaling.observations import Observations
+from rollcast.scaling.law.curve import MARGIN, Array
+from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.posterior.departure import Departure, Tail, tail_shape
+from rollcast.scaling.posterior.grid import Grid
 
 NUM_DRAWS = 4096
 """Of one forecast."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from rollcast.scaling.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
 
 PAPER_ASYMPTOTES: Array = np.linspace(0.45, 0.80, 71)
 """Grid of A in arXiv 2510.13786, A.5."""

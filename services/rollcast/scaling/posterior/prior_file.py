@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
 
 LARGEST_NUMBER = 1e300
 """Any value is smaller; nan is not."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rollcast.scaling.curve import Array
-from rollcast.scaling.prior import Prior
+from rollcast.scaling.law.curve import Array
+from rollcast.scaling.posterior.prior import Prior
 
 
 def drawn_turns(prior: Prior, ahead: Array, uniform: Array) -> Array:

@@ -6,17 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from rollcast.scaling.curve import Array, Curve, SigmoidParameters
-from rollcast.scaling.departure import candidates
-from rollcast.scaling.draws import Draws, draw
-from rollcast.scaling.evidence import evidence
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.grid import Grid, LinearPrior, NoisePrior, outline, solve
-from rollcast.scaling.misfit import judge_misfit
-from rollcast.scaling.observations import MEDIAN_TO_DEVIATION, Observations, unit_variance
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.prior import LAW_PRIOR, Prior
-from rollcast.scaling.verdict import (
+from rollcast.scaling.decisions.evidence import evidence
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.misfit import judge_misfit
+from rollcast.scaling.decisions.verdict import (
     LEAST_POINTS,
     Verdict,
     VerdictKind,
@@ -26,6 +19,13 @@ from rollcast.scaling.verdict import (
     judge_truncation,
     suspected_breaks,
 )
+from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.law.observations import MEDIAN_TO_DEVIATION, Observations, unit_variance
+from rollcast.scaling.posterior.departure import candidates
+from rollcast.scaling.posterior.draws import Draws, draw
+from rollcast.scaling.posterior.grid import Grid, LinearPrior, NoisePrior, outline, solve
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR, Prior
 
 OUTLIER = 4.0
 """Standardised residual beyond which a point loses weight."""

@@ -19,14 +19,14 @@ from enum import StrEnum
 import numpy as np
 from scipy.special import expit
 
-from rollcast.scaling.curve import DEVICE_HOURS, MARGIN, Array, Curve
-from rollcast.scaling.departure import FIRST_BREAK, Departure, break_shapes
-from rollcast.scaling.digits import difference
-from rollcast.scaling.draws import Draws
-from rollcast.scaling.grid import Grid
-from rollcast.scaling.observations import LEAST_ERROR, MEDIAN_TO_DEVIATION, Observations
-from rollcast.scaling.prior import Prior
-from rollcast.scaling.turns import chance_of_rise
+from rollcast.scaling.decisions.digits import difference
+from rollcast.scaling.law.curve import DEVICE_HOURS, MARGIN, Array, Curve
+from rollcast.scaling.law.observations import LEAST_ERROR, MEDIAN_TO_DEVIATION, Observations
+from rollcast.scaling.posterior.departure import FIRST_BREAK, Departure, break_shapes
+from rollcast.scaling.posterior.draws import Draws
+from rollcast.scaling.posterior.grid import Grid
+from rollcast.scaling.posterior.prior import Prior
+from rollcast.scaling.posterior.turns import chance_of_rise
 
 LEAST_BREAK = 0.03
 """Breaks smaller than this are left to the drift."""
