@@ -19,6 +19,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {"rollcast": "services/rollcast", "testkit": "testkit", "benchmarks": "benchmarks", "tests": "tests"}
 FORBIDDEN = {
     "Layers": ("rollcast/config/run.py", "rollcast.tasks"),
+    "Decisions follow from the posterior, the posterior from the law": (
+        "rollcast/scaling/posterior/turns.py",
+        "rollcast.scaling.decisions.verdict",
+    ),
     "Only the generator imports vLLM": ("rollcast/trainer/learner/ranks.py", "vllm"),
     "No torch where a decision or a forecast is made": ("rollcast/scaling/law/curve.py", "torch"),
     "Only the autoscaler talks to Kubernetes": ("rollcast/telemetry/exporter.py", "kubernetes"),

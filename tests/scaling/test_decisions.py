@@ -227,7 +227,7 @@ def test_runs_are_told_apart_by_asymptote_first_and_then_by_efficiency() -> None
 def test_asymptotes_are_called_the_same_only_where_the_interval_says_so() -> None:
     (ignorant,) = compare([run(stop=0.5, seed=1, noise=0.02), run(stop=0.5, seed=2, noise=0.02)])
     assert ignorant.asymptote_difference[2] - ignorant.asymptote_difference[0] > 0.1
-    assert "cannot be told apart" in ignorant.verdict
+    assert "cannot be separated" in ignorant.verdict
     assert "within the margin" not in ignorant.verdict
     (certain,) = compare([run(stop=20.0, seed=1), run(stop=20.0, seed=2)])
     assert max(map(abs, certain.asymptote_difference)) < 0.02

@@ -36,7 +36,7 @@ def wave(height: float, phase: float) -> Array:
         (wave(0.05, 1.57), DEFAULT_PRIOR, "its later readings climb out of it"),
         (wave(0.05, 2.4), DEFAULT_PRIOR, "its later readings climb out of it"),
         (wave(0.05, 1.57), LAW_PRIOR, "its later readings climb out of it"),
-        (wave(0.05, 0.0), DEFAULT_PRIOR, "a long row of readings lies on one side of it"),
+        (wave(0.05, 0.0), DEFAULT_PRIOR, "a long row of readings is on one side of it"),
         (LAW, replace(LAW_PRIOR, asymptote=(0.52, 0.005)), "its newest readings lie above it"),
     ],
 )

@@ -11,7 +11,8 @@ import pytest
 from rollcast.scaling.decisions.advice import AdviceKind, advise
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.verdict import VerdictKind, window_sums
+from rollcast.scaling.decisions.smoothing import window_sums
+from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Curve
 
 PROMPTS = 1319

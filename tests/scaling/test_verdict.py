@@ -7,7 +7,8 @@ import pytest
 
 from rollcast.scaling.decisions.digits import difference
 from rollcast.scaling.decisions.fit import fit
-from rollcast.scaling.decisions.verdict import Verdict, VerdictKind, window_sums
+from rollcast.scaling.decisions.smoothing import window_sums
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior

@@ -136,9 +136,10 @@ def _ratio(row: Row) -> float:
 
 def _speed(row: Row) -> str:
     """By compute where that is told apart, else by B."""
-    from rollcast.scaling.decisions.compare import COMPUTE_MARGIN, is_off_zero, logarithms
+    from rollcast.scaling.decisions.compare import is_off_zero, logarithms
+    from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN
 
-    if row.compute_ratio and is_off_zero(logarithms(row.compute_ratio), COMPUTE_MARGIN):
+    if row.compute_ratio and is_off_zero(logarithms(row.compute_ratio), LOG_COMPUTE_RATIO_MARGIN):
         low, ratio, high = row.compute_ratio
         act = "do not" if ratio > 1 else "do"
         return f"half-way up it has taken {ratio:.2f} times the compute ({low:.2f} to {high:.2f}); {act}"

@@ -212,7 +212,7 @@ def replot_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
 
 def table_report(table: LeaveOneOut) -> dict[str, Any]:
     """The leave-one-out table as JSON; the whole recipe is the first row and has no losses."""
-    from rollcast.scaling.law.curve import MARGIN
+    from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 
     def row_report(row: Row) -> dict[str, Any]:
         return {
@@ -232,8 +232,10 @@ def table_report(table: LeaveOneOut) -> dict[str, Any]:
         "baseline": table.rows[0].name,
         "common_asymptote": table.common_asymptote,
         "half_way": table.half_way,
-        "far_from_common": [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > MARGIN],
-        "margin": MARGIN,
+        "far_from_common": [
+            row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > ASYMPTOTE_MARGIN
+        ],
+        "margin": ASYMPTOTE_MARGIN,
         "rows": [row_report(row) for row in table.rows],
     }
 

@@ -1,19 +1,18 @@
 """Stop, continue, or wait for n more evaluations: what a forecast means for the rest of a budget.
 
-The user names the gain that he would pay the rest of the budget for. The chance that continuing pays is the share of
+The user names the gain that would pay for the rest of the budget. The chance that continuing pays is the share of
 equally likely trajectories that gain as much by the end of the budget:
 
     below 5 %        stop
-    50 % or more     continue: more likely than not the rest brings what is asked
+    50 % or more     continue: more likely than not the rest brings the gain
     between          wait for n more evaluations and ask again; `waiting` finds n
 
-The trajectories are the fitted curve's: turns to come, which the band of readings has, are counted in no gain and no
-chance. They alone bring 0.02 with 6 % until twice the compute, so that with them hardly any run with that much left
-would be told to stop.
+The trajectories are those of the fitted curve. Turns to come, which the band of readings includes, count in no gain and
+no chance: turns alone bring 0.02 with 6 % until twice the compute, so hardly any run with that much left could be
+stopped.
 
-So a larger gain that is asked for only ever leads from continue over wait to stop, and a price only scales. A verdict
-that bars decisions never leads to stop, unless no trajectory gains anything. Where no law describes the curve there is
-no gain to tell either.
+So a larger gain only ever leads from continue over wait to stop, and a price only scales. A verdict that bars decisions
+never leads to stop, unless no trajectory gains anything. If no law describes the curve, there is no gain to report.
 """
 
 from __future__ import annotations
@@ -28,26 +27,22 @@ import numpy as np
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.scaling.decisions.digits import difference
 from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.settings import (
+    CLEAR_PROBABILITY,
+    CONTINUE_FROM_CHANCE,
+    DEFAULT_BUDGET_FACTOR,
+    GAIN_OF_DOUBLING,
+    MAX_PRICE,
+    MIN_WAIT_COMPUTE_SHARE,
+    NEGLIGIBLE_GAIN,
+    NEW_LAW_EVALUATIONS,
+    SOON_BUDGET_SHARE,
+    STOP_BELOW_CHANCE,
+)
 from rollcast.scaling.decisions.verdict import VerdictKind
-from rollcast.scaling.decisions.waiting import CLEAR, WaitPlan, evaluation_spacing, plan_wait
+from rollcast.scaling.decisions.waiting import WaitPlan, evaluation_spacing, plan_wait
 from rollcast.scaling.law.curve import Array
 
-WORTH_OF_DOUBLING = 0.02
-"""Where the user names no gain: what as much compute again as was spent has to bring, and a smaller rest in proportion.
-Three runs of one recipe differ by as much (A.5 of arXiv 2510.13786): a smaller gain is none that one could show."""
-STOP_BELOW, CONTINUE_FROM = 0.05, 0.5
-"""Of the chance."""
-SOON = 0.1
-"""Share of the budget whose gain is told apart from that of the rest."""
-NOTHING = 0.001
-"""A gain that no evaluation shows."""
-ASSUMED_BUDGET = 2.0
-"""Times the compute so far, where no budget is known."""
-NEW_LAW = 5
-"""Evaluations that a law needs after a change of regime, before anything can be said."""
-NEW_COMPUTE = 0.25
-"""Share of the compute so far that a wait for an early verdict adds at least: a bend shows in the logarithm of compute,
-and evaluations that hardly add to that tell nothing of it."""
 DECIDABLE = frozenset({VerdictKind.FORECASTABLE, VerdictKind.SATURATED})
 """Verdicts whose numbers are for decisions."""
 DESCRIBED = DECIDABLE | {VerdictKind.TOO_EARLY}
@@ -80,13 +75,13 @@ class SameAxis:
 
 @dataclass(frozen=True)
 class Stretch:
-    """What is spent from now on, and what it gains.
+    """A stretch of compute from now on, and its gain.
 
     Attributes:
         until: compute at its end.
-        compute: from now to there.
-        money: the same times the price; None without one.
-        gain: of the law in pass rate: 5 %, median, 95 %; None where no law describes the curve.
+        compute: from now to its end.
+        money: its price; None without a price.
+        gain: of the law in pass rate: 5 %, median, 95 %; None if no law describes the curve.
     """
 
     until: float
@@ -95,7 +90,7 @@ class Stretch:
     gain: tuple[float, float, float] | None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: every attribute, the gain as q05, q50 and q95."""
+        """Every attribute for JSON, the gain as q05, q50 and q95."""
         gain = None if self.gain is None else dict(zip(("q05", "q50", "q95"), self.gain, strict=True))
         return {"until": self.until, "compute": self.compute, "money": self.money, "gain": gain}
 
@@ -107,14 +102,14 @@ class Advice:
     Attributes:
         evaluations: to wait for; 0 for stop and continue.
         budget: compute at which the run would end.
-        is_assumed: nobody told a budget; it is twice the compute so far.
-        worth: gain in pass rate that the user would pay the rest for.
-        price: of one unit of compute; None where nobody told one.
-        chance: that the rest gains `worth` or more on the fitted curve, turns to come left out; None where there is no
+        is_assumed: no budget was given; it is twice the compute so far.
+        worth: gain in pass rate that would pay for the rest.
+        price: of one unit of compute, or None.
+        chance: that the rest gains `worth` or more on the fitted curve, without turns to come; None if there is no
             rest, or no law describes the curve.
-        soon: the next tenth of the budget, or the rest where that is less.
+        soon: the next tenth of the budget, or the rest if that is less.
         rest: all of the rest.
-        wait: until the evaluations to wait for have come; None for stop and continue.
+        wait: until the end of the evaluations to wait for; None for stop and continue.
         reason: why, in a sentence or two.
         change: what would change the advice, in one sentence.
     """
@@ -133,7 +128,7 @@ class Advice:
     change: str
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: every attribute, and the headline; intervals as q05, q50 and q95."""
+        """Every attribute and the headline for JSON, intervals as q05, q50 and q95."""
         return {
             "kind": str(self.kind),
             "headline": self.headline,
@@ -170,11 +165,11 @@ def advise(
 
     Args:
         forecast: of the run so far.
-        budget: compute at which the run would end, what was spent included; None: twice as much as was spent.
-        worth: gain in pass rate that the rest would be paid for; None: 0.02, and less in proportion where less is left
+        budget: compute at which the run would end, spent compute included; None: twice the spent compute.
+        worth: gain in pass rate that would pay for the rest; None: 0.02, and less in proportion if less compute is left
             than was spent.
         price: of one device-hour, or of one unit in which the curve counts; in any currency.
-        axis: leads from the compute of budget and answer to that of the fit; None: they are the same.
+        axis: maps the compute of budget and answer to that of the fit; None: they are the same.
 
     Raises:
         ValueError: budget, worth or price cannot be.
@@ -183,72 +178,73 @@ def advise(
         raise ValueError(f"budget: {budget:g} is no compute; give a value in {COMPUTES}.")
     if worth is not None and not 0 <= worth <= 1:
         raise ValueError(f"worth: {worth:g} is no gain in pass rate; give a value in [0, 1].")
-    if price is not None and not 0 <= price <= 1e9:
+    if price is not None and not 0 <= price <= MAX_PRICE:
         raise ValueError(f"price: {price:g} is no price of a device-hour; give a value in [0, 1e9].")
     return _Question(forecast, budget, worth, price, axis or SameAxis()).answer()
 
 
 class _Question:
-    """The forecast, what is asked of it, and what its trajectories say."""
+    """A forecast with the user's budget, worth and price, and the gains of its trajectories."""
 
     def __init__(
         self, forecast: Forecast, budget: float | None, worth: float | None, price: float | None, axis: Axis
     ) -> None:
-        self._forecast, self._axis, self._price = forecast, axis, price
+        self._forecast = forecast
+        self._axis = axis
+        self._price = price
         self._verdict = forecast.verdict.kind
         self._now = float(axis.to_device_hours(forecast.curve.compute[-1:])[0])
         self._is_assumed = budget is None
-        self._budget = ASSUMED_BUDGET * self._now if budget is None else budget
+        self._budget = DEFAULT_BUDGET_FACTOR * self._now if budget is None else budget
         share = max(self._budget / self._now - 1.0, 0.0)
-        self._worth = WORTH_OF_DOUBLING * min(share, 1.0) if worth is None else worth
+        self._worth = GAIN_OF_DOUBLING * min(share, 1.0) if worth is None else worth
         self._law_now = forecast.draws.law(forecast.curve.compute[-1:])[0]
         gains = self._gains(self._budget)
-        self._chance, self._largest = float(np.mean(gains >= self._worth)), float(gains.max())
+        self._chance = float(np.mean(gains >= self._worth))
+        self._largest = float(gains.max())
         self._rest = self._stretch(self._budget)
 
     def answer(self) -> Advice:
         if self._rest.compute <= 0:
             return self._advice(AdviceKind.STOP, "The budget is spent.", "A larger budget would.")
-        if self._largest < min(self._worth, NOTHING):
+        if self._largest < min(self._worth, NEGLIGIBLE_GAIN):
             return self._advice(
                 AdviceKind.STOP,
-                f"No trajectory gains {NOTHING:g} by the end of the budget.",
+                f"No trajectory gains {NEGLIGIBLE_GAIN:g} by the end of the budget.",
                 "Another learning rate, data or length budget would, and is another curve.",
             )
         if self._verdict not in DESCRIBED:
             return self._wait(
-                NEW_LAW,
-                f"No law describes this curve (verdict {_words(self._verdict)}), so no gain can be told, and no "
-                "forecast says stop. Find out what happened first.",
-                f"{NEW_LAW} evaluations that follow one law would, fitted from the change on.",
+                NEW_LAW_EVALUATIONS,
+                f"No law describes this curve (verdict {_words(self._verdict)}), so no gain is reported and the run "
+                "is not stopped. Find out what happened first.",
+                f"{NEW_LAW_EVALUATIONS} evaluations that follow one law would, fitted from the change on.",
             )
-        if self._chance >= CONTINUE_FROM:
+        if self._chance >= CONTINUE_FROM_CHANCE:
             return self._continue()
-        if self._chance < STOP_BELOW and self._verdict in DECIDABLE:
+        if self._chance < STOP_BELOW_CHANCE and self._verdict in DECIDABLE:
             return self._stop()
         return self._wait_and_see()
 
     def _continue(self) -> Advice:
         _, median, high = self._gain()
-        change = f"If only a gain above {difference(median)} paid for the rest, it would be to wait"
+        change = f"If you required a gain above {difference(median)}, the advice would be to wait"
         if self._verdict in DECIDABLE:
             return self._advice(AdviceKind.CONTINUE, self._odds(), f"{change}; above {difference(high)}, to stop.")
-        return self._advice(
-            AdviceKind.CONTINUE, f"{self._odds()} Where it ends is not known yet: ask again.", f"{change}."
-        )
+        return self._advice(AdviceKind.CONTINUE, f"{self._odds()} The end is not known yet: ask again.", f"{change}.")
 
     def _stop(self) -> Advice:
         _, median, high = (max(value, 0.0) for value in self._gain())
         return self._advice(
             AdviceKind.STOP,
             f"{self._odds()} Turns that no curve foretells are not counted.",
-            f"If a gain of {difference(high)} paid for the rest, it would be to wait; "
+            f"If a gain of {difference(high)} were enough, the advice would be to wait; "
             f"of {difference(median)}, to continue.",
         )
 
     def _wait_and_see(self) -> Advice:
         end = float(self._axis.to_fitted(np.array([self._budget]))[0])
-        plan = plan_wait(self._forecast, end, self._worth, (STOP_BELOW, CONTINUE_FROM))
+        plan = plan_wait(self._forecast, end, self._worth, (STOP_BELOW_CHANCE, CONTINUE_FROM_CHANCE))
         if self._verdict not in DECIDABLE:
             return self._wait(
                 max(plan.evaluations, self._until_a_verdict(end)),
@@ -263,15 +259,19 @@ class _Question:
             )
         return self._wait(
             plan.evaluations,
-            f"{self._odds()} After {_evaluations(plan.evaluations)} this is clear with a probability of {CLEAR:.0%}.",
+            f"{self._odds()} After {_evaluations(plan.evaluations)} this is clear with a probability of "
+            f"{CLEAR_PROBABILITY:.0%}.",
             _signs(plan, self._verdict),
         )
 
     def _until_a_verdict(self, end: float) -> int:
         """Evaluations that add enough compute to show a bend, as far as the budget goes."""
-        now, spacing = float(self._forecast.curve.compute[-1]), evaluation_spacing(self._forecast)
-        missing = max(NEW_LAW - len(self._forecast.curve), 1)
-        return max(1, min(max(math.ceil(NEW_COMPUTE * now / spacing), missing), math.floor((end - now) / spacing)))
+        now = float(self._forecast.curve.compute[-1])
+        spacing = evaluation_spacing(self._forecast)
+        missing = max(NEW_LAW_EVALUATIONS - len(self._forecast.curve), 1)
+        to_bend = math.ceil(MIN_WAIT_COMPUTE_SHARE * now / spacing)
+        until_end = math.floor((end - now) / spacing)
+        return max(1, min(max(to_bend, missing), until_end))
 
     def _wait(self, evaluations: int, reason: str, change: str) -> Advice:
         last = self._forecast.curve.compute[-1:] + evaluations * evaluation_spacing(self._forecast)
@@ -289,7 +289,7 @@ class _Question:
             worth=self._worth,
             price=self._price,
             chance=self._chance if self._verdict in DESCRIBED and self._rest.compute > 0 else None,
-            soon=self._stretch(min(self._now + SOON * self._budget, self._budget)),
+            soon=self._stretch(min(self._now + SOON_BUDGET_SHARE * self._budget, self._budget)),
             rest=self._rest,
             wait=wait,
             reason=reason,
@@ -307,7 +307,8 @@ class _Question:
         if self._verdict in DESCRIBED:
             low, median, high = np.quantile(self._gains(until), (0.05, 0.5, 0.95)).tolist()
             gain = (low, median, high)
-        return Stretch(self._now + spent, spent, None if self._price is None else self._price * spent, gain)
+        money = None if self._price is None else self._price * spent
+        return Stretch(self._now + spent, spent, money, gain)
 
     def _gain(self) -> tuple[float, float, float]:
         assert self._rest.gain is not None
@@ -345,7 +346,7 @@ def _words(verdict: VerdictKind) -> str:
 
 
 def chance_in_words(probability: float) -> str:
-    """In per cent; draws cannot tell more than 99 % from certain."""
+    """A probability in per cent. Draws cannot separate more than 99 % from certainty."""
     if probability > 0.99:
         return "over 99 %"
     return "under 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"

@@ -1,8 +1,8 @@
-"""Several runs, one budget: whom to stop, whom to continue, and what each choice is expected to lose.
+"""Several runs, one budget: which to stop, which to continue, and the expected loss of each choice.
 
-What counts in the end is the best run. Runs that continue share the budget in equal parts and end where their forecasts
-say; one that is stopped keeps what it has now. One more run that continues is one more that may turn out the best, and
-leaves less for each of the others. A run that broke has no forecast: it stays where its last readings are and gets
+Only the best run counts in the end. Runs that continue share the budget in equal parts and end as their forecasts say;
+a stopped run keeps its present pass rate. One more run that continues is one more that may turn out the best, and
+leaves less for each of the others. A run that broke has no forecast: it keeps the mean of its last readings and gets
 nothing. Runs count as independent of each other.
 """
 
@@ -16,17 +16,12 @@ from itertools import combinations
 import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.settings import MAX_ENUMERATED_RUNS, MAX_TIED_LOSS, MIN_RECENT_READINGS
 from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Array
 
 NO_FORECAST = (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
-"""Verdicts under which the law does not describe the run, neither where it is nor where it goes."""
-MAX_ENUMERATED = 10
-"""Up to this many runs every subset is looked at; beyond, runs are stopped one by one, the cheapest first."""
-RECENT = 3
-"""At least so many of the last readings, and a tenth of all, say where a run is that broke."""
-TIE = 0.001
-"""Choices whose expected losses differ by less are equally good; of these the one with the fewest runs is taken."""
+"""Verdicts under which the law describes neither the present nor the future of the run."""
 
 Spread = tuple[float, float, float]
 """Mean, 5 % and 95 % quantile."""
@@ -61,7 +56,7 @@ class Outlook:
     """One run under the recommended choice, and how much hangs on it.
 
     Attributes:
-        has_forecast: unless it has one it is worth its last readings and gets nothing.
+        has_forecast: without one it counts with its last readings and gets nothing.
         now: pass rate that it keeps when it is stopped.
         hours: device-hours that it gets.
         gain: of pass rate by these.
@@ -82,7 +77,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Allocation:
-    """One choice for each number of runs that continue, all of them first and none last; one is recommended."""
+    """One choice for each number of runs that continue, from all of them to no run; one is recommended."""
 
     budget: float
     least_gain: float
@@ -92,9 +87,9 @@ class Allocation:
 
 
 def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0.01) -> Allocation:
-    """Recommended are the fewest runs that are expected to bring the best run as far as any choice does.
+    """The choices, and the fewest runs that are expected to bring the best run as far as any choice does.
 
-    None are, where the gain of the best choice is below `least_gain` with 95 %: the rest of the budget is not worth it.
+    No run is recommended if the gain of the best choice is below `least_gain` with 95 %: the budget is not worth it.
 
     Args:
         forecasts: n runs, their compute in the same device-hours.
@@ -124,7 +119,7 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
     choices = _choices(ends, budget)
     recommended = choices[-1]
     if runs.able and recommended.loss_upper >= least_gain:
-        recommended = [choice for choice in choices[:-1] if choice.expected_loss <= TIE][-1]
+        recommended = [choice for choice in choices[:-1] if choice.expected_loss <= MAX_TIED_LOSS][-1]
     return Allocation(budget, least_gain, choices, recommended, _outlooks(runs, recommended, means, budget))
 
 
@@ -146,15 +141,15 @@ class _Runs:
         self.now = self.after(0.0)
 
     def after(self, hours: float) -> Array:
-        """If each that has a forecast goes on for so many device-hours."""
-        return np.array(
-            [
-                self._recent[place]
-                if place in self._recent
-                else forecast.draws.law([float(forecast.curve.compute[-1]) + hours])[0][self._order[place]]
-                for place, forecast in enumerate(self.forecasts)
-            ]
-        )
+        """(n, d) the pass rates if each run that has a forecast continues for `hours` device-hours."""
+        rates = []
+        for place, forecast in enumerate(self.forecasts):
+            if place in self._recent:
+                rates.append(self._recent[place])
+            else:
+                law = forecast.draws.law([float(forecast.curve.compute[-1]) + hours])[0]
+                rates.append(law[self._order[place]])
+        return np.array(rates)
 
     def ends(self, final: Array, continued: tuple[int, ...]) -> Array:
         """`final` for those that continue, now for the others."""
@@ -166,7 +161,7 @@ class _Runs:
 def _recent(forecast: Forecast, rng: np.random.Generator) -> Array:
     """Draws (d,) of the mean of the last readings, as uncertain as their scatter about it."""
     readings = forecast.curve.pass_rate
-    readings = readings[-max(RECENT, readings.size // 10) :]
+    readings = readings[-max(MIN_RECENT_READINGS, readings.size // 10) :]
     spread = float(np.std(readings, ddof=1)) / np.sqrt(readings.size)
     draws: Array = readings.mean() + spread * rng.standard_normal(forecast.draws.asymptote.size)
     return draws.clip(0.0, 1.0)
@@ -174,7 +169,7 @@ def _recent(forecast: Forecast, rng: np.random.Generator) -> Array:
 
 def _candidates(able: tuple[int, ...], size: int, larger: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Sets of `size` runs to look at; `larger` is the best that was found with one run more."""
-    if len(able) <= MAX_ENUMERATED or size <= 1:
+    if len(able) <= MAX_ENUMERATED_RUNS or size <= 1:
         return list(combinations(able, size))
     if size == len(able):
         return [able]
@@ -205,7 +200,8 @@ def _outlooks(
 ) -> tuple[Outlook, ...]:
     """`means`: expected pass rate of the best run, by the sets that were looked at."""
     most = max(means.values())
-    part, alone = runs.after(recommended.hours) - runs.now, runs.after(budget) - runs.now
+    part = runs.after(recommended.hours) - runs.now
+    alone = runs.after(budget) - runs.now
     return tuple(
         Outlook(
             verdict=forecast.verdict.kind,

@@ -1,7 +1,7 @@
-"""What would have been said earlier, against what came.
+"""Past forecasts compared with the outcome.
 
-The curve is cut at shares of its compute; each part is fitted without the rest, and its forecast of the end is set
-beside the mean of the last evaluations and beside the baselines.
+The curve is cut at shares of its compute; each part is fitted without the rest, and its forecast of the end is compared
+with the mean of the last evaluations and with the baselines.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.decisions.fit import check_start, fit_part
+from rollcast.scaling.decisions.settings import CUT_ROUNDING, MIN_BACKTEST_POINTS
 from rollcast.scaling.decisions.verdict import Verdict
 from rollcast.scaling.law.baselines import last_value, power_law
 from rollcast.scaling.law.curve import Curve
 from rollcast.scaling.posterior.options import FitOptions
-
-LEAST_POINTS = 3
-"""That must be seen before the end is forecast from them."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class PastForecast:
         share: of the curve's last compute that was seen.
         compute, num_points: of the part that was seen.
         forecast: (5 %, median, 95 %) of the mean of the last evaluations.
-        last_value, power_law: what these say instead.
+        last_value, power_law: the forecasts of these baselines.
         outcome: the measured mean.
     """
 
@@ -68,19 +66,19 @@ def backtest(
     options = options or FitOptions()
     if not all(0 < share < 1 for share in shares):
         raise ValueError(f"shares: {list(shares)} must lie between 0 and 1; give the parts of the run to be seen.")
-    if len(curve) < LEAST_POINTS + num_last:
+    if len(curve) < MIN_BACKTEST_POINTS + num_last:
         raise ValueError(
             f"curve {curve.name!r}: {len(curve)} evaluations are too few for a backtest; "
-            f"{LEAST_POINTS + num_last} are needed."
+            f"{MIN_BACKTEST_POINTS + num_last} are needed."
         )
     check_start(curve, options)
     end = float(np.mean(curve.compute[-num_last:]))
     outcome = float(np.mean(curve.pass_rate[-num_last:]))
     past = []
     for share in shares:
-        cut = share * float(curve.compute[-1]) * (1 + 1e-9)  # a point at the cut is seen whatever the rounding
+        cut = share * float(curve.compute[-1]) * (1 + CUT_ROUNDING)
         count = int(np.sum(curve.compute <= cut))
-        if count < LEAST_POINTS or count > len(curve) - num_last:
+        if count < MIN_BACKTEST_POINTS or count > len(curve) - num_last:
             continue
         seen = curve.window(stop=cut)
         forecast = fit_part(seen, options)

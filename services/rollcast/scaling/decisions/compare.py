@@ -6,8 +6,8 @@ B, as the paper does; the log re-plot (Fig 7) shows that B as a slope:
 
     F(R) = C_mid^B / ((A - R_0) / (R - R_0) - 1) = C^B,   ln F = B ln C
 
-B alone is blind to a run that goes the same way in twice the compute: that doubles C_mid and leaves B as it is. So the
-compute at which the laws pass one and the same pass rate, half-way up, is compared as well.
+B does not see a run that learns the same in twice the compute: that doubles C_mid and leaves B unchanged. So the
+compute at which the laws pass the same pass rate, half-way up, is compared as well.
 """
 
 from __future__ import annotations
@@ -19,19 +19,14 @@ import numpy as np
 
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.law.curve import MARGIN, Array, Curve, SigmoidParameters
+from rollcast.scaling.decisions.settings import FIXED_ASYMPTOTE_STD, LOG_COMPUTE_RATIO_MARGIN, MIN_GAIN_ODDS
+from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
+from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 Triple = tuple[float, float, float]
 """(5 %, median, 95 %)."""
-COMPUTE_MARGIN = float(np.log(1.1))
-"""ln of a ratio of compute below which two runs count as equally fast. Our choice: the paper prints no spread of speed
-between runs of one recipe."""
-FIXED = 1e-3
-"""Standard deviation of an asymptote that is held at a value."""
-FAR = 1e-6
-"""Odds of the gain beyond which a pass rate counts as never reached."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class Comparison:
     Attributes:
         asymptote_difference: (5 %, median, 95 %) of A_first - A_second.
         higher_asymptote: probability that A_first is higher by more than the margin, and that A_second is.
-        common_asymptote: A at which B was compared, or None where the asymptotes differ.
+        common_asymptote: A at which B was compared, or None if the asymptotes differ.
         exponent_difference: (5 %, median, 95 %) of B_first - B_second at the common A, or None.
         compute_ratio: the same of the compute that the first takes half-way to the common A over what the second takes.
         verdict: in words.
@@ -57,7 +52,7 @@ class Comparison:
     verdict: str
 
 
-def compare(forecasts: Sequence[Forecast], margin: float = MARGIN) -> list[Comparison]:
+def compare(forecasts: Sequence[Forecast], margin: float = ASYMPTOTE_MARGIN) -> list[Comparison]:
     """Every pair of runs, each fitted on its own.
 
     Raises:
@@ -75,7 +70,7 @@ def compare(forecasts: Sequence[Forecast], margin: float = MARGIN) -> list[Compa
 def with_asymptote(curve: Curve, asymptote: float, options: FitOptions | None = None) -> Forecast:
     """The fit with A held at `asymptote`."""
     options = options or FitOptions(prior=LAW_PRIOR)
-    return fit(curve, replace(options, prior=replace(options.prior, asymptote=(asymptote, FIXED))))
+    return fit(curve, replace(options, prior=replace(options.prior, asymptote=(asymptote, FIXED_ASYMPTOTE_STD))))
 
 
 def half_way(forecast: Forecast, asymptote: float) -> float:
@@ -84,10 +79,10 @@ def half_way(forecast: Forecast, asymptote: float) -> float:
 
 
 def log_compute_to(forecast: Forecast, pass_rate: float) -> Array:
-    """(d,) ln of the device-hours at which each draw of the law passes `pass_rate`; far away where it never does."""
+    """(d,) ln of the device-hours at which each draw of the law passes `pass_rate`; far outside the run if never."""
     draws = forecast.draws
-    odds = (pass_rate - draws.initial) / np.maximum(draws.asymptote - pass_rate, FAR)
-    return np.asarray(draws.log_midpoint + np.log(np.clip(odds, FAR, 1.0 / FAR)) / draws.exponent)
+    odds = (pass_rate - draws.initial) / np.maximum(draws.asymptote - pass_rate, MIN_GAIN_ODDS)
+    return np.asarray(draws.log_midpoint + np.log(np.clip(odds, MIN_GAIN_ODDS, 1.0 / MIN_GAIN_ODDS)) / draws.exponent)
 
 
 def log_replot(curve: Curve, law: SigmoidParameters) -> tuple[Array, Array]:
@@ -98,39 +93,40 @@ def log_replot(curve: Curve, law: SigmoidParameters) -> tuple[Array, Array]:
 
 
 def difference_of_draws(one: Array, two: Array) -> Array:
-    """Differences of independent draws; the second are shuffled, since both sets are in the order of their grid."""
+    """Differences of independent draws. The second set is shuffled, because both are in the order of their grids."""
     shuffled: Array = np.random.default_rng(0).permutation(two)
     return one - shuffled
 
 
+def triple(values: Array) -> Triple:
+    """(3,) as plain numbers."""
+    low, median, high = values.tolist()
+    return low, median, high
+
+
 def quantiles(draws: Array) -> Triple:
-    """(5 %, median, 95 %)."""
-    low, median, high = np.quantile(draws, (0.05, 0.5, 0.95))
-    return float(low), float(median), float(high)
-
-
-def exponentials(logs: Triple) -> Triple:
-    """Ratios, from the quantiles of their ln."""
-    low, median, high = np.exp(logs)
-    return float(low), float(median), float(high)
+    """(5 %, median, 95 %) of draws (d,)."""
+    return triple(np.quantile(draws, (0.05, 0.5, 0.95)))
 
 
 def logarithms(ratios: Triple) -> Triple:
     """The ln of the quantiles of a ratio."""
-    low, median, high = np.log(ratios)
-    return float(low), float(median), float(high)
+    return triple(np.log(ratios))
 
 
 def is_off_zero(interval: Triple, margin: float = 0.0) -> bool:
-    """Whether the interval does not hold 0 and its median is beyond the margin."""
+    """Whether the interval excludes 0 and its median is beyond the margin."""
     return (interval[0] > 0 or interval[2] < 0) and abs(interval[1]) > margin
 
 
 def _pair(forecasts: Sequence[Forecast], first: int, second: int, margin: float) -> Comparison:
-    one, two = forecasts[first], forecasts[second]
+    one = forecasts[first]
+    two = forecasts[second]
     difference = difference_of_draws(one.draws.asymptote, two.draws.asymptote)
-    higher, lower = float(np.mean(difference > margin)), float(np.mean(difference < -margin))
-    low, median, high = interval = quantiles(difference)
+    higher = float(np.mean(difference > margin))
+    lower = float(np.mean(difference < -margin))
+    interval = quantiles(difference)
+    low, median, high = interval
     names = [forecast.curve.name or f"run {index + 1}" for index, forecast in ((first, one), (second, two))]
     if is_off_zero(interval, margin):
         better = names[0] if median > 0 else names[1]
@@ -143,15 +139,15 @@ def _pair(forecasts: Sequence[Forecast], first: int, second: int, margin: float)
     delays = quantiles(difference_of_draws(log_compute_to(held[0], level), log_compute_to(held[1], level)))
     is_same = -margin <= low and high <= margin
     verdict = (
-        f"The asymptotes {'are within the margin' if is_same else 'cannot be told apart'} ({low:+.3f} to {high:+.3f}); "
+        f"The asymptotes {'are within the margin' if is_same else 'cannot be separated'} ({low:+.3f} to {high:+.3f}); "
         f"at A = {common:.3f} {_efficiency(slopes, delays, names)}."
     )
-    return Comparison(first, second, interval, (higher, lower), common, slopes, exponentials(delays), verdict)
+    return Comparison(first, second, interval, (higher, lower), common, slopes, triple(np.exp(delays)), verdict)
 
 
 def _efficiency(slopes: Triple, delays: Triple, names: Sequence[str]) -> str:
     """`delays`: ln of the first run's compute half-way up over the second's."""
-    if is_off_zero(delays, COMPUTE_MARGIN):
+    if is_off_zero(delays, LOG_COMPUTE_RATIO_MARGIN):
         better = names[0] if delays[1] < 0 else names[1]
         low, ratio, high = np.exp(-np.abs(delays))
         return (
@@ -163,7 +159,7 @@ def _efficiency(slopes: Triple, delays: Triple, names: Sequence[str]) -> str:
         return f"{better} is more efficient: B differs by {abs(slopes[1]):.2f} ({_range(slopes[0], slopes[2])})"
     low, _, high = np.exp(delays)
     return (
-        f"B does not tell them apart either ({slopes[0]:+.2f} to {slopes[2]:+.2f}), nor does the compute "
+        f"B does not separate them either ({slopes[0]:+.2f} to {slopes[2]:+.2f}), nor does the compute "
         f"that they take half-way up ({low:.2f} to {high:.2f} times)"
     )
 

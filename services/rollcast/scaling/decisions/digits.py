@@ -1,13 +1,15 @@
-"""How many digits of a difference of pass rates are told."""
+"""How differences of pass rates are printed."""
 
 from __future__ import annotations
 
-LEAST_TOLD = 1e-6
-"""Below it only the arithmetic differs."""
+from rollcast.scaling.decisions.settings import MIN_SHOWN_DIFFERENCE
 
 
 def difference(value: float) -> str:
-    """Three digits behind the point; of less than 0.001 the first digit that is not 0, so that none reads 0.000."""
+    """Three decimals; below 0.001 one significant digit, so that no difference reads 0.000."""
     if abs(value) >= 0.001:
         return f"{value:.3f}"
-    return "0" if abs(value) < LEAST_TOLD else f"{float(f'{value:.1g}'):f}".rstrip("0")
+    if abs(value) < MIN_SHOWN_DIFFERENCE:
+        return "0"
+    one_digit = float(f"{value:.1g}")
+    return f"{one_digit:f}".rstrip("0")

@@ -1,4 +1,4 @@
-"""Fit the law to a curve: points chosen, noise and outliers dealt with, posterior drawn, verdict given."""
+"""`fit(curve)`: the posterior of the law, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -6,45 +6,28 @@ from dataclasses import replace
 
 import numpy as np
 
+from rollcast.scaling.decisions.breaks import judge_break, suspected_breaks
 from rollcast.scaling.decisions.evidence import evidence
+from rollcast.scaling.decisions.falls import judge_fall, judge_truncation
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.misfit import judge_misfit
-from rollcast.scaling.decisions.verdict import (
-    LEAST_POINTS,
-    Verdict,
-    VerdictKind,
-    judge,
-    judge_break,
-    judge_fall,
-    judge_truncation,
-    suspected_breaks,
+from rollcast.scaling.decisions.settings import (
+    MAX_FIRST_PHASE_FALL_SCALES,
+    MIN_LAW_POINTS,
+    MIN_PHASE_END_WEIGHT,
+    NUM_MISFIT_TRAJECTORIES,
 )
-from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
-from rollcast.scaling.law.observations import MEDIAN_TO_DEVIATION, Observations, unit_variance
-from rollcast.scaling.posterior.departure import candidates
-from rollcast.scaling.posterior.draws import Draws, draw
-from rollcast.scaling.posterior.grid import Grid, LinearPrior, NoisePrior, outline, solve
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind, judge
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.posterior.fitting import Posterior, cut_before, departures_of, fitted_part, posterior_of
+from rollcast.scaling.posterior.grid import Grid
 from rollcast.scaling.posterior.options import FitOptions
-from rollcast.scaling.posterior.prior import LAW_PRIOR, Prior
-
-OUTLIER = 4.0
-"""Standardised residual beyond which a point loses weight."""
-FAR_WEIGHT = 0.25
-"""Weight of a point just beyond `OUTLIER`; it falls with the square of the distance."""
-LEAST_ROBUST = 8
-"""Fewer points than these cannot tell an outlier from the curve."""
-DEEPEST_FIRST_PHASE = 2.0
-"""Standard deviations of its amplitude to which a fall can be the first phase of a run that starts above the law."""
-NOTABLE = 0.2
-"""Posterior weight from which the end of a first phase counts."""
-TRAJECTORIES = 1024
-"""That are held against the readings: enough to tell one in a thousand."""
-FIXED = 1e-4
-"""Standard deviation of an R_0 that is given."""
+from rollcast.scaling.posterior.placement import outline, solve
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 
 def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
-    """The posterior of the law given `curve`.
+    """The posterior of the law given `curve`, and the verdict.
 
     Raises:
         ValueError: no point is left after `exclude_before`; R_0 is fixed at or above every reading of a run that did
@@ -61,7 +44,7 @@ def check_start(curve: Curve, options: FitOptions) -> None:
     Raises:
         ValueError: no point is left after `exclude_before`; R_0 is fixed at or above every reading.
     """
-    kept = _kept(curve, options)
+    kept = fitted_part(curve, options)
     highest = float(kept.pass_rate.max())
     if isinstance(options.initial, float | int) and options.initial >= highest and judge_fall(kept) is None:
         raise ValueError(
@@ -71,120 +54,79 @@ def check_start(curve: Curve, options: FitOptions) -> None:
 
 
 def fit_part(curve: Curve, options: FitOptions) -> Forecast:
-    """The same of the beginning of a curve, which may not have risen above its start yet.
+    """The fit of the beginning of a curve, which may not have risen above its start yet.
 
     Raises:
         ValueError: no point is left after `exclude_before`.
     """
-    prior = options.prior
-    kept = _kept(curve, options)
-    with_start = options.initial == "measured" and curve.initial is not None
-    ends = _transient_ends(kept, options, with_start)
-    noise_prior = NoisePrior(prior.log_noise, prior.log_noise)
-    if kept.standard_error is not None:
-        noise_prior = NoisePrior(prior.log_error_scale, prior.log_drifting_error_scale)
-        prior = replace(prior, drift_weight=prior.error_drift_weight)
-    linear = _linear_prior(options)
-
-    def posterior(weight: Array | None) -> tuple[Observations, Grid]:
-        points = Observations.of(kept, prior.drift_length, weight, with_start)
-        return points, solve(points, prior, linear, noise_prior, candidates(points, prior, ends))
-
-    def broke() -> Verdict | None:
-        # A steep rise looks like a break, so breaks are looked for beside a law as the paper prints them.
-        usual = replace(prior, log_exponent=LAW_PRIOR.log_exponent, tail_weight=0.0, jump_weight=0.0)
-        settled = grid
-        if usual != prior:
-            settled = outline(observations, usual, linear, noise_prior, candidates(observations, usual, ends))
-        suspects = suspected_breaks(observations, settled, prior)
-        if not suspects:
-            return None
-        # A run that breaks has no tail, which the prior must pay as it does for a law without one.
-        paid = float(np.log1p(-prior.tail_weight)) if prior.tail_weight < 1.0 else 0.0
-        suspects = [replace(suspect, log_prior=suspect.log_prior + paid) for suspect in suspects]
-        broken = solve(observations, usual, linear, noise_prior, suspects)
-        return judge_break(grid, broken, observations, curve.unit)
-
-    observations, grid = posterior(None)
-    if options.robust and len(kept) >= LEAST_ROBUST:
-        weight = _outlier_weight(kept, grid.best())
-        if weight is not None:
-            observations, grid = posterior(weight)
-    draws = draw(grid, observations, prior.tail_falls)
-    end = _end_of_first_phase(grid)
-    verdict = judge_truncation(kept) or judge_fall(kept, end, DEEPEST_FIRST_PHASE * prior.transient_scale)
-    verdict = verdict or broke() or _judge_law(kept, draws, observations, end, prior)
+    posterior = posterior_of(curve, options)
+    first_phase = _end_of_first_phase(posterior.grid)
     return Forecast(
         curve=curve,
         options=options,
-        excluded=int(np.sum(curve.compute < max(_cut(options), end))),
-        best=grid.best(),
-        draws=draws,
-        observations=observations,
-        verdict=verdict,
+        excluded=int(np.sum(curve.compute < max(cut_before(options), first_phase))),
+        best=posterior.grid.best(),
+        draws=posterior.draws,
+        observations=posterior.problem.observations,
+        verdict=_verdict(posterior, first_phase),
     )
 
 
-def _judge_law(curve: Curve, draws: Draws, observations: Observations, first_phase: float, prior: Prior) -> Verdict:
-    """Of a run that did not break."""
-    verdict = judge(curve, draws, prior)
-    if len(curve) < LEAST_POINTS:
+def _verdict(posterior: Posterior, first_phase: float) -> Verdict:
+    """The first verdict that applies; `first_phase`: device-hours until its end."""
+    deepest = MAX_FIRST_PHASE_FALL_SCALES * posterior.problem.prior.transient_scale
+    return (
+        judge_truncation(posterior.curve)
+        or judge_fall(posterior.curve, first_phase, deepest)
+        or _judge_breaks(posterior)
+        or _judge_law(posterior, first_phase)
+    )
+
+
+def _judge_breaks(posterior: Posterior) -> Verdict | None:
+    """The verdict that the run broke, or None.
+
+    A steep rise looks like a break, so breaks are searched next to a law as the paper prints them.
+    """
+    problem = posterior.problem
+    prior = problem.prior
+    usual = replace(
+        problem, prior=replace(prior, log_exponent=LAW_PRIOR.log_exponent, tail_weight=0.0, jump_weight=0.0)
+    )
+    settled = posterior.grid
+    if usual.prior != prior:
+        settled = outline(usual, departures_of(usual, posterior.first_phase_ends))
+    suspects = suspected_breaks(problem.observations, settled, prior)
+    if not suspects:
+        return None
+    if prior.tail_weight < 1.0:
+        # A run that breaks has no tail; the prior must pay for that as it does for a law without a tail.
+        no_tail = float(np.log1p(-prior.tail_weight))
+        suspects = [replace(suspect, log_prior=suspect.log_prior + no_tail) for suspect in suspects]
+    broken = solve(usual, suspects)
+    return judge_break(posterior.grid, broken, problem.observations, posterior.curve.unit)
+
+
+def _judge_law(posterior: Posterior, first_phase: float) -> Verdict:
+    """The verdict on a run that did not break, with the evidence that it rests on."""
+    curve = posterior.curve
+    draws = posterior.draws
+    points = posterior.problem.observations
+    verdict = judge(curve, draws, posterior.problem.prior)
+    if len(curve) < MIN_LAW_POINTS:
         return verdict
-    some = draws[:: max(1, draws.initial.size // TRAJECTORIES)]
-    law = some.law(np.exp(observations.log_compute))
+    some = draws[:: max(1, draws.initial.size // NUM_MISFIT_TRAJECTORIES)]
+    law = some.law(np.exp(points.log_compute))  # (n, d)
     if verdict.kind in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED):
-        verdict = judge_misfit(some, law, observations) or verdict
+        verdict = judge_misfit(some, law, points) or verdict
     is_described = verdict.kind is not VerdictKind.NOT_SIGMOID
-    rests_on = evidence(curve, draws, observations, law.mean(axis=1), first_phase, is_described=is_described)
-    return replace(verdict, reason=f"{verdict.reason} {rests_on}")
+    grounds = evidence(curve, draws, points, law.mean(axis=1), first_phase, is_described=is_described)
+    return replace(verdict, reason=f"{verdict.reason} {grounds}")
 
 
 def _end_of_first_phase(grid: Grid) -> float:
     """The last end of a first phase that has notable weight, whatever its size and tail; device-hours, 0 for none."""
     ends = np.array([departure.at for departure in grid.axes.departures])
     each, place = np.unique(ends, return_inverse=True)
-    weight = np.bincount(place, grid.weight.sum(axis=(1, 2, 3)))
-    return float(np.max(each[weight >= NOTABLE], initial=0.0))
-
-
-def _cut(options: FitOptions) -> float:
-    return 0.0 if isinstance(options.exclude_before, str) else float(options.exclude_before)
-
-
-def _kept(curve: Curve, options: FitOptions) -> Curve:
-    return curve.window(_cut(options)) if _cut(options) > 0 else curve
-
-
-def _transient_ends(curve: Curve, options: FitOptions, with_start: bool) -> list[float]:
-    """Candidates for the end of the first phase, in device-hours; one before the first point frees the start alone."""
-    first, last = float(curve.compute[0]), float(curve.compute[-1])
-    automatic = options.exclude_before == "auto"
-    shares = options.prior.start_transient if with_start else options.prior.transient
-    ends = [0.5 * first] if with_start and options.exclude_before != 0 else []
-    if automatic:
-        ends.extend(share * last for share in shares if share * last > first)
-    return ends
-
-
-def _linear_prior(options: FitOptions) -> LinearPrior:
-    (initial, initial_spread), (asymptote, asymptote_spread) = options.prior.initial, options.prior.asymptote
-    if isinstance(options.initial, float | int):
-        initial, initial_spread = float(options.initial), FIXED
-    return LinearPrior(mean=np.array([initial, asymptote]), variance=np.array([initial_spread**2, asymptote_spread**2]))
-
-
-def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
-    """(n,) weights below 1 for points far from the law and from their neighbours, or None if there is none."""
-    residual = curve.pass_rate - best.pass_rate(curve.compute)
-    padded = np.pad(residual, 2, mode="reflect")
-    near = [padded[place : place + residual.size] for place in (0, 1, 3, 4)]
-    # The median of four is the mean of the middle two; numpy's own takes four times as long, and rows may be a million.
-    local = 0.5 * (sum(near) - np.minimum.reduce(near) - np.maximum.reduce(near))
-    deviation = (residual - local) / np.sqrt(unit_variance(curve))
-    scale = MEDIAN_TO_DEVIATION * float(np.median(np.abs(deviation)))
-    standardised = np.abs(deviation) / max(scale, 1e-9)
-    if not np.any(standardised > OUTLIER):
-        return None
-    far = standardised > OUTLIER
-    weight: Array = np.where(far, FAR_WEIGHT * (OUTLIER / np.maximum(standardised, OUTLIER)) ** 2, 1.0)
-    return weight
+    weight = np.bincount(place, grid.departure_weight)
+    return float(np.max(each[weight >= MIN_PHASE_END_WEIGHT], initial=0.0))

@@ -1,7 +1,7 @@
 """The posterior of one curve and every question asked of it.
 
-A forecast is a set of equally likely settings of law and noise. Each answer is a quantile over them, so that an
-interval is as wide as what the curve leaves open.
+A forecast is a set of equally likely settings of law and noise. Each answer is a quantile over them, so an interval is
+as wide as the curve leaves it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rollcast.scaling.decisions.settings import DRAWS_PER_BATCH, MIN_LAW_DRAWS, NUM_READING_DRAWS
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
 from rollcast.scaling.law.observations import Observations
@@ -24,14 +25,6 @@ __all__ = ["Forecast", "Verdict", "VerdictKind"]
 
 Quantiles = Sequence[float] | Array
 MEDIAN_AND_90 = (0.05, 0.5, 0.95)
-LEAST_DRAWS = 40
-"""Without a tail, from which the parameters of the law are told: one in a hundred."""
-NUM_READINGS = 2048
-"""Draws from which readings are made. Each gets noise of its own, so that the lower end of a 90 % interval is known to
-1 % of the interval's width and the upper one, where turns begin, to 3 %. Twice as many would leave 1 and 2 %, and a
-live refit would spend as long on its band as on its fit."""
-DRAWS_AT_ONCE = 512
-"""So many in one go stay in the processor's cache with all that is made from them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +52,7 @@ class Forecast:
 
     @property
     def ceiling_probability(self) -> float:
-        """Probability that gains end within sight; A, B, C_mid and R_0 are told of the law with a ceiling."""
+        """Probability that gains end within sight; A, B, C_mid and R_0 are those of the law with a ceiling."""
         return float(np.mean(self.draws.has_ceiling))
 
     def initial(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
@@ -79,9 +72,11 @@ class Forecast:
         return np.exp(_quantile(self.of_law(self.draws.log_midpoint), quantiles))
 
     def of_law(self, values: Array) -> Array:
-        """Those of the draws' `values` (d,) that have no tail, or all where hardly any is without one -> (e,)."""
-        plain = self.draws.tail == 0.0
-        return values[plain] if plain.sum() >= LEAST_DRAWS else values
+        """The `values` (d,) of the draws that have no tail -> (e,); all of them if hardly any draw is without one."""
+        without_tail = self.draws.tail == 0.0
+        if without_tail.sum() < MIN_LAW_DRAWS:
+            return values
+        return values[without_tail]
 
     def pass_rate(self, compute: ArrayLike, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """The law's pass rate at `compute` (m,) -> (q, m)."""
@@ -92,28 +87,31 @@ class Forecast:
     ) -> Array:
         """What a new evaluation at `compute` (m,) will read -> (q, m).
 
-        Law, first phase, drift (which carries on from the last points and fades), white noise. `standard_error` is
-        that of the new reading; unset, it is as noisy as the curve's own points; 0 asks for the mean of many readings.
+        Law, first phase, drift (which continues from the last points and fades), turns, white noise. `standard_error`
+        is that of the new reading; None: it is as noisy as the curve's own points; 0: the mean of many readings.
         """
         at = np.atleast_1d(np.asarray(compute, dtype=float))
-        draws = self.draws[:: max(1, self.draws.initial.size // NUM_READINGS)]
-        chance = np.random.default_rng(0)
-        normal, uniform = chance.standard_normal((2, draws.initial.size)), chance.random((3, draws.initial.size))
+        ahead = at / self.curve.compute[-1]
+        draws = self.draws[:: max(1, self.draws.initial.size // NUM_READING_DRAWS)]
+        count = draws.initial.size
+        random = np.random.default_rng(0)
+        normal = random.standard_normal((2, count))
+        uniform = random.random((3, count))
         if standard_error is None:
             noise = draws.noise * self.observations.spread[-1]
         else:
             noise = np.full_like(draws.noise, standard_error)
-        reading = np.empty((at.size, draws.initial.size))
-        for start in range(0, draws.initial.size, DRAWS_AT_ONCE):
-            part = slice(start, start + DRAWS_AT_ONCE)
+        reading = np.empty((at.size, count))
+        for start in range(0, count, DRAWS_PER_BATCH):
+            part = slice(start, start + DRAWS_PER_BATCH)
             mean, variance = self._off_law(at, draws[part])
-            off = mean + np.sqrt(variance) * normal[0, part]
-            turn = drawn_turns(self.options.prior, at / self.curve.compute[-1], uniform[:, part])
-            reading[:, part] = draws[part].law(at) + off + turn + noise[part] * normal[1, part]
+            off_law = mean + np.sqrt(variance) * normal[0, part]
+            turn = drawn_turns(self.options.prior, ahead, uniform[:, part])
+            reading[:, part] = draws[part].law(at) + off_law + turn + noise[part] * normal[1, part]
         return _quantile(np.clip(reading, 0.0, 1.0), quantiles)
 
     def compute_to_target(self, target: float, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
-        """Device-hours until the law reaches `target` -> (q,), inf where it never does.
+        """Device-hours until the law reaches `target` -> (q,), inf if it never does.
 
         Raises:
             ValueError: target is no pass rate.
@@ -132,36 +130,46 @@ class Forecast:
     def headroom(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """A - R at the last compute of the curve -> (q,). R is the law, not a reading, and without a tail.
 
-        The interval includes the drift: every draw is weighed by its likelihood under a covariance that holds it. So A
-        and the law now are as uncertain as readings that wander together leave them. How far A lies from what the next
-        evaluation shows is another question: the present drift would have to be taken off, and it fades.
+        The interval includes the drift, because the likelihood of every draw has it in its covariance. So A and the law
+        now are as uncertain as readings that wander together leave them. How far A is from the next reading is another
+        question: the present drift would have to be subtracted, and it fades.
         """
-        return _quantile(self.of_law(self.draws.asymptote - self.draws.sigmoid([self.curve.compute[-1]])[0]), quantiles)
+        law_now = self.draws.sigmoid([self.curve.compute[-1]])[0]
+        return _quantile(self.of_law(self.draws.asymptote - law_now), quantiles)
 
     def _off_law(self, compute: Array, draws: Draws) -> tuple[Array, Array]:
-        """Mean and variance of transient and drift at `compute` (m,) given the points: each (m, d)."""
+        """Mean and variance (m, d) of first phase and drift at `compute` (m,), given the points (n,)."""
         points = self.observations
+        # (n, d) rotated residuals and their precision: the rotated points are independent.
         residual = points.rotation @ (points.pass_rate[:, None] - draws.law(np.exp(points.log_compute)))
         precision = 1.0 / (draws.noise**2 * (1.0 + draws.drift**2 * points.eigenvalues[:, None]))
-        amplitude, scale = np.zeros(draws.initial.size), np.ones(draws.initial.size)
-        shapes = np.zeros((compute.size, len(draws.departures)))
+
+        # The amplitude of each draw's first phase, by regression on its shape; the drift gets the rest of the residual.
+        amplitude = np.zeros(draws.initial.size)
+        information = np.ones(draws.initial.size)
+        shapes = np.zeros((compute.size, len(draws.departures)))  # (m, h)
         for index, departure in enumerate(draws.departures):
             mine = draws.departure == index
             if departure.shape is None or not np.any(mine):
                 continue
             phi = (points.rotation @ departure.shape)[:, None]
             weighted = phi * precision[:, mine]
-            scale[mine] = 1.0 / departure.scale**2 + np.sum(weighted * phi, axis=0)
-            amplitude[mine] = np.sum(weighted * residual[:, mine], axis=0) / scale[mine]
+            information[mine] = 1.0 / departure.scale**2 + np.sum(weighted * phi, axis=0)
+            amplitude[mine] = np.sum(weighted * residual[:, mine], axis=0) / information[mine]
             residual[:, mine] -= phi * amplitude[mine]
             shapes[:, index] = transient_shape(compute, departure.at)
-        shape = shapes[:, draws.departure]
-        mean, variance = shape * amplitude, shape**2 / scale
+        shape = shapes[:, draws.departure]  # (m, d)
+        mean = shape * amplitude
+        variance = shape**2 / information
+
+        # The drift given the points: the conditional mean and variance of a Gaussian process (kriging).
         with np.errstate(divide="ignore"):
-            near = points.near(np.log(compute), self.options.prior.drift_length, float(points.spread[-1]))
-        drift = (draws.noise * draws.drift) ** 2
-        mean += drift * (near @ (precision * residual))
-        variance += np.maximum(drift * points.spread[-1] ** 2 - drift**2 * (near**2 @ precision), 0.0)
+            log_compute = np.log(compute)
+        near = points.near(log_compute, self.options.prior.drift_length, float(points.spread[-1]))  # (m, n)
+        drift_variance = (draws.noise * draws.drift) ** 2
+        mean += drift_variance * (near @ (precision * residual))
+        explained = drift_variance**2 * (near**2 @ precision)
+        variance += np.maximum(drift_variance * points.spread[-1] ** 2 - explained, 0.0)
         return mean, variance
 
 

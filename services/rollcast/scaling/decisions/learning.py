@@ -17,17 +17,13 @@ from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.curve import Array, Curve
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import Prior
-
-NUM_ROUNDS = 3
-"""Few: each round draws the runs closer together, and a dozen runs do not justify a prior as narrow as the limit."""
-LEAST_RUNS = 3
-"""Of a family, for their spread to say anything of the next."""
-LEAST_SPREAD = 0.01
-"""Narrowest standard deviation of a learned pass rate."""
-LEAST_LOG_SPREAD = 0.1
-"""The same of ln B and ln C_mid."""
-WIDENING = 1.5
-"""The next run's asymptote may differ by more than those seen: to change it is what runs are made for."""
+from rollcast.scaling.posterior.settings import (
+    ASYMPTOTE_WIDENING_FACTOR,
+    MIN_FAMILY_RUNS,
+    MIN_LEARNED_LOG_STD,
+    MIN_LEARNED_STD,
+    NUM_LEARNING_ROUNDS,
+)
 
 
 def learn_prior(curves: Sequence[Curve], options: FitOptions | None = None) -> Prior:
@@ -36,26 +32,26 @@ def learn_prior(curves: Sequence[Curve], options: FitOptions | None = None) -> P
     Raises:
         ValueError: fewer than 3 curves.
     """
-    if len(curves) < LEAST_RUNS:
-        raise ValueError(f"curves: {len(curves)} given; a prior is learned from {LEAST_RUNS} or more.")
+    if len(curves) < MIN_FAMILY_RUNS:
+        raise ValueError(f"curves: {len(curves)} given; a prior is learned from {MIN_FAMILY_RUNS} or more.")
     options = options or FitOptions()
-    for _ in range(NUM_ROUNDS):
+    for _ in range(NUM_LEARNING_ROUNDS):
         draws = [fit(curve, options).draws for curve in curves]
         prior = options.prior
-        log_midpoint = _moments([draw.log_midpoint for draw in draws], LEAST_LOG_SPREAD)
+        log_midpoint = _moments([draw.log_midpoint for draw in draws], MIN_LEARNED_LOG_STD)
         options = replace(
             options,
             prior=replace(
                 prior,
-                asymptote=_moments([draw.asymptote for draw in draws], LEAST_SPREAD),
-                initial=_moments([draw.initial for draw in draws], LEAST_SPREAD),
-                log_exponent=_moments([np.log(draw.exponent) for draw in draws], LEAST_LOG_SPREAD),
+                asymptote=_moments([draw.asymptote for draw in draws], MIN_LEARNED_STD),
+                initial=_moments([draw.initial for draw in draws], MIN_LEARNED_STD),
+                log_exponent=_moments([np.log(draw.exponent) for draw in draws], MIN_LEARNED_LOG_STD),
                 log_midpoint=(0.0, log_midpoint[1]),
                 midpoint_reference=float(np.exp(log_midpoint[0])),
             ),
         )
     mean, spread = options.prior.asymptote
-    return replace(options.prior, asymptote=(mean, WIDENING * spread))
+    return replace(options.prior, asymptote=(mean, ASYMPTOTE_WIDENING_FACTOR * spread))
 
 
 def _moments(draws: list[Array], floor: float) -> tuple[float, float]:

@@ -1,15 +1,15 @@
 """Whether the fitted curve could have made the readings: posterior predictive checks that bar decisions.
 
-Each trajectory makes a set of readings again, as independent ones. Where hardly one in a thousand of these sets strays
-from its trajectory as far as the readings do, and they stray far enough to matter, no curve of the family describes the
-run. Three ways of straying are looked at:
+From each trajectory a set of independent readings is simulated. If hardly one in a thousand of these sets strays from
+its trajectory as far as the real readings do, and these stray far enough to matter, no curve of the family describes
+the run. There are three checks:
 
-    newest     the mean of the newest readings lies above the curve, and so above the asymptote that it heads for
+    newest     the mean of the newest readings is above the curve, and so above the asymptote that it approaches
     rising     the later half of the readings climbs out of the curve
-    one side   a row of readings lies on one side of the curve
+    one side   a row of readings is on one side of the curve
 
-The checks are strict on purpose. On real curves milder ones told runs that went another way from no others. Nor does
-the drift that the fit allows for take part in the sets: with it they stray as far as any run does.
+The checks are strict on purpose: on real curves milder ones could not separate runs that went another way from others.
+The simulated readings have no drift: with the drift that the fit allows they would stray as far as any run does.
 """
 
 from __future__ import annotations
@@ -19,15 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rollcast.scaling.decisions.verdict import LEAST_BREAK, Verdict, VerdictKind
-from rollcast.scaling.law.curve import MARGIN, Array
+from rollcast.scaling.decisions.settings import MAX_MISFIT_SHARE, MIN_BREAK, MIN_MISFIT, MIN_NEWEST, NEWEST_DIVISOR
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
+from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.observations import Observations
 from rollcast.scaling.posterior.draws import Draws
-
-RARER_THAN = 1e-3
-"""Share of the repetitions that stray as far."""
-NEWEST = 5
-"""The newest points are so small a part of all of them, three at least."""
 
 
 def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdict | None:
@@ -36,15 +32,18 @@ def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdic
     `law` (n, d): of the draws at the points; of a thousand draws or more.
     """
     on_the_law = _on_the_law(draws, observations)
-    found = on_the_law * (observations.pass_rate[:, None] - law)
-    typical = found.mean(axis=1, keepdims=True)
-    asked = [check for check in CHECKS if float(check.measure(typical)[0]) >= check.least]
-    again = on_the_law * _repeated(draws, observations) if asked else found
-    for check in asked:
-        if float(np.mean(check.measure(again) >= check.measure(found))) < RARER_THAN:
+    residual = on_the_law * (observations.pass_rate[:, None] - law)  # (n, d)
+    typical = residual.mean(axis=1, keepdims=True)  # (n, 1) from the mean trajectory
+    checks = [check for check in CHECKS if float(check.measure(typical)[0]) >= check.least]
+    if not checks:
+        return None
+    simulated = on_the_law * _simulated(draws, observations)
+    for check in checks:
+        as_far = check.measure(simulated) >= check.measure(residual)  # (d,)
+        if float(np.mean(as_far)) < MAX_MISFIT_SHARE:
             return Verdict(
                 VerdictKind.NOT_SIGMOID,
-                f"The fitted curve does not describe the run: {check.says}, and of {again.shape[1]:,} repetitions with "
+                f"The fitted curve does not describe the run: {check.says}, and of {as_far.size:,} repetitions with "
                 "independent readings at most one strays as far.",
             )
     return None
@@ -57,36 +56,44 @@ def _on_the_law(draws: Draws, observations: Observations) -> Array:
     return np.asarray((compute >= ends) & (compute > 0.0), dtype=float)
 
 
-def _repeated(draws: Draws, observations: Observations) -> Array:
+def _simulated(draws: Draws, observations: Observations) -> Array:
     """(n, d) independent errors, each with the white noise of its draw."""
     normal = np.random.default_rng(0).standard_normal((observations.log_compute.size, draws.initial.size))
     return np.asarray(draws.noise / np.sqrt(observations.precision)[:, None] * normal)
 
 
 def _newest(residual: Array) -> Array:
-    """(n, d) -> (d,) their mean."""
-    return np.asarray(residual[-max(3, residual.shape[0] // NEWEST) :].mean(axis=0))
+    """(n, d) -> (d,) the mean of the newest readings."""
+    count = max(MIN_NEWEST, residual.shape[0] // NEWEST_DIVISOR)
+    return np.asarray(residual[-count:].mean(axis=0))
 
 
 def _rising(residual: Array) -> Array:
-    """(n, d) -> (d,) by how much the later half climbs, along a straight line."""
+    """(n, d) -> (d,) climb of the straight line through the later half, from its first point to its last."""
     later = residual[residual.shape[0] // 2 :]
     position = np.arange(later.shape[0]) - (later.shape[0] - 1) / 2.0
     return np.asarray(position @ later * (later.shape[0] - 1) / max(float(position @ position), 1.0))
 
 
 def _one_side(residual: Array) -> Array:
-    """(n, d) -> (d,) the largest sum of a row of one sign, shared by all points."""
+    """(n, d) -> (d,) the largest sum of neighbours of one sign, divided by the number of points."""
     area = np.zeros(residual.shape[1])
     largest = area.copy()
     for each in residual:
+        # A change of sign begins a new row.
         area = np.where(area * each > 0, area, 0.0) + each
         largest = np.maximum(largest, np.abs(area))
     return np.asarray(largest / residual.shape[0])
 
 
 class Check(NamedTuple):
-    """A way of straying, the least size of it that matters, in pass rate, and its words."""
+    """One way to stray from the curve.
+
+    Attributes:
+        measure: residuals (n, d) -> how far each set strays (d,), in pass rate.
+        least: size from which it matters.
+        says: the reason of the verdict.
+    """
 
     measure: Callable[[Array], Array]
     least: float
@@ -94,7 +101,7 @@ class Check(NamedTuple):
 
 
 CHECKS = (
-    Check(_newest, 0.5 * MARGIN, "its newest readings lie above it"),
-    Check(_rising, LEAST_BREAK, "its later readings climb out of it"),
-    Check(_one_side, 0.5 * MARGIN, "a long row of readings lies on one side of it"),
+    Check(_newest, MIN_MISFIT, "its newest readings lie above it"),
+    Check(_rising, MIN_BREAK, "its later readings climb out of it"),
+    Check(_one_side, MIN_MISFIT, "a long row of readings is on one side of it"),
 )

@@ -1,7 +1,7 @@
-"""At which budget the best model size changes, with its interval.
+"""The budget at which the best model size changes, with its interval.
 
 In each draw of the law ln L falls along a straight line in ln X, steeper for the larger model. Two sizes a < b
-therefore cross once, where e_1 (ln b - ln a) = (k(b) - k(a)) ln X: below that budget a is better, above it b. The
+therefore cross once, at e_1 (ln b - ln a) = (k(b) - k(a)) ln X: below that budget a is better, above it b. The
 quantiles of the crossings over the draws are the interval of the budget at which the choice changes.
 """
 
@@ -13,21 +13,19 @@ from itertools import pairwise
 
 import numpy as np
 
+from rollcast.scaling.decisions.settings import NUM_BUDGET_NODES
 from rollcast.scaling.law.curve import Array
-from rollcast.scaling.law.model_size import LARGEST_LOG, ModelSizeLaw
-
-GRID_POINTS = 2000
-"""Budgets at which the best size is looked up, in equal steps of ln."""
+from rollcast.scaling.law.model_size import ModelSizeLaw
+from rollcast.scaling.law.settings import MAX_LOG_BUDGET
 
 
 @dataclass(frozen=True)
 class SizeChange:
-    """From one size to a larger one as the budget grows.
+    """The change from one size to a larger one as the budget grows.
 
     Attributes:
         smaller, larger: positions in the list of sizes.
-        budget: (5 %, median, 95 %) in device-hours; 0 where the larger one is better at any budget, inf where it never
-            is.
+        budget: (5 %, median, 95 %) in device-hours; 0 if the larger one is better at any budget, inf if it never is.
     """
 
     smaller: int
@@ -48,13 +46,13 @@ def crossing(law: ModelSizeLaw, smaller: float, larger: float, quantiles: Sequen
     with np.errstate(divide="ignore", invalid="ignore"):
         log_budget = np.where(faster > 1e-12, ahead / faster, np.where(ahead > 0, np.inf, -np.inf))
     ordered = np.sort(log_budget)[np.rint(np.asarray(quantiles) * (log_budget.size - 1)).astype(int)]
-    budget = np.exp(np.clip(ordered, -LARGEST_LOG, LARGEST_LOG))
-    return np.asarray(np.where(ordered > LARGEST_LOG, np.inf, np.where(ordered < -LARGEST_LOG, 0.0, budget)))
+    budget = np.exp(np.clip(ordered, -MAX_LOG_BUDGET, MAX_LOG_BUDGET))
+    return np.asarray(np.where(ordered > MAX_LOG_BUDGET, np.inf, np.where(ordered < -MAX_LOG_BUDGET, 0.0, budget)))
 
 
 def size_changes(law: ModelSizeLaw, sizes: Sequence[float], low: float, high: float) -> list[SizeChange]:
-    """Where the best of `sizes` changes between `low` and `high` device-hours, in order of the budget."""
-    best = [position for _, position in law.switches(sizes, np.geomspace(low, high, GRID_POINTS))]
+    """The budgets between `low` and `high` device-hours at which the best of `sizes` changes, ascending."""
+    best = [position for _, position in law.switches(sizes, np.geomspace(low, high, NUM_BUDGET_NODES))]
     changes = []
     for before, after in pairwise(best):
         smaller, larger = sorted((before, after), key=lambda position: sizes[position])

@@ -3,7 +3,8 @@
 A run stops when on three refits in a row the verdict is saturated. It also stops when on three in a row the most that
 the rest of its budget may gain is less than the user asks for. One refit is never enough: a forecast moves with its
 last points. The gain is judged whatever the verdict, so that a run that learns nothing ends too, but only once the
-forecast rests on `LEAST_EVALUATIONS`: with fewer a run that has not taken off yet looks like one that never will.
+forecast rests on `MIN_STOPPING_EVALUATIONS`: with fewer a run that has not taken off yet looks like one that never
+will.
 """
 
 from __future__ import annotations
@@ -14,14 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.decisions.settings import MAX_FLAT_RISE, MIN_STOPPING_EVALUATIONS, NUM_AGREEING_REFITS
 from rollcast.scaling.decisions.verdict import VerdictKind
-
-REFITS_IN_A_ROW = 3
-"""That must agree: a forecast moves with its last points."""
-LEAST_EVALUATIONS = 10
-"""That a refit needs before its gain counts."""
-FLAT_RISE = 0.02
-"""From the first third of a curve to its last; less is within the spread of equal runs (A.5 of arXiv 2510.13786)."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class Refit:
     """What the rule needs to know of one forecast; small enough to be kept for a whole run."""
 
     compute: float
-    """Of the last point: device-hours, or whatever the curve was fitted against."""
+    """Compute of the last point, in device-hours or in the unit that the curve was fitted against."""
     verdict: VerdictKind
     gain_upper: float
     """95 % quantile of R(budget) - R(now)."""
@@ -56,7 +51,8 @@ class Refit:
     def of(cls, forecast: Forecast, budget: float) -> Refit:
         """`budget`: compute at which the run would end; nothing is gained beyond it."""
         curve = forecast.curve
-        now, third = float(curve.compute[-1]), max(1, len(curve) // 3)
+        now = float(curve.compute[-1])
+        third = max(1, len(curve) // 3)
         return cls(
             compute=now,
             verdict=forecast.verdict.kind,
@@ -68,24 +64,24 @@ class Refit:
 
 def stop_reason(rule: StopRule, refits: Sequence[Refit]) -> str | None:
     """Why the run should be checkpointed and stopped now, or None. `refits` in order of compute."""
-    last = list(refits)[-REFITS_IN_A_ROW:]
-    if len(last) < REFITS_IN_A_ROW:
+    last = list(refits)[-NUM_AGREEING_REFITS:]
+    if len(last) < NUM_AGREEING_REFITS:
         return None
     if rule.on_saturated and all(refit.verdict is VerdictKind.SATURATED for refit in last):
-        return f"saturated on {REFITS_IN_A_ROW} refits in a row"
-    if all(refit.num_points >= LEAST_EVALUATIONS and refit.gain_upper < rule.least_gain for refit in last):
+        return f"saturated on {NUM_AGREEING_REFITS} refits in a row"
+    if all(refit.num_points >= MIN_STOPPING_EVALUATIONS and refit.gain_upper < rule.least_gain for refit in last):
         most = max(refit.gain_upper for refit in last)
         return (
-            f"the rest of the budget gains at most {most:.4f} (95 % bound on {REFITS_IN_A_ROW} refits in a row), "
+            f"the rest of the budget gains at most {most:.4f} (95 % bound on {NUM_AGREEING_REFITS} refits in a row), "
             f"less than {rule.least_gain:g}{_state(last[-1])}"
         )
     return None
 
 
 def _state(refit: Refit) -> str:
-    """What else there is to say of a run that no verdict recommends to stop."""
+    """The state of a run whose verdict alone would not stop it, for the end of the reason."""
     if refit.verdict in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED):
         return ""
-    if abs(refit.rise) < FLAT_RISE:
+    if abs(refit.rise) < MAX_FLAT_RISE:
         return f"; the curve is flat: {refit.rise:+.3f} from its first third to its last"
     return f"; verdict {str(refit.verdict).replace('_', ' ')}"

@@ -21,7 +21,7 @@ PAPER_MIDPOINTS: Array = np.linspace(100.0, 40_000.0, 100)
 
 @dataclass(frozen=True)
 class LastValue:
-    """The last pass rate, for ever."""
+    """The last pass rate, at any compute."""
 
     value: float
 
@@ -74,7 +74,7 @@ def power_law(curve: Curve) -> PowerLaw:
     spread = fall - fall.mean(axis=1, keepdims=True)
     slope = np.maximum(-(spread @ y) / (np.sum(spread**2, axis=1) + 1e-12), 0.0)
     asymptote = y.mean() + slope * fall.mean(axis=1)
-    # Where the free asymptote leaves [0, 1], the best one is on the border.
+    # If the free asymptote is above 1, the best one in [0, 1] is 1.
     above = asymptote > 1
     slope = np.where(above, np.maximum(np.sum(fall * (1 - y), axis=1) / np.sum(fall**2, axis=1), 0.0), slope)
     asymptote = np.where(above, 1.0, asymptote)
@@ -116,7 +116,7 @@ def paper_grid(
 ) -> SigmoidParameters:
     """The paper's procedure (A.5): a grid over (A, C_mid), B by least squares at each node, smallest sum of squares.
 
-    B starts from 1 as SciPy's curve_fit does; all nodes take damped Gauss-Newton steps in ln B at once.
+    B starts from 1 as in SciPy's curve_fit; all nodes take damped Gauss-Newton steps in ln B together.
     """
     log_compute = np.log(curve.compute)
     gain = np.repeat(asymptotes, midpoints.size)[:, None] - initial

@@ -18,15 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from rollcast.scaling.law.settings import MAX_LOG_COMPUTE_SPAN, MAX_STANDARD_ERROR
+
 Array = NDArray[np.float64]
 DEVICE_HOURS = "device-hours"
-"""What compute is counted in where nobody says otherwise."""
-WIDEST = 100.0
-"""Largest ln(last compute / first) that is taken for a curve; beyond it the arithmetic would overflow."""
-MARGIN = 0.02
-"""The paper's, on A (A.5 of arXiv 2510.13786): runs of one recipe differ by it, a smaller headroom is none."""
-LARGEST_ERROR = 1.0
-"""Largest standard error that is taken for one of a pass rate; half of it is what a coin tossed once has."""
+"""The default unit of compute."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ class Curve:
         initial_standard_error: of `initial`, or None.
         truncation_ratio: (n,) share of truncated answers near each evaluation, or None; only the verdict looks at it.
         dropped: points left out by `from_points` because a value was not finite.
-        unit: what compute is counted in, as it is said: device-hours, steps, tokens.
+        unit: unit of compute, as it is printed: device-hours, steps, tokens.
     """
 
     compute: Array
@@ -121,34 +117,33 @@ class Curve:
         error = _one_for_each(standard_error, x.size, "standard errors", name)
         truncation = _one_for_each(truncation_ratio, x.size, "truncation ratios", name)
         finite = np.isfinite(x) & np.isfinite(y)
-        dropped = int(x.size - finite.sum())
-        x, y = x[finite], y[finite]
-        error = None if error is None else error[finite]
-        truncation = None if truncation is None else np.nan_to_num(truncation[finite], posinf=0.0, neginf=0.0)
-        _check_range(x, y, name)
-        at_zero = x == 0
+        _check_range(x[finite], y[finite], name)
+
+        at_zero = finite & (x == 0)
         if np.any(at_zero) and initial is None:
             initial = float(np.mean(y[at_zero]))
             if error is not None and initial_standard_error is None:
                 initial_standard_error = float(np.mean(error[at_zero]))
         if initial_standard_error is not None and not _is_known(initial_standard_error):
             initial_standard_error = None
-        order = np.argsort(x[~at_zero], kind="stable")
-        if order.size == 0:
-            raise ValueError(f"curve {name!r}: no finite point at compute > 0; give at least one evaluation.")
-        first, last = x[~at_zero][order[0]], x[~at_zero][order[-1]]
-        if np.log(last) - np.log(first) > WIDEST:
-            raise ValueError(f"curve {name!r}: compute runs from {first:g} to {last:g}; check the unit of each point.")
+
+        kept = np.flatnonzero(finite & ~at_zero)
+        kept = kept[np.argsort(x[kept], kind="stable")]
+        _check_span(x[kept], name)
+        if error is not None:
+            error = _complete(error[kept])
+        if truncation is not None:
+            truncation = np.nan_to_num(truncation[kept], posinf=0.0, neginf=0.0)
         return cls(
-            compute=x[~at_zero][order],
-            pass_rate=y[~at_zero][order],
-            standard_error=None if error is None else _complete(error[~at_zero][order]),
+            compute=x[kept],
+            pass_rate=y[kept],
+            standard_error=error,
             num_prompts=num_prompts,
             name=name,
             initial=initial,
             initial_standard_error=initial_standard_error,
-            truncation_ratio=None if truncation is None else truncation[~at_zero][order],
-            dropped=dropped,
+            truncation_ratio=truncation,
+            dropped=int(x.size - finite.sum()),
             unit=unit,
         )
 
@@ -156,7 +151,7 @@ class Curve:
         """The part with start <= compute <= stop, the measured start kept.
 
         Raises:
-            ValueError: no point lies in the window.
+            ValueError: no point is in the window.
         """
         inside = (self.compute >= start) & (self.compute <= stop)
         if not np.any(inside):
@@ -195,9 +190,29 @@ def _check_range(compute: Array, pass_rate: Array, name: str) -> None:
         raise ValueError(f"curve {name!r}: pass rate {worst:g} lies outside [0, 1]; divide percentages by 100.")
 
 
+def _check_span(compute: Array, name: str) -> None:
+    """`compute`: ascending, above 0."""
+    if compute.size == 0:
+        raise ValueError(f"curve {name!r}: no finite point at compute > 0; give at least one evaluation.")
+    first = compute[0]
+    last = compute[-1]
+    if np.log(last) - np.log(first) > MAX_LOG_COMPUTE_SPAN:
+        raise ValueError(f"curve {name!r}: compute runs from {first:g} to {last:g}; check the unit of each point.")
+
+
+def _check_span(compute: Array, name: str) -> None:
+    """`compute`: ascending, above 0."""
+    if compute.size == 0:
+        raise ValueError(f"curve {name!r}: no finite point at compute > 0; give at least one evaluation.")
+    first = compute[0]
+    last = compute[-1]
+    if np.log(last) - np.log(first) > MAX_LOG_COMPUTE_SPAN:
+        raise ValueError(f"curve {name!r}: compute runs from {first:g} to {last:g}; check the unit of each point.")
+
+
 def _is_known(error: ArrayLike) -> NDArray[np.bool_]:
-    """A standard error above 1 is none of a pass rate; squared it may overflow."""
-    return np.asarray(np.isfinite(error) & (np.asarray(error) > 0) & (np.asarray(error) <= LARGEST_ERROR))
+    """Whether each standard error is one that a pass rate can have; a huge one would overflow when squared."""
+    return np.asarray(np.isfinite(error) & (np.asarray(error) > 0) & (np.asarray(error) <= MAX_STANDARD_ERROR))
 
 
 def _complete(error: Array) -> Array | None:

@@ -6,7 +6,7 @@ L is the loss 1 - pass rate, N the number of parameters, X the compute in device
 law L = e^E(N) X^-k(N). The letters are the paper's. Written L = K(N) X^-E(N) they trade places, and what saturates in N
 is the exponent. Larger models learn faster, with an efficiency k that saturates in N. For a given N_0 the law is linear
 in (e_0, e_1, k_max): that part is solved in closed form over a grid of N_0, and the grid is kept as a posterior. It
-describes the middle of a run, where the loss falls as a power; near the asymptote of one run its own sigmoid is the
+describes the middle of a run, in which the loss falls as a power; near the asymptote of one run its own sigmoid is the
 better guide.
 """
 
@@ -18,21 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.law.curve import Array
-
-NUM_DRAWS = 4096
-LEAST_POINTS = 4
-LARGEST_LOG = 690.0
-"""ln device-hours, short of the 709 at which exp overflows: so much compute is never."""
-SATURATION_REACH = 30.0
-"""N_0 is looked for up to this factor below the smallest size and above the largest."""
-SATURATION_NODES = 61
-"""Values of N_0 that are tried."""
-LEAST_LOSS = 1e-4
-"""Floor of 1 - pass rate, whose logarithm is taken."""
-NOISE_GUESS = 0.03
-"""Scatter of ln L that is expected before any point is seen."""
-PRIOR_VARIANCE = (25.0, 1.0, 1.0)
-"""Of e_0, e_1 and k_max, about 0: wide against anything measured, so that one size alone still gives an answer."""
+from rollcast.scaling.law.settings import (
+    MAX_LOG_BUDGET,
+    MIN_LOSS,
+    MIN_SIZE_LAW_POINTS,
+    NUM_SATURATION_NODES,
+    NUM_SIZE_LAW_DRAWS,
+    PRIOR_LOG_LOSS_NOISE,
+    SATURATION_SEARCH_FACTOR,
+    SIZE_LAW_PRIOR_VARIANCE,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +48,7 @@ class ModelSizeLaw:
         return np.asarray(np.quantile(np.clip(values, 0.0, 1.0), quantiles, axis=0))
 
     def compute_to_target(self, size: float, target: float, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Array:
-        """Device-hours until `size` reaches the pass rate `target` -> (q,), inf where it never does.
+        """Device-hours until `size` reaches the pass rate `target` -> (q,), inf if it never does.
 
         Raises:
             ValueError: target is no pass rate below 1.
@@ -66,7 +61,7 @@ class ModelSizeLaw:
             efficiency > 1e-9, need / np.maximum(efficiency, 1e-9), np.where(need <= 0, -np.inf, np.inf)
         )
         ordered = np.sort(np.exp(np.clip(log_compute, -700.0, 700.0)))
-        ordered = np.where(ordered > np.exp(LARGEST_LOG), np.inf, ordered)
+        ordered = np.where(ordered > np.exp(MAX_LOG_BUDGET), np.inf, ordered)
         return np.asarray(ordered[np.rint(np.asarray(quantiles) * (ordered.size - 1)).astype(int)])
 
     def best_size(self, sizes: Sequence[float], compute: float) -> tuple[int, Array]:
@@ -107,29 +102,35 @@ def fit_model_size(
         raise ValueError(
             f"points: {n.size} sizes, {x.size} computes and {y.size} pass rates; give one of each per point."
         )
-    if n.size < LEAST_POINTS:
-        raise ValueError(f"points: {n.size} given; the law across sizes needs {LEAST_POINTS} or more.")
+    if n.size < MIN_SIZE_LAW_POINTS:
+        raise ValueError(f"points: {n.size} given; the law across sizes needs {MIN_SIZE_LAW_POINTS} or more.")
     if np.any(n <= 0) or np.any(x <= 0):
         raise ValueError("points: model size and compute must be positive.")
-    log_loss = np.log(np.maximum(1.0 - y, LEAST_LOSS))
-    nodes = np.geomspace(n.min() / SATURATION_REACH, n.max() * SATURATION_REACH, SATURATION_NODES)
-    precision = np.diag(1.0 / np.array(PRIOR_VARIANCE))
-    evidence, means, factors, shapes, scales = [], [], [], [], []
+    log_loss = np.log(np.maximum(1.0 - y, MIN_LOSS))
+    nodes = np.geomspace(n.min() / SATURATION_SEARCH_FACTOR, n.max() * SATURATION_SEARCH_FACTOR, NUM_SATURATION_NODES)
+    precision = np.diag(1.0 / np.array(SIZE_LAW_PRIOR_VARIANCE))
+    evidence = []
+    means = []
+    factors = []
+    scales = []
+    # The posterior of a linear model with unknown noise is normal-inverse-gamma: one for each value of N_0.
+    shape = 0.5 * (n.size + 2.0)
     for node in nodes:
         design = np.stack([np.ones_like(n), np.log(n), -np.log(x) / (1.0 + node / n)], axis=1)
-        normal = design.T @ design + NOISE_GUESS**2 * precision
+        normal = design.T @ design + PRIOR_LOG_LOSS_NOISE**2 * precision
         mean = np.linalg.solve(normal, design.T @ log_loss)
-        residual = float(np.sum((log_loss - design @ mean) ** 2)) + NOISE_GUESS**2 * float(mean @ precision @ mean)
-        shape, scale = 0.5 * (n.size + 2.0), 0.5 * (residual + 2.0 * NOISE_GUESS**2)
+        residual = float(np.sum((log_loss - design @ mean) ** 2)) + PRIOR_LOG_LOSS_NOISE**2 * float(
+            mean @ precision @ mean
+        )
+        scale = 0.5 * (residual + 2.0 * PRIOR_LOG_LOSS_NOISE**2)
         evidence.append(-0.5 * np.linalg.slogdet(normal)[1] - shape * np.log(scale))
         means.append(mean)
         factors.append(np.linalg.cholesky(np.linalg.inv(normal)))
-        shapes.append(shape)
         scales.append(scale)
     weight = np.exp(np.array(evidence) - max(evidence))
     rng = np.random.default_rng(0)
-    node = rng.choice(nodes.size, NUM_DRAWS, p=weight / weight.sum())
-    noise = np.sqrt(np.array(scales)[node] / rng.gamma(np.array(shapes)[node]))
-    normal_draws = rng.standard_normal((NUM_DRAWS, 3))
+    node = rng.choice(nodes.size, NUM_SIZE_LAW_DRAWS, p=weight / weight.sum())
+    noise = np.sqrt(np.array(scales)[node] / rng.gamma(shape, size=NUM_SIZE_LAW_DRAWS))
+    normal_draws = rng.standard_normal((NUM_SIZE_LAW_DRAWS, 3))
     linear = np.array(means)[node] + noise[:, None] * np.einsum("dij,dj->di", np.array(factors)[node], normal_draws)
     return ModelSizeLaw(linear[:, 0], linear[:, 1], np.maximum(linear[:, 2], 0.0), nodes[node], noise)

@@ -1,15 +1,15 @@
 """The points of a curve, merged and rotated so that every candidate noise is diagonal.
 
-Points closer than a few per cent in compute carry the same law: they are merged into one with the mean of their values
+Points closer than a few per cent in compute have the same law: they are merged into one with the mean of their values
 (a 5 % bin moves the law by less than 1e-5). A measured start is a point at compute 0. The covariance of the residuals
 is
 
     s^2 (D + rho^2 K),   K_ij = g_i g_j exp(-|C_i - C_j| / (length C_last))
 
 with D the relative variances, g^2 those of a single evaluation, C_last the last of the points. A run strays by its
-optimizer's steps, so that the drift lasts for as much compute early as late: counted in ln compute, the first readings
-would look independent and tell more of the law than they know. A measured start is a reading of the model as it came:
-what it is off by it shares with no point of the run.
+optimizer's steps, so the drift lasts for as much compute early as late: counted in ln compute, the first readings would
+look independent and determine the law better than they can. A measured start is a reading of the model before training,
+so its error is independent of all points of the run.
 
 With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the rotated data U^T D^(-1/2) y have independent entries of variance
 s^2 (1 + rho^2 lambda_k), whatever s and rho: one decomposition serves all of them.
@@ -24,21 +24,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from rollcast.scaling.law.curve import Array, Curve
-
-MAX_BINS = 48
-"""Merged points at most: the cost of their rotation grows with the cube."""
-WIDER = 1.3
-"""Factor by which all bins grow until no more than `MAX_BINS` are left."""
-BIN_WIDTH = 0.03
-"""Narrowest bin, in ln compute."""
-LEAST_ERROR = 1e-4
-"""No evaluation is more exact than this; smaller standard errors would only exhaust the precision of the arithmetic."""
-AWAY = -1e6
-"""Where the start lies for the drift, in windows: so far from every point that none reaches it."""
-MEDIAN_TO_DEVIATION = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
-LEAST_VARIANCE = 0.02
-"""Floor of R (1 - R) where the noise is taken to be binomial: near 0 and 1 runs are noisier than coins."""
+from rollcast.scaling.law.settings import (
+    BIN_WIDENING_FACTOR,
+    MAX_MERGED_POINTS,
+    MIN_BIN_WIDTH_LOG_COMPUTE,
+    MIN_BINOMIAL_VARIANCE,
+    MIN_STANDARD_ERROR,
+    START_POSITION_WINDOWS,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +45,8 @@ class Observations:
         precision: (n,) inverse of D.
         eigenvalues: (n,) lambda.
         rotation: (n, n) U^T D^(-1/2).
-        level: the mean pass rate, which the normal equations are centred on: readings that repeat to the last digit
-            leave differences in them that their own size would swallow.
+        level: the mean pass rate, on which the normal equations are centred: differences of readings that repeat to the
+            last digit would be lost in rounding otherwise.
     """
 
     log_compute: Array
@@ -76,9 +69,10 @@ class Observations:
         spread = np.sqrt(np.bincount(label) / np.bincount(label, 1.0 / variance))
         if with_start:
             assert curve.initial is not None
-            error, start = curve.initial_standard_error, variance[0]
+            error = curve.initial_standard_error
+            start = variance[0]  # as noisy as the first point, unless its own error is known
             if error is not None and curve.standard_error is not None:
-                start = max(error, LEAST_ERROR) ** 2
+                start = max(error, MIN_STANDARD_ERROR) ** 2
             log_compute = np.concatenate([[-np.inf], log_compute])
             pass_rate = np.concatenate([[curve.initial], pass_rate])
             spread = np.concatenate([[np.sqrt(start)], spread])
@@ -108,25 +102,25 @@ class Observations:
 def unit_variance(curve: Curve) -> Array:
     """(n,) variance of each point at s = 1: its squared standard error, or 4 R (1 - R) of the smoothed curve."""
     if curve.standard_error is not None:
-        return np.asarray(np.maximum(curve.standard_error, LEAST_ERROR) ** 2)
+        return np.asarray(np.maximum(curve.standard_error, MIN_STANDARD_ERROR) ** 2)
     width = min(5, len(curve))
     padded = np.pad(curve.pass_rate, (width // 2, width - 1 - width // 2), mode="edge")
     smooth = np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
     # 4 R (1 - R) is 1 at R = 1/2, so that s is the standard deviation there.
-    return np.asarray(4.0 * np.maximum(smooth * (1.0 - smooth), LEAST_VARIANCE))
+    return np.asarray(4.0 * np.maximum(smooth * (1.0 - smooth), MIN_BINOMIAL_VARIANCE))
 
 
 def _place(log_compute: Array, last: float) -> Array:
-    """(n,) compute in windows, `AWAY` for the start."""
-    return np.where(np.isfinite(log_compute), np.exp(log_compute - last), AWAY)
+    """(n,) compute in windows, `START_POSITION_WINDOWS` for the start."""
+    return np.where(np.isfinite(log_compute), np.exp(log_compute - last), START_POSITION_WINDOWS)
 
 
 def _bins(log_compute: Array) -> NDArray[np.intp]:
     """(n,) ascending -> (n,) bin of each point, 0.. without gaps, at most MAX_BINS of them."""
-    width = BIN_WIDTH
+    width = MIN_BIN_WIDTH_LOG_COMPUTE
     while True:
         raw = np.floor((log_compute - log_compute[0]) / width)
         label = np.cumsum(np.diff(raw, prepend=raw[0]) > 0, dtype=np.intp)
-        if label[-1] < MAX_BINS:
+        if label[-1] < MAX_MERGED_POINTS:
             return label
-        width *= WIDER
+        width *= BIN_WIDENING_FACTOR

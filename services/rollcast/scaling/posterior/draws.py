@@ -11,38 +11,37 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from rollcast.scaling.law.curve import MARGIN, Array
+from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.observations import Observations
+from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 from rollcast.scaling.posterior.departure import Departure, Tail, tail_shape
 from rollcast.scaling.posterior.grid import Grid
+from rollcast.scaling.posterior.settings import (
+    CEILING_STRETCH_FACTOR,
+    CERTAIN_DRAW_STD,
+    MAX_LOG_COMPUTE,
+    MIN_BOUNDS_WEIGHT,
+    MIN_CONDITIONAL_VARIANCE,
+    MIN_DRAW_WEIGHT,
+    MIN_TAIL_RISE,
+    NUM_DRAWS,
+    TAIL_SEARCH_LOG_COMPUTE,
+    TAIL_SEARCH_STEP_LOG_COMPUTE,
+    UNIFORM_MARGIN,
+    UNWEIGHTED_BOUNDS_PROBABILITY,
+)
 
-NUM_DRAWS = 4096
-"""Of one forecast."""
-_PLASTIC = 1.324717957244746
-"""The plastic number, x^3 = x + 1: steps of 1/x and 1/x^2 fill the unit square evenly (the R2 sequence)."""
-_GOLDEN = 1.618033988749895
+_PLASTIC_NUMBER = 1.324717957244746
+"""The root of x^3 = x + 1: steps of 1/x and 1/x^2 fill the unit square evenly (the R2 sequence)."""
+_GOLDEN_RATIO = 1.618033988749895
 """Steps of 1/x fill the unit interval evenly, and keep no step with the plastic number's."""
-UNIFORM: Array = np.mod(
-    0.5 + np.outer([1 / _PLASTIC, 1 / _PLASTIC**2, 1 / _GOLDEN], np.arange(1, NUM_DRAWS + 1)), 1.0
-).clip(1e-9, 1 - 1e-9)
-"""(3, NUM_DRAWS) in (0, 1): for A, for R_0, for the tail."""
+_STEPS = [1 / _PLASTIC_NUMBER, 1 / _PLASTIC_NUMBER**2, 1 / _GOLDEN_RATIO]
+UNIFORM: Array = np.mod(0.5 + np.outer(_STEPS, np.arange(1, NUM_DRAWS + 1)), 1.0).clip(
+    UNIFORM_MARGIN, 1 - UNIFORM_MARGIN
+)
+"""(3, NUM_DRAWS) in (0, 1), for A, for R_0, for the tail."""
 NORMAL: Array = ndtri(UNIFORM)
-"""The same as standard normal values."""
-BEYOND_SIGHT = 10.0
-"""Times the compute at the end of what is in sight: a run whose tail still gains over this stretch has no ceiling."""
-LARGEST_LOG_COMPUTE = 600.0
-"""ln device-hours, short of the 709 at which exp overflows: so much compute is never."""
-SEARCHED = (12.0, 7.0)
-"""e-folds of compute before and after a tail's onset in which a pass rate is looked for: a thousand times as much
-compute is out of sight, and so is what a tail might gain by then."""
-SEARCH_STEP = 0.25
-"""e-folds."""
-WHOLE = 0.999
-"""Probability of the bounds from which draws need no weights."""
-IMPOSSIBLE = 1e-9
-"""Floor of the weight of a draw."""
-CERTAIN = 6.0
-"""Standard deviations from a bound beyond which a normal distribution is taken to lie inside it."""
+"""(3, NUM_DRAWS) the same numbers as standard normal values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,8 @@ class Draws:
         initial, asymptote, exponent, log_midpoint: of the law.
         noise, drift: s and rho.
         departure: index in `departures`.
-        tail: gain for each e-fold of compute past its onset, 0 for none; log_onset: ln device-hours.
+        tail: gain for each e-fold of compute past its onset, 0 for none.
+        log_onset: ln device-hours of the tail's onset.
         departures: candidates, the same for all.
     """
 
@@ -73,7 +73,7 @@ class Draws:
         return Draws(**cut, departures=self.departures)
 
     def law(self, compute: ArrayLike) -> Array:
-        """What the run heads for at `compute` (m,) device-hours, tail included, within [0, 1] -> (m, d)."""
+        """What the run approaches at `compute` (m,) device-hours, tail included, within [0, 1] -> (m, d)."""
         law = self.sigmoid(compute)
         if self.tail.any():
             at = np.atleast_1d(np.asarray(compute, dtype=float))
@@ -82,7 +82,10 @@ class Draws:
         return law
 
     def _tail_shapes(self, compute: Array) -> Array:
-        """Of every departure at `compute` (m,) -> (m, h), 0 without a tail: there are many draws and few departures."""
+        """The tail of every departure at `compute` (m,) -> (m, h), 0 without a tail.
+
+        Per departure and not per draw, because there are many draws and few departures.
+        """
         shapes = np.zeros((compute.size, len(self.departures)))
         for place, departure in enumerate(self.departures):
             if departure.tail is not None:
@@ -91,42 +94,47 @@ class Draws:
 
     @property
     def has_ceiling(self) -> NDArray[np.bool_]:
-        """(d,) whether its tail adds less than `MARGIN` over the stretch beyond what is in sight."""
-        return np.asarray(self.tail * np.log(BEYOND_SIGHT) < MARGIN)
+        """(d,) whether the tail adds less than `ASYMPTOTE_MARGIN` while compute grows by `CEILING_STRETCH_FACTOR`."""
+        return np.asarray(self.tail * np.log(CEILING_STRETCH_FACTOR) < ASYMPTOTE_MARGIN)
 
     def sigmoid(self, compute: ArrayLike) -> Array:
         """Eq (1) alone at `compute` (m,) device-hours -> (m, d)."""
         with np.errstate(divide="ignore"):
             log_compute = np.log(np.atleast_1d(np.asarray(compute, dtype=float)))[:, None]
-        # tanh is several times as fast as scipy's expit, and most of the time of a forecast goes here
+        # tanh is several times as fast as scipy's expit, and most of the time of a forecast is spent here.
         rise = 0.5 + 0.5 * np.tanh(0.5 * self.exponent * (log_compute - self.log_midpoint))
         return np.asarray(self.initial + (self.asymptote - self.initial) * rise)
 
     def compute_to(self, target: float) -> Array:
-        """Device-hours at which each first reaches the pass rate `target` (d,); 0 from the start on, inf never.
+        """(d,) device-hours at which each first reaches the pass rate `target`; 0 from the start on, inf never.
 
-        Closed form for the law; where there is a tail, interpolated between computes a quarter of an e-fold apart.
+        In closed form for the law; with a tail, interpolated between computes a quarter of an e-fold apart.
         """
-        reached, open_ = target <= self.initial, target >= self.asymptote
-        odds = np.where(reached | open_, 1.0, target - self.initial) / np.where(
-            reached | open_, 1.0, self.asymptote - target
-        )
-        log_compute = np.minimum(self.log_midpoint + np.log(odds) / self.exponent, LARGEST_LOG_COMPUTE)
-        compute = np.where(reached, 0.0, np.where(open_, np.inf, np.exp(log_compute)))
-        tailed = np.flatnonzero((self.tail != 0.0) & ~reached)
+        is_reached = target <= self.initial
+        is_never = target >= self.asymptote
+        is_between = ~(is_reached | is_never)
+        # Eq (1) solved for C. The odds of the other draws are not used; 1 keeps their logarithm finite.
+        gained = np.where(is_between, target - self.initial, 1.0)
+        missing = np.where(is_between, self.asymptote - target, 1.0)
+        log_compute = np.minimum(self.log_midpoint + np.log(gained / missing) / self.exponent, MAX_LOG_COMPUTE)
+        compute = np.where(is_never, np.inf, np.exp(log_compute))
+        compute = np.where(is_reached, 0.0, compute)
+        tailed = np.flatnonzero((self.tail != 0.0) & ~is_reached)
         if tailed.size:
             compute[tailed] = self[tailed]._searched(target)
         return compute
 
     def _searched(self, target: float) -> Array:
+        """(d,) device-hours at which law and tail together first reach `target`; inf if not within the search."""
+        before_onset, after_onset = TAIL_SEARCH_LOG_COMPUTE
         reference = float(np.median(self.log_onset))
-        log_compute = reference + np.arange(-SEARCHED[0], SEARCHED[1], SEARCH_STEP)
+        log_compute = reference + np.arange(-before_onset, after_onset, TAIL_SEARCH_STEP_LOG_COMPUTE)
         law = self.law(np.exp(log_compute))
         above = law >= target
-        after = np.argmax(above, axis=0)
-        each = np.arange(after.size)
+        after = np.argmax(above, axis=0)  # (d,) the first place above; 0 also if no place is
         before = np.maximum(after - 1, 0)
-        rise = np.maximum(law[after, each] - law[before, each], 1e-12)
+        each = np.arange(after.size)
+        rise = np.maximum(law[after, each] - law[before, each], MIN_TAIL_RISE)
         share = np.where(after > 0, np.clip((target - law[before, each]) / rise, 0.0, 1.0), 1.0)
         found = log_compute[before] + share * (log_compute[after] - log_compute[before])
         return np.where(above.any(axis=0), np.exp(found), np.inf)
@@ -136,33 +144,40 @@ def draw(grid: Grid, observations: Observations, tail_falls: float) -> Draws:
     """Draws with 0 <= R_0 <= A <= 1 exactly. `tail_falls`: prior probability that a tail falls."""
     node = _resample(grid.weight.ravel())
     given = grid.conditional(node)
-    mean, spread = given.asymptote, np.sqrt(given.asymptote_variance)
+    mean = given.asymptote
+    spread = np.sqrt(given.asymptote_variance)
     asymptote, _ = _truncated_normal(0, mean, spread, np.ones(NUM_DRAWS))
+    # R_0 given A: both are jointly Gaussian at a node.
     gain = given.covariance / spread**2
     initial_mean = given.initial + gain * (asymptote - mean)
-    initial_spread = np.sqrt(np.maximum(given.initial_variance - gain**2 * spread**2, 1e-18))
+    initial_variance = given.initial_variance - gain**2 * spread**2
+    initial_spread = np.sqrt(np.maximum(initial_variance, MIN_CONDITIONAL_VARIANCE))
     initial, inside = _truncated_normal(1, initial_mean, initial_spread, asymptote)
-    # The grid's weights hold A to its bounds; those of R_0 given A are made good here.
-    keep = _resample(inside) if np.any(inside < WHOLE) else np.arange(NUM_DRAWS)
+    # The grid's weights know the bounds of A; those of R_0 given A are corrected here.
+    keep = np.arange(NUM_DRAWS)
+    if np.any(inside < UNWEIGHTED_BOUNDS_PROBABILITY):
+        keep = _resample(inside)
     departure, noise, exponent, midpoint = np.unravel_index(node[keep], grid.weight.shape)
+    axes = grid.axes
     draws = Draws(
         initial=initial[keep],
         asymptote=asymptote[keep],
-        exponent=np.exp(grid.axes.log_exponent[exponent]),
-        log_midpoint=grid.axes.log_midpoint[exponent, midpoint],
-        noise=np.exp(grid.axes.noise[noise]),
-        drift=grid.axes.drift[noise],
+        exponent=np.exp(axes.log_exponent[exponent]),
+        log_midpoint=axes.log_midpoint[exponent, midpoint],
+        noise=np.exp(axes.noises.log_scale[noise]),
+        drift=axes.noises.drift[noise],
         departure=departure,
         tail=np.zeros(NUM_DRAWS),
         log_onset=np.zeros(NUM_DRAWS),
-        departures=grid.axes.departures,
+        departures=axes.departures,
     )
     return _with_tails(draws, observations, tail_falls)
 
 
 def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws:
-    """The same with a tail's amplitude drawn from its posterior, given everything else but the first phase's."""
-    tail, log_onset = draws.tail.copy(), draws.log_onset.copy()
+    """The draws with a tail's amplitude from its posterior, given everything else except the first phase's."""
+    tail = draws.tail.copy()
+    log_onset = draws.log_onset.copy()
     for index in np.unique(draws.departure):
         departure = draws.departures[index]
         if departure.tail is None:
@@ -171,19 +186,25 @@ def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws
         mean, variance = _amplitude(draws, mine, departure.tail, departure, observations)
         tail[mine] = mean + np.sqrt(variance) * NORMAL[2, mine]
         log_onset[mine] = np.log(departure.tail.onset)
-    # On the grid an amplitude falls as often as it rises, which keeps it Gaussian. Here the prior's odds are made good.
-    sign = np.where(tail < 0.0, falls, np.where(tail > 0.0, 1.0 - falls, 0.5))
-    # Never quite 0: a prior may rule out all that the readings leave.
-    return replace(draws, tail=tail, log_onset=log_onset)[_resample(np.maximum(sign, IMPOSSIBLE))]
+    # On the grid an amplitude falls as often as it rises, which keeps it Gaussian. The prior's odds are applied here.
+    weight = np.full(tail.size, 0.5)
+    weight[tail > 0.0] = 1.0 - falls
+    weight[tail < 0.0] = falls
+    return replace(draws, tail=tail, log_onset=log_onset)[_resample(np.maximum(weight, MIN_DRAW_WEIGHT))]
 
 
 def _amplitude(
     draws: Draws, mine: NDArray[np.intp], tail: Tail, departure: Departure, observations: Observations
 ) -> tuple[Array, Array]:
-    """Mean and variance (k,) of the tail's amplitude in the draws `mine` (k,)."""
+    """Mean and variance (k,) of the tail's amplitude in the draws `mine` (k,).
+
+    The regression of the rotated residuals (n, k) on the tail's shape, with its Gaussian prior; before that the first
+    phase is projected out, because its own amplitude is unknown as well.
+    """
     sigmoid = draws[mine].sigmoid(np.exp(observations.log_compute))
     residual = observations.rotation @ (observations.pass_rate[:, None] - sigmoid)
-    precision = 1.0 / (draws.noise[mine] ** 2 * (1.0 + draws.drift[mine] ** 2 * observations.eigenvalues[:, None]))
+    drift_variance = draws.drift[mine] ** 2 * observations.eigenvalues[:, None]
+    precision = 1.0 / (draws.noise[mine] ** 2 * (1.0 + drift_variance))  # (n, k)
     weighted = (observations.rotation @ tail.shape)[:, None] * precision
     if departure.shape is not None:
         phi = (observations.rotation @ departure.shape)[:, None]
@@ -195,17 +216,24 @@ def _amplitude(
 
 def _truncated_normal(row: int, mean: Array, spread: Array, upper: Array) -> tuple[Array, Array]:
     """Normal draws (d,) cut to [0, upper] from a row of the sequence, and the probability of that interval."""
-    values, inside = mean + spread * NORMAL[row], np.ones(mean.size)
-    cut = np.minimum(mean, upper - mean) < CERTAIN * spread
-    if np.any(cut):
-        mean, spread, upper = mean[cut], spread[cut], upper[cut]
-        low, high = ndtr(-mean / spread), ndtr((upper - mean) / spread)
-        values[cut] = np.clip(mean + spread * ndtri(low + UNIFORM[row, cut] * (high - low)), 0.0, upper)
-        inside[cut] = np.maximum(high - low, 1e-12)
+    values = mean + spread * NORMAL[row]
+    inside = np.ones(mean.size)
+    is_cut = np.minimum(mean, upper - mean) < CERTAIN_DRAW_STD * spread
+    if np.any(is_cut):
+        mean = mean[is_cut]
+        spread = spread[is_cut]
+        upper = upper[is_cut]
+        low = ndtr(-mean / spread)
+        high = ndtr((upper - mean) / spread)
+        # Inverse of the distribution function, restricted to the interval.
+        uniform = low + UNIFORM[row, is_cut] * (high - low)
+        values[is_cut] = np.clip(mean + spread * ndtri(uniform), 0.0, upper)
+        inside[is_cut] = np.maximum(high - low, MIN_BOUNDS_WEIGHT)
     return values, inside
 
 
 def _resample(weight: Array) -> NDArray[np.intp]:
+    """(NUM_DRAWS,) places of `weight` in order, each as often as its weight says: systematic resampling."""
     cumulative = np.cumsum(weight)
     position = (np.arange(NUM_DRAWS) + 0.5) / NUM_DRAWS * cumulative[-1]
     found: NDArray[np.intp] = np.minimum(np.searchsorted(cumulative, position), weight.size - 1)

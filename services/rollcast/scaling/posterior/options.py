@@ -1,4 +1,4 @@
-"""What a fit is told beside the curve."""
+"""Options of a fit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class FitOptions:
     """How to fit one curve."""
 
     initial: Literal["measured", "fitted"] | float = "measured"
-    """R_0: the evaluation at compute 0 is a point like the others, unless a first phase frees it (fitted where there is
-    none); free; or fixed."""
+    """R_0. "measured": the evaluation at compute 0 is a point like the others, unless a first phase frees it; fitted if
+    there is no such evaluation. "fitted": free. A number: fixed."""
     exclude_before: float | Literal["auto"] = "auto"
     """Device-hours before which points are left out (0: none); auto finds an early phase that the law does not fit."""
     robust: bool = True
     """Give points beyond 4 standard deviations less weight."""
     prior: Prior = DEFAULT_PRIOR
-    """What is believed before the curve is seen; `LAW_PRIOR` leaves the paper's law alone."""
+    """The prior of the law; `LAW_PRIOR` for the paper's law alone."""
 
     def __post_init__(self) -> None:
         if isinstance(self.initial, float | int) and not 0 <= self.initial <= 1:

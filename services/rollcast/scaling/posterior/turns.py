@@ -1,7 +1,7 @@
-"""Turns that a run may still take: jumps after the last point, of which nothing in the window tells.
+"""Turns that a run may still take: jumps after the last point, which nothing in the window foretells.
 
-Each e-fold of compute brings a turn with the prior's rate. Its size is exponential, mostly up, as of real runs that had
-looked settled. The law has no turns. What will be read has them, and so has the claim that nothing is left to gain.
+Each e-fold of compute brings a turn with the prior's rate. Its size is exponential, mostly up, as in real runs that had
+looked settled. The law has no turns. Future readings have them, and the verdict *saturated* allows for them.
 """
 
 from __future__ import annotations
