@@ -153,7 +153,7 @@ def test_two_sizes_do_not_identify_the_law_and_a_collapse_or_a_far_budget_is_nam
         (False, ("sizes", "{curve}", "--budget", 9), "needs a model size and its curve"),
         (False, ("sizes", "1B={curve}", "--budget", 9), "give the curves of two sizes"),
         (False, ("sizes", "big={curve}", "1B={curve}", "--budget", 9), "'big' is no model size"),
-        (False, ("sizes", "2B={curve}", "1B={curve}", "--budget", 0), "--budget 0: compute must lie"),
+        (False, ("sizes", "2B={curve}", "1B={curve}", "--budget", 0), "--budget 0: compute must be"),
         (
             False,
             ("sizes", "2B={curve}", "1B={curve}", "--budget", 9, "--candidate", "x"),

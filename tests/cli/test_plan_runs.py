@@ -283,11 +283,11 @@ def test_of_many_runs_a_sentence_names_the_first() -> None:
 @pytest.mark.parametrize(
     ("read", "arguments", "sentence"),
     [
-        (False, ("--budget", -5), "--budget -5: further compute to share must lie in (0, 1e12]"),
+        (False, ("--budget", -5), "--budget -5: further compute to share must be in (0, 1e12]"),
         (False, ("--budget", "nan"), "--budget nan: further"),
         (False, ("--budget", 10, "--least-gain", 3), "--least-gain 3: is no pass rate"),
-        (True, ("--budget", 10, "--unit", "best=3"), "--unit best=3: names none of the runs; give one of base, large"),
-        (True, ("--budget", 10, "--unit", "large"), "--unit large: names none of the runs"),
+        (True, ("--budget", 10, "--unit", "best=3"), "--unit best=3: no run has this name; give one of base, large"),
+        (True, ("--budget", 10, "--unit", "large"), "--unit large: no run has this name"),
         (True, ("--budget", 10, "--unit", "large=0"), "--unit large=0: give each run's device-hours"),
         (True, ("--budget", 10, "--unit", "base=1", "--unit", "base=2"), "--unit base=2: give each run's device-hours"),
         (True, ("--budget", 10, "--initial", 2), "give a value in [0, 1]"),
