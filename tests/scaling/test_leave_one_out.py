@@ -11,7 +11,8 @@ import pytest
 from rollcast.scaling.decisions.compare import compare
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, PartKind, Repeats, leave_one_out
+from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, PartKind, leave_one_out
+from rollcast.scaling.decisions.repeats import Repeats
 from rollcast.scaling.law.curve import Curve, SigmoidParameters
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import LAW_PRIOR

@@ -16,7 +16,8 @@ from rollcast.runfolder.outcomes import RunRecord, State
 
 if TYPE_CHECKING:
     from rollcast.scaling.decisions.forecast import Forecast
-    from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, Repeats, Row
+    from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, Row
+    from rollcast.scaling.decisions.repeats import Repeats
     from rollcast.scaling.law.curve import Curve
 
 INERT = 0.005
@@ -45,7 +46,7 @@ def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:
 
     Raises UserError where the whole recipe or every other one has none.
     """
-    from rollcast.scaling.decisions.leave_one_out import Repeats
+    from rollcast.scaling.decisions.repeats import Repeats
 
     curves: dict[str, list[Curve]] = defaultdict(list)
     for record in records:

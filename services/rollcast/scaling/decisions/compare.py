@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
@@ -98,7 +100,7 @@ def difference_of_draws(one: Array, two: Array) -> Array:
     return one - shuffled
 
 
-def triple(values: Array) -> Triple:
+def triple(values: NDArray[np.floating[Any]]) -> Triple:
     """(3,) as plain numbers."""
     low, median, high = values.tolist()
     return low, median, high

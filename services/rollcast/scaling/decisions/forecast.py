@@ -76,7 +76,7 @@ class Forecast:
         without_tail = self.draws.tail == 0.0
         if without_tail.sum() < MIN_LAW_DRAWS:
             return values
-        return values[without_tail]
+        return np.asarray(values[without_tail])
 
     def pass_rate(self, compute: ArrayLike, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """The law's pass rate at `compute` (m,) -> (q, m)."""

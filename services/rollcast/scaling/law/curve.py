@@ -200,16 +200,6 @@ def _check_span(compute: Array, name: str) -> None:
         raise ValueError(f"curve {name!r}: compute runs from {first:g} to {last:g}; check the unit of each point.")
 
 
-def _check_span(compute: Array, name: str) -> None:
-    """`compute`: ascending, above 0."""
-    if compute.size == 0:
-        raise ValueError(f"curve {name!r}: no finite point at compute > 0; give at least one evaluation.")
-    first = compute[0]
-    last = compute[-1]
-    if np.log(last) - np.log(first) > MAX_LOG_COMPUTE_SPAN:
-        raise ValueError(f"curve {name!r}: compute runs from {first:g} to {last:g}; check the unit of each point.")
-
-
 def _is_known(error: ArrayLike) -> NDArray[np.bool_]:
     """Whether each standard error is one that a pass rate can have; a huge one would overflow when squared."""
     return np.asarray(np.isfinite(error) & (np.asarray(error) > 0) & (np.asarray(error) <= MAX_STANDARD_ERROR))

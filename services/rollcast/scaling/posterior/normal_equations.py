@@ -79,8 +79,8 @@ def _empty(plain: Normal, num_departures: int, rise: Array) -> Normal:
     """Room for the normal equations of that many departures: (h, j, b m), the constant (h, j, 1)."""
     num_noises = plain.p_00.shape[0]
     shape = (num_departures, num_noises, rise.shape[1])
-    parts = [np.empty(shape) for _ in range(5)]
-    return Normal(*parts, np.empty((num_departures, num_noises, 1)))
+    constant = np.empty((num_departures, num_noises, 1))
+    return Normal(np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape), constant)
 
 
 def _at(normal: Normal, index: int) -> Normal:
