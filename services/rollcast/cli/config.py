@@ -60,7 +60,7 @@ def check(
         config, found = preflight.load_to_start(file)
         cautions = preflight.check_files(config)
         changes = check_run_folder(config, resume=resume)
-        left, filled_in = preflight.not_checked(config), preflight.in_words(found)
+        left, filled_in = preflight.not_checked(config.redis, config.model.path), preflight.in_words(found)
     device = Device("gpu", round(gpu * GB)) if gpu is not None else None if elsewhere else smallest_gpu()
     plan = None
     if device is not None:

@@ -54,7 +54,7 @@ def serve(config: RunConfig) -> int:
         lambda server: add_ForecastServicer_to_server(ForecastService(board), server),  # type: ignore[no-untyped-call]
         setting="forecaster.grpc_port",
         max_calls=MAX_CALLS,
-        secret_place=secret_place(config, "rpc.token"),
+        secret_place=secret_place(config.run_folder, "rpc.token"),
     )
     served = config.http.model_copy(update={"bind": settings.bind})
     interval = settings.source.every_seconds
