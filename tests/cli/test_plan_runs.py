@@ -171,7 +171,7 @@ def test_runs_that_broke_are_set_aside_with_their_reason_and_one_too_early_is_no
         assert run["reason"] in caution
         assert "counts with its last readings" in caution
     assert "set fell and jumped aside" in answer["recommendation"]
-    assert any(one.startswith("early: verdict too early, so the gain rests on") for one in answer["cautions"])
+    assert any(one.startswith("early: verdict too early, so the gain depends mostly on") for one in answer["cautions"])
     assert not any(one.startswith("large: verdict") for one in answer["cautions"])
     shown = rollcast("plan", "runs", *sources, early, "--budget", 3000).stdout
     assert all(f"caution: {caution}" in shown for caution in answer["cautions"])
