@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from rollcast.curves.columns import Columns
     from rollcast.curves.origin import Origin
     from rollcast.scaling.decisions.compare import Comparison
-    from rollcast.scaling.law.curve import Curve, SigmoidParameters
     from rollcast.scaling.decisions.forecast import Forecast
     from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, Row
+    from rollcast.scaling.law.curve import Curve, SigmoidParameters
 
 
 def compare(
@@ -62,8 +62,8 @@ def compare(
     from rollcast.curves.columns import Columns
     from rollcast.curves.curve_source import fit_options
     from rollcast.scaling.decisions.compare import compare as compare_forecasts
-    from rollcast.scaling.decisions.leave_one_out import leave_one_out
     from rollcast.scaling.decisions.fit import fit
+    from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
     report.check_plot(plot)
     columns = Columns(compute, None, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
