@@ -40,7 +40,8 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _between(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
     for name in dict.fromkeys((*before, *after)):
-        old, new = before.get(name), after.get(name)
+        old = before.get(name)
+        new = after.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
             if old.get("kind") == new.get("kind"):
                 yield from _between(old, new, f"{prefix}{name}.")

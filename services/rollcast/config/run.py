@@ -37,7 +37,8 @@ class WrongSettingsError(UserError):
     """
 
     def __init__(self, source: str, mistakes: list[Wrong], config: RunConfig | None, num_more: int = 0) -> None:
-        told, left = mistakes[:MOST_TOLD], mistakes[MOST_TOLD:]
+        told = mistakes[:MOST_TOLD]
+        left = mistakes[MOST_TOLD:]
         sentences = [mistake.sentence for mistake in told]
         if num_more := num_more + len(left):
             sentences.append(f"has {num_more:,} more mistakes; fix these first")
@@ -113,7 +114,8 @@ def _checked(
             continue
         made: set[str] = set()
         if filled_in is not None:
-            before, config = config, filled_in(config)
+            before = config
+            config = filled_in(config)
             made = {one.field for one in differences(before, config)}
         all_broken = broken_rules(config, to_start=to_start)
         broken = [wrong for wrong in all_broken if not any(wrong.touches(m) for m in mistakes)]

@@ -149,7 +149,8 @@ def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMode
     if item["type"] != "union_tag_not_found":
         yield _described(item, data, schema)
         return
-    field, groups = written(item["loc"], data), groups_at(item["loc"], schema)
+    field = written(item["loc"], data)
+    groups = groups_at(item["loc"], schema)
     kinds = ", ".join(str(group.model_fields[_KIND].default) for group in groups)
     unknown = _unknown_names(item, groups)
     such_as = _such_as(field, {name: item["input"][name] for name in item["input"] if name not in unknown}, groups)
@@ -176,7 +177,8 @@ def _such_as(field: str, value: object, groups: Sequence[type[BaseModel]]) -> st
 
 def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> list[Wrong]:
     """A setting that does not exist; of a group that other systems have, each of its settings that is known."""
-    field, groups = written(item["loc"], data), groups_at(item["loc"][:-1], schema)
+    field = written(item["loc"], data)
+    groups = groups_at(item["loc"][:-1], schema)
     if (refused := refused_argument(field)) is not None:
         return [Wrong(field, refused[0], others=refused[1])]
     within = (
@@ -199,7 +201,9 @@ def _no_setting(field: str, groups: Sequence[type[BaseModel]], schema: type[Base
 
 
 def _described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Wrong:
-    field, kind, context = written(item["loc"], data), item["type"], item.get("ctx", {})
+    field = written(item["loc"], data)
+    kind = item["type"]
+    context = item.get("ctx", {})
     if kind == "missing":
         return Wrong(field, "is missing; add it")
     if kind == "union_tag_invalid":

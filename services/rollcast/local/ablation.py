@@ -122,7 +122,9 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
         evaluations = reader.read().evaluations
         if evaluations and evaluations[-1].step > 0:
             rates = [point.pass_rate for point in evaluations]
-            record.state, record.initial, record.measured = State.FINISHED, rates[0], fmean(rates[-END_EVALUATIONS:])
+            record.state = State.FINISHED
+            record.initial = rates[0]
+            record.measured = fmean(rates[-END_EVALUATIONS:])
             record.interrupted_ratio = _interrupted_ratio(item.config.run_folder)
         else:
             record.state = State.FAILED
@@ -190,7 +192,8 @@ def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: floa
     try:
         ending = run_locally(config, resume=has_history(config.run_folder), view=view)
     except (UserError, ServiceLostError, RunDeadlineError) as error:
-        record.state, record.error = State.FAILED, str(error)
+        record.state = State.FAILED
+        record.error = str(error)
     else:
         if ending is Ending.INTERRUPTED:
             record.state = State.INTERRUPTED
@@ -203,9 +206,12 @@ def _conclude(record: RunRecord, reader: StatusReader, run_folder: Path) -> None
     """Note how the run ended; its result stays in its folder and says that it is finished."""
     result = conclude(run_folder, reader.read())
     if result is None:
-        record.state, record.error = State.FAILED, "not one evaluation came back"
+        record.state = State.FAILED
+        record.error = "not one evaluation came back"
         return
-    record.state, record.initial, record.measured = State.FINISHED, result.initial, result.measured
+    record.state = State.FINISHED
+    record.initial = result.initial
+    record.measured = result.measured
     record.interrupted_ratio = _interrupted_ratio(run_folder)
 
 
@@ -223,7 +229,9 @@ class _WithDeadline:
     """A view that ends its run when it took too long: the supervisor stops everything in order and passes this on."""
 
     def __init__(self, view: View, deadline: float, seconds: float) -> None:
-        self._view, self._deadline, self._seconds = view, deadline, seconds
+        self._view = view
+        self._deadline = deadline
+        self._seconds = seconds
 
     def begin(self, config: RunConfig) -> None:
         self._view.begin(config)

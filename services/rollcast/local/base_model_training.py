@@ -15,7 +15,8 @@ from rollcast.tasks.arithmetic import CHARACTERS, draw_operands, prompt_text, wo
 from rollcast.tasks.grading import grade
 from rollcast.telemetry.process_end import end
 
-PAD, EOS = 0, 1
+PAD = 0
+EOS = 1
 MAX_LENGTH = 128
 
 
@@ -140,7 +141,8 @@ def _draw_batch(settings: BaseModel, rng: random.Random, tokenizer: Any) -> tupl
 
 def main(arguments: list[str]) -> int:
     """Train as a process of its own; prints the share of the work done, a line at a time."""
-    settings, folder = BaseModel(**json.loads(arguments[0])), Path(arguments[1])
+    settings = BaseModel(**json.loads(arguments[0]))
+    folder = Path(arguments[1])
     shown = -1
 
     def show(share: float) -> None:

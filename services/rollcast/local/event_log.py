@@ -13,7 +13,8 @@ from rollcast.runfolder.files import RUN_LOG
 
 TAIL_BYTES = 64 << 10
 """Read from the end of the log: far more than a terminal shows."""
-_TROUBLE, _NEWS = "!", "-"
+_TROUBLE = "!"
+_NEWS = "-"
 _TIME = "%Y-%m-%d %H:%M:%S"
 
 

@@ -51,7 +51,8 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
 
     Raises UserError where it cannot be written.
     """
-    share, forecast = status.budget_share, status.forecast
+    share = status.budget_share
+    forecast = status.forecast
     if share is None or not FREEZE_AT <= share <= FREEZE_UNTIL or not status.evaluations:
         return None
     if forecast is None or forecast.end is None or (folder / FROZEN_FORECAST).exists():
@@ -90,7 +91,8 @@ def conclude(folder: Path, status: RunStatus) -> RunResult | None:
     if not status.evaluations:
         return None
     rates = [point.pass_rate for point in status.evaluations]
-    measured, initial = fmean(rates[-END_EVALUATIONS:]), rates[0]
+    measured = fmean(rates[-END_EVALUATIONS:])
+    initial = rates[0]
     frozen = load_frozen(folder)
     gain = measured - initial
     result = RunResult(

@@ -150,7 +150,8 @@ def how_to_watch(run_folder: Path, port: int, server: str | None) -> list[str]:
     services = " grafana"
     variables = f"MONITOR={shlex.quote(str(folder))}"
     if server is None:
-        services, variables = "", f"{variables} PROMETHEUS_PORT={port}"
+        services = ""
+        variables = f"{variables} PROMETHEUS_PORT={port}"
     provisioning = shlex.quote(str(folder / "grafana"))
     compose = shlex.quote(str(folder / COMPOSE))
     return [

@@ -40,7 +40,8 @@ def pace_of(
     times = [record.at for record in steps[-RECENT_STEPS - 1 :] if record.at is not None]
     if len(times) < 2 or times[-1] <= times[0]:
         return None
-    step, now = steps[-1].step, times[-1]
+    step = steps[-1].step
+    now = times[-1]
     seconds = (now - times[0]) / (len(times) - 1)
     end = _end(budget, step, seconds, now, compute_device_hours, num_devices)
     evaluated = step + every_steps - step % every_steps

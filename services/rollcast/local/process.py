@@ -33,7 +33,8 @@ WORDS_SECONDS = 5.0
 ORPHAN_SECONDS = 3.0
 """Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this time."""
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 # Runs between fork and the program itself: a preexec_fn would run Python in a fork of a threaded process.
 _GUARD = (

@@ -190,7 +190,8 @@ class StatusReader:
         self._tokens.append((now, total))
         while len(self._tokens) > 2 and now - self._tokens[0][0] > RATE_SECONDS:
             self._tokens.popleft()
-        (start, first), (end, last) = self._tokens[0], self._tokens[-1]
+        start, first = self._tokens[0]
+        end, last = self._tokens[-1]
         return (last - first) / (end - start) if end > start else None
 
 

@@ -163,7 +163,8 @@ class Supervisor:
 
     def _look_at(self, watched: _Watched) -> bool:
         """Start it again where it died; True where the run is finished."""
-        service, now = watched.service, time.monotonic()
+        service = watched.service
+        now = time.monotonic()
         if watched.abandoned:
             return False
         if watched.start_again_at is not None:
@@ -180,14 +181,16 @@ class Supervisor:
         return False
 
     def _handle_death(self, watched: _Watched, code: int, now: float) -> None:
-        service, spec = watched.service, watched.service.spec
+        service = watched.service
+        spec = watched.service.spec
         how = how_it_ended(code, self._kills)
         self._kills = kills()
         words = service.last_words() if code > 0 or -code in CRASHES else ""
         while watched.died_at and now - watched.died_at[0] > RESTART_WINDOW_SECONDS:
             watched.died_at.popleft()
         watched.died_at.append(now)
-        deaths, failures = len(watched.died_at), _note_failure(watched, words)
+        deaths = len(watched.died_at)
+        failures = _note_failure(watched, words)
         # One that has worked with these settings may say 2 because of the moment: memory that is short, say.
         is_users_mistake = code == EXIT_USER_ERROR and service.starts == 1
         if is_users_mistake and spec.essential:
@@ -215,16 +218,19 @@ class Supervisor:
             services = [service for service in of_order if service.running]
             for service in services:
                 service.terminate()
-            began, num_later = time.monotonic(), len(orders) - place - 1
+            began = time.monotonic()
+            num_later = len(orders) - place - 1
             for service in services:
                 self._await_end(service, began, is_finished=is_finished, num_later_orders=num_later)
         self._orphans.sweep(self._known_pids(), grace_seconds=0.0)
 
     def _await_end(self, service: Service, began: float, *, is_finished: bool, num_later_orders: int) -> None:
         """Of a service that was asked to end; killed where it takes too long."""
-        is_late_told, spec = False, service.spec
+        is_late_told = False
+        spec = service.spec
         while service.running and self._signals <= max(self._signals_at_stop, 1):
-            now, deadline = time.monotonic(), self._deadline()
+            now = time.monotonic()
+            deadline = self._deadline()
             limit = killed_at(
                 spec, began, is_finished=is_finished, deadline=deadline, num_later_orders=num_later_orders
             )
@@ -262,7 +268,8 @@ class Supervisor:
             self._report(f"{spec.name} did not stop in time and was killed", trouble=True)
 
     def _stop_at_once(self) -> None:
-        asked, services = self._signals, [watched.service for watched in self._watched]
+        asked = self._signals
+        services = [watched.service for watched in self._watched]
         for service in services:
             service.terminate()
         deadline = time.monotonic() + NOTHING_MADE_STOP_SECONDS

@@ -105,7 +105,8 @@ def _ended(commands: Sequence[Command]) -> tuple[int, Path]:
 
     Raises PassingError.
     """
-    orphans, deadline = Orphans(), time.monotonic() + TRIAL_SECONDS
+    orphans = Orphans()
+    deadline = time.monotonic() + TRIAL_SECONDS
     trial = Service(ServiceSpec("trial", tuple(commands), stop_order=0, stop_seconds=0.0))
     trial.start()
     try:
@@ -155,7 +156,8 @@ def outlook(
     held_out = sum(tasks.held_out_prompts(part) for part in tasks.parts)
     evaluation = held_out * tasks.evaluation.rollouts_per_prompt * per_completion
     devices = update.num_devices + generators * workers
-    step, every = max(generation, training), tasks.evaluation.every_steps
+    step = max(generation, training)
+    every = tasks.evaluation.every_steps
     steps = budget.steps
     if budget.device_hours is not None:
         paid_for = budget.device_hours * SECONDS_PER_HOUR / devices - evaluation  # the first one is before step 1

@@ -46,7 +46,8 @@ def distinct_puzzles(dataset: CountdownDataset, count: int) -> list[tuple[tuple[
         if target.denominator == 1 and 1 <= target <= dataset.max_target:
             puzzle = (tuple(sorted(numbers)), int(target))
             if puzzle not in puzzles:
-                puzzles[puzzle], fruitless = numbers, 0
+                puzzles[puzzle] = numbers
+                fruitless = 0
     if len(puzzles) < count:
         raise UserError(
             f"tasks.dataset.size = {dataset.size}: only {len(puzzles)} different countdown puzzles with evaluation "
@@ -113,7 +114,8 @@ def _value(node: ast.expr, used: Counter[int]) -> Fraction | None:
             used[number] += 1
             return Fraction(number)
         case ast.BinOp(left=left, op=operator, right=right):
-            a, b = _value(left, used), _value(right, used)
+            a = _value(left, used)
+            b = _value(right, used)
             if a is None or b is None:
                 return None
             match operator:

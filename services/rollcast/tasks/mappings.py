@@ -110,7 +110,8 @@ def _humaneval_prompt(row: Row) -> Chat:
 
 
 def _knights(row: Row) -> dict[str, str]:
-    names, solution = value(row, "names"), value(row, "solution")
+    names = value(row, "names")
+    solution = value(row, "solution")
     if not (isinstance(names, list) and isinstance(solution, list) and len(names) == len(solution)):
         raise RowError("fields 'names' and 'solution' are not two lists of one length")
     return {str(name): "knight" if knight else "knave" for name, knight in zip(names, solution, strict=True)}

@@ -96,7 +96,8 @@ def failure(
     if isinstance(error, UserError):
         return str(error)[:MAX_SENTENCE]
     if isinstance(error, SyntaxError) and error.filename:
-        said, place = f"{type(error).__name__}: {error.msg}", f" ({error.filename}, line {error.lineno})"
+        said = f"{type(error).__name__}: {error.msg}"
+        place = f" ({error.filename}, line {error.lineno})"
     else:
         said = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
         place = _place(error.__traceback__)

@@ -103,7 +103,8 @@ def _hub(dataset: HuggingfaceDataset, hub: Hub | None) -> Iterator[tuple[str, Ro
     datasets = _library("datasets", "datasets")
     own = dataset.path is None or (hub is not None and dataset.path == hub.path)
     home = hub if hub is not None and own else Hub(dataset.path or "")
-    config, split = dataset.config or home.config, dataset.split or home.split
+    config = dataset.config or home.config
+    split = dataset.split or home.split
     datasets.disable_progress_bars()
     try:
         rows = datasets.load_dataset(home.path, name=config, split=split, revision=dataset.revision)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, LengthControl
 
-THINK_START, THINK_END = "<think>", "</think>"
+THINK_START = "<think>"
+THINK_END = "</think>"
 
 
 def final_answer(completion: str) -> str:

@@ -66,11 +66,14 @@ def render(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat) ->
     Raises UserError where the chat template refuses the messages (some know no system message, and some want turns).
     """
     if prompt_format.layout == "think":
-        rendered, complete = _think(messages, prompt_format.system), False
+        rendered = _think(messages, prompt_format.system)
+        complete = False
     elif prompt_format.layout == "auto" and tokenizer.chat_template:
-        rendered, complete = _chat(tokenizer, messages, prompt_format), True
+        rendered = _chat(tokenizer, messages, prompt_format)
+        complete = True
     else:
-        rendered, complete = flat(messages), False
+        rendered = flat(messages)
+        complete = False
     if prompt_format.open_thinking and not opens_thinking(rendered):
         rendered += f"{THINK_START}\n" if rendered.endswith("\n") else f" {THINK_START}\n"
     return rendered, complete

@@ -60,7 +60,9 @@ def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
     for prompt in prompts:
         if not is_built_in(prompt.verifier) and len(tried := rows.setdefault(prompt.verifier, [])) < TRIED_ROWS:
             tried.append(prompt)
-    verifiers, failed, cautions = Verifiers.of(tasks), list[str](), list[str]()
+    verifiers = Verifiers.of(tasks)
+    failed = list[str]()
+    cautions = list[str]()
     with grader(tasks) as grade_one:
         for name, tried in rows.items():
             once = verifiers.find(name).place == "remote"  # each costs somebody something, and the first one tells

@@ -143,7 +143,8 @@ def _installed(name: str) -> Verifier:
 
 def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:
     """Call the function here; an exception of it, or anything but a reward in [0, 1], is status error and told."""
-    function, given = None, None
+    function = None
+    given = None
     try:
         function = verifier.load()
         given = json.loads(reference)

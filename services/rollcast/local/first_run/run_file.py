@@ -59,7 +59,8 @@ def written(answers: Answers) -> str:
 
 
 def _dataset(answers: Answers) -> list[str]:
-    data, verifier = answers.data, answers.verifier
+    data = answers.data
+    verifier = answers.verifier
     lines = [f"kind: {data.kind}", f"name: {_scalar(data.name)} # its label in metrics and curves"]
     if data.mapping != "plain":
         lines.append(f"mapping: {data.mapping} # knows where the set is, its fields and its verifier")

@@ -55,7 +55,8 @@ class RewardService:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        batch, self._waiting = self._waiting, []
+        batch = self._waiting
+        self._waiting = []
         task = asyncio.create_task(self._ask([one.item for one in batch]))
         self._batches.add(task)
         task.add_done_callback(partial(self._hand_out, batch))

@@ -132,7 +132,8 @@ class Sandbox:
         """Ends every process, for good."""
         with self._lock:
             self._closed = True
-            servers, self._servers = [*self._servers.values(), *self._starting], {}
+            servers = [*self._servers.values(), *self._starting]
+            self._servers = {}
         for server in servers:
             server.close()
 
@@ -292,14 +293,17 @@ def _receive(connection: socket.socket, deadline: float) -> bytes:
 
 
 def _decode(answer: bytes) -> Grade | None:
-    verdict, ended, code = None, None, None
+    verdict = None
+    ended = None
+    code = None
     for line in filter(None, answer.split(b"\n")):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
-            ended, code = record.get("ended", ended), record.get("code", code)
+            ended = record.get("ended", ended)
+            code = record.get("code", code)
             verdict = record if "status" in record else verdict
     if ended is None:
         return None

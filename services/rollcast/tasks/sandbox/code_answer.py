@@ -116,7 +116,8 @@ def _last_program(parts: list[_Part]) -> list[_Part]:
 def _dependencies(parts: list[_Part], main: list[_Part], given: Collection[str]) -> list[_Part]:
     """Other blocks that define what these, or what they depend on in turn, read: the nearest before, else after."""
     found: list[_Part] = []
-    waiting, settled = list(main), {*given, *(name for part in main for name in part.defined)}
+    waiting = list(main)
+    settled = {*given, *(name for part in main for name in part.defined)}
     while waiting:
         part = waiting.pop()
         around = [other for other in (*parts[: part.number][::-1], *parts[part.number + 1 :]) if other.definitions]

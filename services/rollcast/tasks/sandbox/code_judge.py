@@ -66,7 +66,8 @@ class _Tests:
 def _tests(reference: CodeReference) -> _Tests:
     """The preamble runs on both sides: its helpers are the tests' own, whatever the program makes of them. The entry
     point, and every name that neither the tests nor the preamble define, is the program's."""
-    source, preamble = reference["tests"], reference.get("preamble", "")
+    source = reference["tests"]
+    preamble = reference.get("preamble", "")
     tests = compile(source, "<tests>", "exec", dont_inherit=True)
     names: dict[str, Any] = {"__name__": "tests"}
     exec(compile(preamble, "<preamble>", "exec", dont_inherit=True), names)  # noqa: S102
@@ -94,11 +95,9 @@ def _tests(reference: CodeReference) -> _Tests:
 
 
 def _calls(reference: CodeReference) -> _Tests:
-    name, cases, preamble = (
-        reference["entry_point"],
-        _cases(reference, "arguments", list),
-        reference.get("preamble", ""),
-    )
+    name = reference["entry_point"]
+    cases = _cases(reference, "arguments", list)
+    preamble = reference.get("preamble", "")
     same = ResultComparison(reference).same_value
 
     def passes(program: list[str], launcher: Launcher) -> bool:
@@ -109,7 +108,8 @@ def _calls(reference: CodeReference) -> _Tests:
 
 
 def _stdin(reference: CodeReference) -> _Tests:
-    cases, preamble = _cases(reference, "input", str), reference.get("preamble", "")
+    cases = _cases(reference, "input", str)
+    preamble = reference.get("preamble", "")
     same = ResultComparison(reference).same_text
 
     def passes(program: list[str], launcher: Launcher) -> bool:

@@ -23,7 +23,8 @@ LONGEST_WAIT_SECONDS = 600.0
 """For a core, before a grading is given up without a verdict."""
 _CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 """In a container its own limit, as `QUOTA PERIOD` in microseconds, or `max PERIOD`."""
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
+_FIRST_PAUSE_SECONDS = 0.002
+_LONGEST_PAUSE_SECONDS = 0.05
 
 
 def usable_cores() -> set[int]:
@@ -46,7 +47,8 @@ def gradings_at_once(processes: int, setting: str) -> tuple[int, str]:
 def one_core() -> Iterator[bool]:
     """Waits for a core that no other grading uses; False = none became free in LONGEST_WAIT_SECONDS."""
     folder = _lock_folder()
-    until, pause = time.monotonic() + LONGEST_WAIT_SECONDS, _FIRST_PAUSE_SECONDS
+    until = time.monotonic() + LONGEST_WAIT_SECONDS
+    pause = _FIRST_PAUSE_SECONDS
     while (lock := _lock_one(folder)) is None and time.monotonic() < until:
         time.sleep(pause * random.uniform(0.5, 1.0))  # so that two that wait do not ask in step
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -132,7 +132,9 @@ def undefined_names(source: str) -> set[str]:
     Raises SyntaxError or RecursionError if it cannot be compiled.
     """
     module = symtable.symtable(source, "<program>", "exec")
-    scopes, read, bound = [module], set(), set(_BUILTIN)
+    scopes = [module]
+    read = set()
+    bound = set(_BUILTIN)
     while scopes:
         scope = scopes.pop()
         scopes += scope.get_children()

@@ -85,7 +85,8 @@ class Fences:
 
     def _python(self, at: int, closing: int) -> tuple[Block, int]:
         """The block that fence `at` opens, and the fence that ends it."""
-        named, source = bool(self._fences[at].language), self._between(at, closing)
+        named = bool(self._fences[at].language)
+        source = self._between(at, closing)
         if len(source) > self._left_to_parse:
             return Block(source, None, named), closing
         tree = self._parsed(source)
@@ -125,7 +126,8 @@ def _read_line(number: int, line: str) -> _Fence | None:
     found = _FENCE.fullmatch(line[quote.end() if quote else 0 :].rstrip())
     if found is None:
         return None
-    before, info = found["before"], found["info"].strip()
+    before = found["before"]
+    info = found["info"].strip()
     can_close = not info and not before.strip()
     return _Fence(number, quote is not None, len(before.expandtabs(4)), found["run"], info, can_close)
 

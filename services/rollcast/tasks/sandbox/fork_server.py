@@ -142,7 +142,8 @@ class ForkServer:
 
     def _look_at(self, grading: RunningGrading, now: float) -> None:
         """End the grading if its judge used up its time, or see when that could be at the earliest."""
-        limit, wall = grading.limits.deadline_seconds, now - grading.began
+        limit = grading.limits.deadline_seconds
+        wall = now - grading.began
         if self._judges is None:  # trusted: its work need not be this process's
             self._close(grading, "deadline")
             return
@@ -173,7 +174,8 @@ class ForkServer:
         try:
             data, descriptors, _, _ = socket.recv_fds(grading.requests, 16, 3, socket.MSG_DONTWAIT)
         except OSError:  # the judge died with something unread
-            data, descriptors = b"", []
+            data = b""
+            descriptors = []
         if data == START and descriptors and grading.program is None and grading.num_programs < MAX_PROGRAMS:
             self._start_program(grading, descriptors)
         elif data == KILL and grading.program is not None:
@@ -283,7 +285,8 @@ def _lowered(descriptor: int) -> int:
 
 def main(arguments: list[str]) -> int:
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=_lowered(int(arguments[0])))
-    name, trusted = arguments[1], arguments[2:] == [TRUSTED]
+    name = arguments[1]
+    trusted = arguments[2:] == [TRUSTED]
     if not trusted:
         hide_memory()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

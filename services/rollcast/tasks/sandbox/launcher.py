@@ -30,7 +30,8 @@ ANSWER_SECONDS = 60.0
 """For the fork server to start a program, or to report the end of a dead one. Long: it may have to wait for a core."""
 HANG_UP_SECONDS = 0.2
 """For the end of a program that hung up: longer and it lives on, and is killed."""
-START, KILL = b"start", b"kill"
+START = b"start"
+KILL = b"kill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ class Launcher:
 
     def _read(self) -> ClockReading:
         """Of this process and its programs together: what a program causes here counts as its own."""
-        cpu, waited = self._ended.cpu + time.process_time(), self._ended.waited + waited_seconds(self._own_waits)
+        cpu = self._ended.cpu + time.process_time()
+        waited = self._ended.waited + waited_seconds(self._own_waits)
         if self._running is not None:
             waited += waited_seconds(self._running.waits)
             with contextlib.suppress(OSError):  # it has ended; its exit code brings the number

@@ -17,7 +17,9 @@ from rollcast.tasks.sandbox.limits import Limits, limit_this_process
 
 MAX_SERVER_FILES = 4096
 """Descriptors that a fork server may have open: a child closes as many."""
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _SIGKILL = 1, 4, 9
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_SIGKILL = 9
 
 
 class Lockdown:
@@ -75,5 +77,6 @@ def make_lockdowns(readable: list[Path], base_bytes: int) -> tuple[Lockdown, Loc
     if has_seccomp():
         from rollcast.tasks.sandbox.system_calls import judge_filter, program_filter
 
-        judge, program = judge_filter(), program_filter()
+        judge = judge_filter()
+        program = program_filter()
     return Lockdown(base_bytes, ruleset, judge), Lockdown(base_bytes, ruleset, program)

@@ -11,7 +11,8 @@ import sys
 from rollcast.config.errors import UserError
 
 _READ_KERNEL_LOG = 3
-_NEWER_GVISOR, _FIRST_LINE_OF_GVISOR = "gvisor", b"Starting gVisor"
+_NEWER_GVISOR = "gvisor"
+_FIRST_LINE_OF_GVISOR = b"Starting gVisor"
 
 
 @functools.cache

@@ -23,7 +23,8 @@ def exchange(feed: FileIO, drain: FileIO, data: bytes, patience: Patiences) -> b
     poll = select.poll()
     poll.register(drain, select.POLLIN)
     poll.register(feed, select.POLLOUT)
-    to_feed, drained = feed.fileno(), bytearray()
+    to_feed = feed.fileno()
+    drained = bytearray()
     left = memoryview(data)
     while True:
         for descriptor, _ in poll.poll(patience.milliseconds()):

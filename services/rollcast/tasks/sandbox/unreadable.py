@@ -45,7 +45,8 @@ class UnreadableReferences:
             f"its row is left out: {verifier} cannot evaluate the reference {reference[:SHOWN_CHARACTERS]}, whatever "
             "the answer; simplify it in the data set or remove the row"
         )
-        grade, key = Grade(0.0, "timeout", "reference", sentence), _key(verifier, reference)
+        grade = Grade(0.0, "timeout", "reference", sentence)
+        key = _key(verifier, reference)
         with self._lock:
             if key in self._found or len(self._found) >= MAX_REFERENCES:
                 return grade
