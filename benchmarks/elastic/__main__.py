@@ -27,7 +27,7 @@ from typing import Any
 import httpx
 
 from rollcast.connections.port_files import port_file, read_port
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.runfolder.files import STEPS, TASKS
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord

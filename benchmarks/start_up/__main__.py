@@ -27,7 +27,7 @@ import yaml
 
 from rollcast.config.run import load_run_config
 from rollcast.connections.port_files import port_file
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.runfolder.files import EVALUATIONS, INCARNATIONS, STEPS
 from testkit.record import write_result
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.local.base_model import PLACEHOLDER, BaseModel
+from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 from rollcast.memory.model_file import CONFIG, folder_here
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")

@@ -89,7 +89,7 @@ def _train_in_process(settings: BaseModel, folder: Path, progress: Progress) -> 
     command = [
         sys.executable,
         "-m",
-        "rollcast.local.base_model_training",
+        "rollcast.local.demo.training",
         json.dumps(dataclasses.asdict(settings)),
         str(folder),
     ]

@@ -1,4 +1,4 @@
-"""Training of the demo's language model, a process: `python -m rollcast.local.base_model_training SETTINGS FOLDER`."""
+"""Training of the demo's language model, a process: `python -m rollcast.local.demo.training SETTINGS FOLDER`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rollcast.local.base_model import BaseModel, Progress
+from rollcast.local.demo.base_model import BaseModel, Progress
 from rollcast.tasks.arithmetic import CHARACTERS, draw_operands, prompt_text, worked_answer
 from rollcast.tasks.grading import grade
 from rollcast.telemetry.process_end import end
