@@ -12,7 +12,7 @@ from pydantic import BaseModel
 ALIKE = 0.75
 """Share of equal letters from which on a name is taken for another, misspelt."""
 ALIKE_THOUGH_KNOWN = 0.85
-"""The same for a name that other systems have: `beta` among the optimizer's settings is `betas`."""
+"""Own names for a name that other systems have: `beta` among the optimizer's settings is `betas`."""
 MOST_OFFERED = 3
 
 
@@ -31,14 +31,14 @@ def did_you_mean(field: str, groups: Sequence[type[BaseModel]], schema: type[Bas
     beside = list(dict.fromkeys(name for group in groups for name in group.model_fields))
     offered = _beside(field, beside) or _elsewhere(field, settings_of(schema))
     if not offered:
-        return "remove it or mend its spelling", ()
+        return "remove it or correct its spelling", ()
     if _without_numbers(field) in offered:
         return "another kind has it; remove it or change kind", (field,)
     return f"did you mean {' or '.join(offered)}?", tuple(offered)
 
 
 def groups_at(location: Sequence[int | str], schema: type[BaseModel]) -> list[type[BaseModel]]:
-    """The groups of settings that may stand at pydantic's `location`; one alone where it says of which `kind`."""
+    """The groups of settings that are possible at pydantic's `location`; a single one if it contains the `kind`."""
     groups = [schema]
     for part in location:
         if isinstance(part, int):

@@ -120,7 +120,8 @@ def check_embeddable(settings: Redis) -> None:
     for name, value in (("tls", settings.tls), ("username", settings.username)):
         if value is not None:
             raise UserError(
-                f"redis.{name}: the embedded server (redis.port = 0) has none; remove redis.{name}, or name a server"
+                f"redis.{name}: the embedded server (redis.port = 0) does not support it; remove redis.{name}, or "
+                "name a server"
             )
     find_server()
 
@@ -142,8 +143,8 @@ def wait_for_embedded(settings: Redis, server: Service, *, asked_to_stop: Callab
                 pass
             if not server.running or time.monotonic() > deadline:
                 raise UserError(
-                    f"redis.port = 0: the embedded Redis does not start ({server.last_words()}); mend what "
-                    f"{server.log} says, or name a server"
+                    f"redis.port = 0: the embedded Redis does not start ({server.last_words()}); fix the problem that "
+                    f"{server.log} reports, or name a server"
                 )
             time.sleep(0.05)
 

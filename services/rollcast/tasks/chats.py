@@ -52,7 +52,7 @@ def _message(item: Any, where: str) -> Message:
     if isinstance(content, list):
         content = "".join(_part(part, where) for part in content)
     if not isinstance(content, str) or not content:
-        raise RowError(f"{where} has no text as its content; mend or remove the row")
+        raise RowError(f"{where} has no text as its content; fix or remove the row")
     return Message(cast(Role, role), checked_text(content, where))
 
 

@@ -42,7 +42,7 @@ def text(row: Row, name: str) -> str:
 def checked_text(written: str, where: str) -> str:
     """Raises RowError for what no tokenizer reads."""
     if any("\ud800" <= character <= "\udfff" for character in written):
-        raise RowError(f"{where} holds half of a surrogate pair, which no tokenizer reads; mend or remove the row")
+        raise RowError(f"{where} holds half of a surrogate pair, which no tokenizer reads; fix or remove the row")
     return written
 
 

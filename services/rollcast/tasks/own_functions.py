@@ -46,8 +46,8 @@ def check_file(source: str) -> None:
     place = source.rpartition(":")[0]
     if place.endswith(".py") and not Path(place).expanduser().is_file():
         raise UserError(
-            f"verifier {source}: there is no file {Path(place).expanduser().absolute()}; mend the path, which begins "
-            "where the command is started"
+            f"verifier {source}: there is no file {Path(place).expanduser().absolute()}; correct the path, "
+            "which is relative to the folder in which the command is started"
         )
 
 

@@ -73,9 +73,9 @@ def _parse(line: bytes, where: str) -> Row:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not a JSON object ({error}); mend or remove it") from error
+        raise UserError(f"{where}: not a JSON object ({error}); fix or remove it") from error
     if not isinstance(row, dict):
-        raise UserError(f"{where}: holds {kind_of(row)}, needs a JSON object; mend or remove it")
+        raise UserError(f"{where}: holds {kind_of(row)}, needs a JSON object; fix or remove it")
     return row
 
 
