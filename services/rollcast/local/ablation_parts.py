@@ -24,7 +24,7 @@ PAPERS_BUDGET = Recipe().max_completion_tokens
 PAPERS_BATCH = Recipe().prompts_per_step
 """Prompts of a step of the paper's base recipe (A.3)."""
 REUSE = 4
-"""Leaving fresh data out leaves a prompt of so many, unless another number is asked for."""
+"""Without fresh data one prompt of this many stays, unless another number is given."""
 SWITCHES = (
     "schedule",
     "loss",
@@ -156,7 +156,7 @@ def fresh_data(reuse: int = REUSE) -> RecipePart:
 
 
 def find_part(name: str) -> RecipePart:
-    """Raises UserError that lists the parts, or says what is wrong with N of `fresh_data:N`."""
+    """Raises UserError: lists the parts, or names the mistake in N of `fresh_data:N`."""
     kind, colon, number = name.replace("-", "_").partition(":")
     if kind == FRESH_DATA:
         if colon and not (number.isdecimal() and 2 <= int(number) <= 1_000):
@@ -170,13 +170,14 @@ def find_part(name: str) -> RecipePart:
 
 
 def changed(base: RunConfig, change: Mapping[str, Any], source: str) -> RunConfig:
-    """`base` with the change put over it, checked anew. Raises UserError, beginning with `source`, where they clash."""
+    """`base` with the change put over it, checked again. Raises UserError, beginning with `source`, where they
+    clash."""
     settings = json.loads(json.dumps(reveal(base.model_dump()), default=str))
     return parse_run_config(_merged(settings, change), source=source)
 
 
 def is_same_in_effect(one: RunConfig, other: RunConfig) -> bool:
-    """Whether both train alike: run, seed and folder may differ, and the head where the model is as precise."""
+    """Whether both train alike: run, seed and folder may differ, and the head if the model is as precise."""
 
     effective = [config.model_dump(exclude={"run", "seed", "folder"}) for config in (one, other)]
     for settings in effective:
@@ -257,7 +258,7 @@ def _penalty(control: LengthPenalty, share: float) -> Change:
 
 
 def _interruption(control: Interruption, base: Recipe, share: float) -> Change:
-    """The base's own where it has one: phrase and marker belong to the model and its data."""
+    """The base's own if it has one: phrase and marker belong to the model and its data."""
     if isinstance(base.length_control, Interruption):
         return base.length_control.model_dump(mode="json")
     low, high = (_scaled(position, share) for position in control.position)

@@ -31,7 +31,7 @@ _LEFT_OUT = {
     "downstream": "ask what a downstream set asks",
     "empty": "are empty lines",
 }
-"""By PromptSplit's reason: what is said of the rows that are left out."""
+"""Sentences about the rows left out, by PromptSplit's reason."""
 
 
 def of_settings(every_steps: int, budget_steps: int | None, local: Local, generator: Generator) -> list[str]:

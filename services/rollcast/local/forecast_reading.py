@@ -25,14 +25,14 @@ class AdviceReading:
     kind: str
     """stop, continue or wait."""
     evaluations: int
-    """To wait for; 0 for stop and continue."""
+    """Compute to wait for; 0 for stop and continue."""
     chance: float | None
-    """That the rest gains what is asked of it; None where that is not known."""
+    """Probability that the rest of the run gains the required amount; None if unknown."""
     gain: Quantiles | None
-    """Of all of the rest, in pass rate."""
+    """Gain in pass rate of the whole rest."""
 
     def sentence(self) -> str:
-        """As `fit` and the page say it, in a line."""
+        """One line, in the words of `fit` and the page."""
         if self.kind == "wait":
             what = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
         else:
@@ -86,7 +86,7 @@ def forecast_on_page(page: Page) -> ForecastReading | None:
 
 
 def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
-    """Of a forecast that was made in this process. `end`: device-hours at which the budget ends, if it does."""
+    """The reading of a forecast made in this process. `end`: device-hours at which the budget ends, if it does."""
     from rollcast.curves.run_forecast import metric_grid
 
     law = run.forecast

@@ -16,7 +16,7 @@ WITHOUT_OWNER = frozenset({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "dist
 ALIKE = 0.6
 """Share of equal letters from which on a folder is offered in place of a name."""
 MAX_FOLDERS = 1_000
-"""Beside the missing one, that are looked at."""
+"""Neighbours of the missing folder that are looked at."""
 
 
 def is_on_the_hub(path: str) -> bool:
@@ -25,7 +25,7 @@ def is_on_the_hub(path: str) -> bool:
 
 
 def files_of(path: str) -> Path | None:
-    """Where this machine has the model's files; None if nowhere, or if they may not be looked at."""
+    """The model's files on this machine; None if there are none or they may not be read."""
     try:
         return folder_here(path)
     except OSError:

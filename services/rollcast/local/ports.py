@@ -35,7 +35,7 @@ class NamedPort:
     is_ours: bool = True
     """False: a service that is there already listens on it."""
     index: int = 0
-    """Of the process, if several take the ports from the setting's on."""
+    """Number of the process, if several use consecutive ports that begin with the setting's."""
 
     @property
     def in_words(self) -> str:
@@ -50,7 +50,7 @@ class NamedPort:
 
 
 def ports_below(range_file: Path) -> range:
-    """At most 10,000 below those that the kernel hands out; empty where nearly none are left.
+    """At most 10,000 ports below those that the kernel assigns; empty if hardly any are left.
 
     No connection and no server at port 0 takes one between its choice and its service's start, which may be a minute
     later.
@@ -70,7 +70,7 @@ _kept: dict[str, socket.socket] = {}
 
 
 def free_port(host: str) -> int:
-    """A port at which `host` can listen. Raises UserError where it cannot listen at all."""
+    """A port at which `host` can listen. Raises UserError if it cannot listen at all."""
     for port in itertools.islice(_candidates, ATTEMPTS - 1):
         try:
             listen(host, port, setting="port").close()

@@ -58,7 +58,7 @@ def worked_answer(a: int, b: int, rng: random.Random, noise: float) -> str:
 def distinct_additions(dataset: ArithmeticDataset, count: int) -> list[tuple[int, int]]:
     """`count` different pairs of operands, the same ones for the same seed.
 
-    Raises UserError where operands of so few digits do not give that many.
+    Raises UserError if operands of that few digits do not give that many pairs.
     """
     rng = random.Random(f"arithmetic/{dataset.seed}")
     pairs: dict[tuple[int, int], None] = {}

@@ -57,7 +57,7 @@ def _message(item: Any, where: str) -> Message:
 
 
 def _part(part: Any, where: str) -> str:
-    """Of a message in parts, as models that see have them."""
+    """Text of a message in parts, as vision models have them."""
     if isinstance(part, dict) and part.get("type", "text") == "text" and isinstance(part.get("text"), str):
         return cast(str, part["text"])
     kind = part.get("type") if isinstance(part, dict) else type(part).__name__

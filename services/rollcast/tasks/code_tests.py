@@ -85,7 +85,7 @@ def livecodebench(row: Row) -> CodeReference:
 def unpack(packed: str) -> Any:
     """Plain JSON, or JSON in a pickled string, zlib-compressed, in base64.
 
-    Only a pickle that is nothing but one string is read, without unpickling it: a pickle is a program.
+    Only a pickle of exactly one string is read, without unpickling it: a pickle is a program.
     """
     if packed.lstrip().startswith("["):
         return _json(packed, "private_test_cases")

@@ -13,11 +13,11 @@ Row = dict[str, Any]
 
 
 class RowError(ValueError):
-    """What is wrong with a row; the reader adds which row it is."""
+    """A mistake in a row; the reader adds which row it is."""
 
 
 def value(row: Row, name: str) -> Any:
-    """The field `name`, or for `a.b` field b of field a. Raises RowError where it is missing, null or empty."""
+    """The field `name`, or for `a.b` field b of field a. Raises RowError if it is missing, null or empty."""
     found: Any = row.get(name)
     if name not in row and "." in name:
         found = row

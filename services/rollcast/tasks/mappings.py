@@ -37,7 +37,7 @@ KNIGHTS_TEMPLATE = "{prompt}\n\nEnd with one line for each person, such as `Zoey
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Where a set is published on the Hugging Face hub."""
+    """The place of a data set on the Hugging Face hub."""
 
     path: str
     config: str | None = None
@@ -150,4 +150,4 @@ MAPPINGS: dict[MappingName, Mapping] = {
         Hub("K-and-K/knights-and-knaves", "train", "3ppl"),
     ),
 }
-"""All but `plain`, which takes the field names from the run file."""
+"""All except `plain`, which takes the field names from the run file."""

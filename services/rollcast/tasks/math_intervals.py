@@ -35,7 +35,7 @@ class RealSet:
     latex: str
     """Intervals and points, joined by `\\cup`."""
     variable: str | None
-    """What is said to be in it; None = the set alone is written."""
+    """The variable said to be in it; None = the set alone is written."""
 
     def may_equal(self, other: RealSet) -> bool:
         """Whether both can mean one answer: `x < 3` is not `y < 3`."""

@@ -33,7 +33,7 @@ def whole_completion(prompt_end: str, completion: str) -> str:
 
 
 def check_thinking(prompt: str, length_control: LengthControl) -> None:
-    """Hold what a rendered prompt asks for against the interruption of thinking.
+    """Check a rendered prompt against the settings of the interruption of thinking.
 
     Raises UserError where forced interruption would look for another end of thinking than the prompt's, or where the
     prompt leaves nothing to interrupt.

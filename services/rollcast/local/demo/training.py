@@ -120,7 +120,7 @@ def _make_model() -> Any:
 
 
 def _draw_batch(settings: BaseModel, rng: random.Random, tokenizer: Any) -> tuple[Any, Any]:
-    """Token ids [batch, longest] padded on the right, and where they belong to the answer (end included)."""
+    """Token ids [batch, longest] padded on the right, and a mask of the answer's tokens (end included)."""
     import numpy as np
 
     rows = []

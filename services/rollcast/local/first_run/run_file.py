@@ -17,7 +17,7 @@ from rollcast.tasks.verifiers import is_built_in
 EVALUATIONS = 12
 """Over a run: a forecast asks for five, and is the better for some more."""
 EVERY_STEPS = 10
-"""Where nobody knows the number of steps yet: a tenth of the usual distance, for a first run is a short one."""
+"""Used while the number of steps is unknown: a tenth of the usual distance, because a first run is short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _dataset(answers: Answers) -> list[str]:
 
 
 def _points(steps: int, every: int) -> str:
-    """How many evaluations a run of so many steps has behind its start; the end has one in any case."""
+    """The number of evaluations after the start in a run of this many steps; the end always has one."""
     points = math.ceil(steps / every)
     few = "" if points >= LEAST_EVALUATIONS else f"; a forecast takes {LEAST_EVALUATIONS}"
     return f"{counted(points, 'point')} of the curve, from held-out prompts{few}"

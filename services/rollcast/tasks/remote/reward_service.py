@@ -67,7 +67,7 @@ class RewardService:
         )
 
     def _hand_out(self, batch: list[_Waiting], task: asyncio.Task[list[Grade]]) -> None:
-        """However the request ended: nobody waits for ever."""
+        """Wakes every waiting caller, however the request ended."""
         self._batches.discard(task)
         error = NoAnswer("paused", "the generator stops") if task.cancelled() else task.exception()
         for number, one in enumerate(batch):

@@ -52,7 +52,7 @@ class _Fence:
 
 
 class Fences:
-    """One text's fences and what is left to parse of it."""
+    """One text's fences, and the rest that is to be parsed."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
@@ -61,7 +61,8 @@ class Fences:
         self._left_to_parse = MAX_PARSED_CHARACTERS
 
     def blocks(self) -> Iterator[Block]:
-        """Blocks of Python or of no named language, in order. One that is never closed (the answer was cut) is none."""
+        """Blocks of Python or of no named language, in order. One that is never closed (the answer was cut) does not
+        count."""
         at = 0
         while at < len(self._fences):
             opening = self._fences[at]

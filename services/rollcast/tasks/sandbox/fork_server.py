@@ -3,7 +3,7 @@
     python -P -m rollcast.tasks.sandbox.fork_server CONTROL_DESCRIPTOR VERIFIER [trusted]
 
 Started with a clean environment; imports what its verifier needs, once; then one thread and one loop. A verifier that
-is trusted has the user's environment, and its judges are locked down by nothing but the deadline:
+is trusted has the user's environment, and its judges are limited only by the deadline:
 
     control readable     -> fork a judge for the connection that came with the limits; closed -> end everything
     judge asks           -> fork a program into the judge's process group, or kill it
@@ -43,7 +43,7 @@ from rollcast.tasks.sandbox.program import run_program
 from rollcast.tasks.verifiers import CODE, Verifier, find_verifier
 
 MAX_PROGRAMS = 4096
-"""Of one grading: one for each case, and some."""
+"""Programs of one grading: one for each case, and a few more."""
 LEAST_PAUSE_SECONDS = 0.005
 """Between two looks at the clocks of one judge."""
 
@@ -276,7 +276,8 @@ def _kill(pid: int) -> _End:
 
 
 def _lowered(descriptor: int) -> int:
-    """The same file under the lowest free number: of a grader with many files it comes under a number that no child
+    """A duplicate of the file under the lowest free number: of a grader with many files it comes under a number that
+    no child
     closes, because those below MAX_SERVER_FILES are all that a fork server opens itself."""
     low = os.dup(descriptor)
     os.close(descriptor)
@@ -293,7 +294,7 @@ def main(arguments: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(MAX_SERVER_FILES, hard), hard))
     try:
         if is_function(name):
-            sys.path.append(os.getcwd())  # where a module of the user's may lie; behind all that is installed
+            sys.path.append(os.getcwd())  # may hold a module of the user; comes after all installed packages
         readable = preparation.prepare(name)
     except Exception as error:
         control.send(json.dumps({"failed": failure(error)}).encode())

@@ -23,7 +23,8 @@ _SIGKILL = 9
 
 
 class Lockdown:
-    """One kind of child's. `filter` and `ruleset` are None where the kernel lacks them and the settings allow that."""
+    """The lockdown of one kind of child. `filter` and `ruleset` are None if the kernel lacks them and the settings
+    allow that."""
 
     def __init__(self, base_bytes: int, ruleset: Any, system_calls: Any) -> None:
         self._base_bytes = base_bytes
@@ -66,7 +67,8 @@ def _keep_only(descriptors: tuple[int, ...]) -> None:
 
 
 def make_lockdowns(readable: list[Path], base_bytes: int) -> tuple[Lockdown, Lockdown]:
-    """For judges and for programs, with whatever this kernel has (`protections.missing` names what it lacks)."""
+    """The lockdown of judges and that of programs, with the protections that this kernel has (`protections.missing`
+    names what it lacks)."""
     from rollcast.tasks.sandbox.protections import has_landlock, has_seccomp
 
     ruleset = judge = program = None

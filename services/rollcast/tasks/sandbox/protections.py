@@ -72,7 +72,7 @@ def require_protections() -> None:
 
 
 def require_gvisor() -> None:
-    """Raises UserError where the kernel is not gVisor's or lets no filter be set; its files are the pod's own alone."""
+    """Raises UserError if the kernel is not gVisor's or lets no filter be set; its files are the pod's own alone."""
     if not in_gvisor():
         raise UserError(
             "sandbox = 'gvisor': the kernel here is not gVisor's; give the pod a RuntimeClass of gVisor, or set strict"

@@ -1,4 +1,4 @@
-"""A program's standard input and output, both at once, with limits of time and size."""
+"""A program's standard input and output, concurrently, with limits of time and size."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def exchange(feed: FileIO, drain: FileIO, data: bytes, patience: Patiences) -> b
 
 
 def _write(descriptor: int, data: memoryview) -> memoryview:
-    """What is left to write; nothing where nobody reads any more."""
+    """The rest to write; empty if the other end no longer reads."""
     with contextlib.suppress(BlockingIOError):
         try:
             return data[os.write(descriptor, data) :]

@@ -11,13 +11,13 @@ from rollcast.telemetry.logging import get_logger
 MAX_REFERENCES = 100_000
 """Remembered at most; further ones cost their time again."""
 SHOWN_CHARACTERS = 80
-"""Of a reference, in a report."""
+"""Longest reference in a report."""
 
 log = get_logger()
 
 
 def was_ended(grade: Grade) -> bool:
-    """Whether the judge was ended for what it did: it used up its CPU time or crashed. A busy machine is no reason."""
+    """Whether the judge's own actions ended it: it used up its CPU time or crashed. A busy machine is no reason."""
     return grade.status in ("timeout", "error") and grade.reason not in ("", "busy")
 
 
