@@ -124,7 +124,7 @@ def seconds_a_step(source: Path, folder: Path, steps: int) -> float:
 
 
 def trl_seconds_a_step(python: str, folder: Path, steps: int) -> float:
-    """The same model, prompts and reward in TRL's GRPOTrainer."""
+    """Run the same model, prompts and reward in TRL's GRPOTrainer."""
     folder.mkdir()
     settings = run_settings(folder, steps)
     run_file = folder / "run.yaml"

@@ -52,7 +52,7 @@ def code_lines(module: Module) -> list[str]:
 
 
 def comment_lines(module: Module) -> int:
-    """Lines that hold nothing but a comment."""
+    """Lines with only a comment."""
     return sum(line.strip().startswith("#") for line in module.text.splitlines())
 
 
@@ -83,7 +83,7 @@ def bare_words(module: Module) -> list[str]:
 
 
 def tuple_assignments(module: Module) -> list[ast.Assign]:
-    """Assignments of several values to several names at once, except those that only swap."""
+    """Assignments of several values to several names at once, except swaps."""
     return [node for node in ast.walk(module.tree) if isinstance(node, ast.Assign) and _assigns_several(node)]
 
 

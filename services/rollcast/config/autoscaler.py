@@ -1,4 +1,4 @@
-"""Settings of the autoscaler: its limits, where it reads the run's rates, and how it sets the number of generators."""
+"""Settings of the autoscaler: its limits, the source of the run's rates, and how it sets the number of generators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Settings of the algorithm. Every default is the ScaleRL recipe (arXiv 2510.13786); a docstring says if the paper
+"""Settings of the algorithm. Each default is that of the ScaleRL recipe (arXiv 2510.13786); a docstring says if the
+paper
 gives none."""
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Wrong:
         return any(overlap(self.field, its) for its in theirs) or any(overlap(it, earlier.field) for it in self.others)
 
     def blaming_what_is_written(self, data: Mapping[str, Any], filled_in: Collection[str] = ()) -> Wrong:
-        """The same mistake, blaming what the user wrote: `data` is the settings as they were read.
+        """This mistake, worded for the settings that the user wrote: `data` is the settings as they were read.
 
         If its value is a default or was filled in, the sentence says so and begins with a setting that the user did
         give.

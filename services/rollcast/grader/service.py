@@ -141,7 +141,7 @@ def refuse_credentials(redis: Redis, rpc: Rpc) -> None:
 
 
 def prove(sandbox: Sandbox, kind: str) -> None:
-    """Grades a program that tries to get out. Raises UserError if it did, or where no program runs at all."""
+    """Grades a program that tries to get out. Raises UserError if it did, or if no program runs at all."""
     sandbox.check(CODE)
     grade = sandbox.grade(CODE, _PROOF, _CONTAINED, limits=PROOF_LIMITS)
     if grade.status == "wrong":

@@ -64,7 +64,7 @@ class RunDeadlineError(RuntimeError):
 def plan(base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder: Path) -> list[PlannedRun]:
     """The base and every variant with the base's seed, then all of them with the next one, and so on.
 
-    A set that is cut short so has every recipe before any is repeated. `folder` is absolute where the runs are made
+    A set that is cut short so has every recipe before any is repeated. `folder` is absolute if the runs are made
     here. Raises UserError if a change clashes with the base.
     """
     rows = [Variant(WHOLE, "the whole recipe", {}), *variants]
@@ -90,7 +90,7 @@ def run_set(
     """Run those that are not finished; the records of all, in the order of the plan.
 
     `view_of`: the view for the run of that place. Raises UserError if the folder holds a set and `resume` is not asked
-    for, or where one of its runs was made with other settings.
+    for, or if one of its runs was made with other settings.
     """
     records = [_record(item) for item in planned]
     for item in planned:

@@ -170,8 +170,7 @@ def find_part(name: str) -> RecipePart:
 
 
 def changed(base: RunConfig, change: Mapping[str, Any], source: str) -> RunConfig:
-    """`base` with the change put over it, checked again. Raises UserError, beginning with `source`, where they
-    clash."""
+    """`base` with the change put over it, checked again. Raises UserError, beginning with `source`, if they clash."""
     settings = json.loads(json.dumps(reveal(base.model_dump()), default=str))
     return parse_run_config(_merged(settings, change), source=source)
 

@@ -130,7 +130,7 @@ def check_embeddable(settings: Redis) -> None:
 def wait_for_embedded(settings: Redis, server: Service, *, asked_to_stop: Callable[[], bool]) -> None:
     """Return once the server answers, or a stop is asked for. A server that is loading its data gets more time.
 
-    Raises UserError with the server's last words where it ends, or says nothing in time.
+    Raises UserError with the server's last words if it ends or does not answer in time.
     """
     deadline = time.monotonic() + START_SECONDS
     with closing(connect(settings)) as client:

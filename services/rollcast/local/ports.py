@@ -50,7 +50,7 @@ class NamedPort:
 
 
 def ports_below(range_file: Path) -> range:
-    """At most 10,000 ports below those that the kernel assigns; empty if hardly any are left.
+    """The ports, at most 10,000, below those that the kernel assigns; empty if hardly any are left.
 
     No connection and no server at port 0 takes one between its choice and its service's start, which may be a minute
     later.

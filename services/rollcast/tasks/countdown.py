@@ -80,7 +80,7 @@ def prompt_text(numbers: tuple[int, ...], target: int) -> str:
 
 
 def countdown(answer: str, reference: Any) -> float:
-    """1 where the expression uses exactly the given numbers and its exact value is the target.
+    """1 if the expression uses exactly the given numbers and its exact value is the target.
 
     `answer`: the text after the think block; `reference`: {"numbers": [...], "target": n}.
     """

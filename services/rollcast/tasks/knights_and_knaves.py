@@ -7,7 +7,7 @@ from typing import Any
 
 
 def knights_and_knaves(answer: str, reference: Any) -> float:
-    """1 where the last statements of the answer name each person once, with the right kind.
+    """1 if the last statements of the answer name each person once, with the right kind.
 
     `answer`: the text after the think block, such as `Zoey is a knight. Jacob is a knave.`; `reference`:
     {name: "knight" | "knave"}. As many of the last statements count as there are persons, so that naming both kinds

@@ -46,7 +46,7 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """One kind of row. Both functions raise RowError where the row is not of that kind."""
+    """One kind of row. Both functions raise RowError if the row is not of that kind."""
 
     prompt: Callable[[Row], Chat]
     reference: Callable[[Row], Any]

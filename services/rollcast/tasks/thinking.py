@@ -35,8 +35,8 @@ def whole_completion(prompt_end: str, completion: str) -> str:
 def check_thinking(prompt: str, length_control: LengthControl) -> None:
     """Check a rendered prompt against the settings of the interruption of thinking.
 
-    Raises UserError where forced interruption would look for another end of thinking than the prompt's, or where the
-    prompt leaves nothing to interrupt.
+    Raises UserError if forced interruption would look for another end of thinking than the prompt's, or if the prompt
+    leaves nothing to interrupt.
     """
     if not isinstance(length_control, Interruption):
         return

@@ -1,1 +1,1 @@
-"""From a model, data and a verifier to a run file: the steps of `rollcast init`."""
+"""The steps of `rollcast init`, from a model, data and a verifier to a run file."""

@@ -146,7 +146,7 @@ def _remote(functions: Functions, name: str) -> Callable[..., Any]:
 
 
 def _as_builtin(raised: RaisedError) -> BaseException:
-    """The same exception, if it is one of Python's own: tests may expect it."""
+    """Python's exception of that name, if it has one: tests may expect it."""
     kind = getattr(builtins, raised.kind, None)
     if not isinstance(kind, type) or not issubclass(kind, Exception):
         return raised

@@ -43,7 +43,7 @@ class Functions:
     def call(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The result of the program's function of that name, or of that method of a new `Solution`.
 
-        Raises RaisedError; ProgramError where the program is finished.
+        Raises RaisedError; ProgramError if the program is finished.
         """
         return self._ask({"name": name, "arguments": arguments, "keywords": keywords})
 
