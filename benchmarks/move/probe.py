@@ -39,6 +39,14 @@ def module(name: str, *rooms: str) -> Any:
     raise ModuleNotFoundError(f"{name} is in none of {', '.join(rooms)}")
 
 
+def fit() -> Any:
+    """The revision's `fit`, which was `rollcast.scaling.posterior.fit` until `scaling/` had rooms."""
+    try:
+        return importlib.import_module("rollcast.scaling.decisions.fit").fit
+    except ModuleNotFoundError:
+        return importlib.import_module("rollcast.scaling.posterior").fit
+
+
 def plain(value: Any) -> Any:
     """The value as JSON, floats to the last bit."""
     if isinstance(value, Enum):
@@ -95,7 +103,7 @@ def command_line(run: dict[str, Any], folder: Path) -> str:
     """What `rollcast fit` makes of the file that `forecasts` wrote."""
     source = module("curve_source", "curves", "cli")
     curve = source.read_curve(str(folder / "evaluations.jsonl"), source.Columns(), None)
-    law = importlib.import_module("rollcast.scaling.posterior").fit(curve, source.fit_options(None, None))
+    law = fit()(curve, source.fit_options(None, None))
     quantiles = (0.05, 0.5, 0.95)
     return digest((curve.compute, curve.pass_rate, law.best, law.verdict, law.asymptote(quantiles)))
 
