@@ -60,7 +60,7 @@ class StandIn(Cluster):
         roles = ("trainer", "generator", "redis", "forecaster")
         self.there: dict[str, list[Object]] = {"pods": [pod(role) for role in roles], "jobs": [job("first")]}
         self.answers: dict[str, str | Callable[[str], str]] = {"version --template": "v4.2.0"}
-        """Pattern of a command -> what it prints; the last that fits."""
+        """Pattern of a command -> its output; the last matching pattern counts."""
         self.asked: list[str] = []
         self._steps = itertools.count(1)
 

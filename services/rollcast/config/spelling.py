@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-ALIKE = 0.75
+MIN_NAME_SIMILARITY = 0.75
 """Share of equal letters from which on a name is taken for another, misspelt."""
 ALIKE_THOUGH_KNOWN = 0.85
-"""Own names for a name that other systems have: `beta` among the optimizer's settings is `betas`."""
+"""This share for a name that other systems have: `beta` among the optimizer's settings is `betas`."""
 MOST_OFFERED = 3
 
 
@@ -59,7 +59,7 @@ def _beside(field: str, names: list[str]) -> list[str]:
     """Those of `names` that `field`, which stands among them, may have meant: misspelt, or a part of the name alone."""
     parent, _, name = field.rpartition(".")
     words = set(name.split("_"))
-    near = difflib.get_close_matches(name, names, MOST_OFFERED, ALIKE)
+    near = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)
     near = near or [found for found in names if words <= set(found.split("_")) or found.startswith(name)]
     return [f"{parent}.{found}".lstrip(".") for found in near[:MOST_OFFERED]]
 
@@ -69,7 +69,7 @@ def _elsewhere(field: str, settings: tuple[str, ...]) -> list[str]:
     elsewhere = [path for path in settings if path.rpartition(".")[2] == name]
     if not elsewhere:
         names = dict.fromkeys(path.rpartition(".")[2] for path in settings)
-        near = difflib.get_close_matches(name, names, MOST_OFFERED, ALIKE)
+        near = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)
         elsewhere = [path for found in near for path in settings if path.rpartition(".")[2] == found]
     elsewhere = [path for path in elsewhere if not any(path.startswith(f"{other}.") for other in elsewhere)]
     elsewhere.sort(key=lambda path: (path.split(".")[0] != field.split(".")[0], path.count(".")))

@@ -23,7 +23,7 @@ PAPERS_BUDGET = Recipe().max_completion_tokens
 """Completion tokens of the paper's base recipe (A.3)."""
 PAPERS_BATCH = Recipe().prompts_per_step
 """Prompts of a step of the paper's base recipe (A.3)."""
-REUSE = 4
+DEFAULT_PROMPT_USES = 4
 """Without fresh data one prompt of this many stays, unless another number is given."""
 SWITCHES = (
     "schedule",
@@ -131,9 +131,9 @@ PARTS: tuple[RecipePart, ...] = (
 FRESH_DATA = "fresh_data"
 
 
-def fresh_data(reuse: int = REUSE) -> RecipePart:
+def fresh_data(reuse: int = DEFAULT_PROMPT_USES) -> RecipePart:
     """Data reuse as an axis, on demand only, since it is no switch of the recipe: a prompt of `reuse` stays."""
-    name = FRESH_DATA if reuse == REUSE else f"{FRESH_DATA}:{reuse}"
+    name = FRESH_DATA if reuse == DEFAULT_PROMPT_USES else f"{FRESH_DATA}:{reuse}"
 
     def without(base: RunConfig) -> Change:
         num_prompts = _num_prompts(base.recipe, base.tasks)
@@ -161,7 +161,7 @@ def find_part(name: str) -> RecipePart:
     if kind == FRESH_DATA:
         if colon and not (number.isdecimal() and 2 <= int(number) <= 1_000):
             raise UserError(f"--without {name}: {number!r} is no number from 2 to 1000; write {FRESH_DATA}:8 or so")
-        return fresh_data(int(number) if colon else REUSE)
+        return fresh_data(int(number) if colon else DEFAULT_PROMPT_USES)
     for part in PARTS:
         if not colon and part.name == kind:
             return part

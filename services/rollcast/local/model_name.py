@@ -13,7 +13,7 @@ from rollcast.memory.model_file import CONFIG, folder_here
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 WITHOUT_OWNER = frozenset({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2", "openai-gpt", "ctrl"})
 """Causal language models that the hub knows without an owner, from before it had them."""
-ALIKE = 0.6
+MIN_NAME_SIMILARITY = 0.6
 """Share of equal letters from which on a folder is offered in place of a name."""
 MAX_FOLDERS = 1_000
 """Neighbours of the missing folder that are looked at."""
@@ -52,5 +52,5 @@ def similar_folder(path: str) -> str | None:
     except OSError:
         return None
     by_name = {folder.name.lower(): folder for folder in beside}
-    near = difflib.get_close_matches(wanted.name.lower(), by_name, 1, ALIKE)
+    near = difflib.get_close_matches(wanted.name.lower(), by_name, 1, MIN_NAME_SIMILARITY)
     return str(by_name[near[0]]) if near else None

@@ -106,6 +106,9 @@ class StatusReader:
         ready = int(first(trainer, names.GENERATORS, state="ready") or 0)
         began = self._start_up.began_at
         own = [record for record in self._recent if began is not None and record.at is not None and record.at >= began]
+        waits_for = None
+        if own and not ready:
+            waits_for = "a generator" if trainer else "the trainer"
         return RunStatus(
             step=step,
             budget_share=self._budget_share(step, compute),
@@ -121,7 +124,7 @@ class StatusReader:
             phases=self._start_up.phases(is_ready=ready > 0, stepped_at=own[0].at if own else None),
             is_started=bool(own),
             stepped_at=own[-1].at if own else None,
-            waits_for=None if ready or not own else "a generator" if trainer else "the trainer",
+            waits_for=waits_for,
             pace=pace_of(
                 own,
                 self._config.budget,

@@ -14,8 +14,8 @@ from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.tasks.mappings import MATH_TEMPLATE
 from rollcast.tasks.verifiers import is_built_in
 
-EVALUATIONS = 12
-"""Over a run: a forecast asks for five, and is the better for some more."""
+NUM_EVALUATIONS = 12
+"""Evaluations of a run: a forecast needs five, and more make it better."""
 EVERY_STEPS = 10
 """Used while the number of steps is unknown: a tenth of the usual distance, because a first run is short."""
 
@@ -49,10 +49,12 @@ def written(answers: Answers) -> str:
         settings = f"{{kind: function, name: mine, code: {_scalar(answers.verifier)}, trusted: true}}"
         lines += ["  verifiers:", f"    - {settings} # with files and network"]
     if answers.steps is not None:
-        every = max(1, round(answers.steps / EVALUATIONS))
+        every = max(1, round(answers.steps / NUM_EVALUATIONS))
         lines.append(f"  evaluation: {{every_steps: {every}}} # {_points(answers.steps, every)}")
     else:
-        said = f"a point of the curve; `rollcast try` says how long a step takes, and {EVALUATIONS} points are enough"
+        said = (
+            f"a point of the curve; `rollcast try` says how long a step takes, and {NUM_EVALUATIONS} points are enough"
+        )
         lines.append(f"  evaluation: {{every_steps: {EVERY_STEPS}}} # {said}")
     lines.append(_budget(answers))
     return "\n".join(lines) + "\n"

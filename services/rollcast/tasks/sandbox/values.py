@@ -25,7 +25,7 @@ from typing import Any
 MAX_ITERATOR_ITEMS = 1 << 20
 """A program may return an endless generator; what lies beyond is cut off."""
 
-_MANY = 16
+_MIN_PACKED_ITEMS = 16
 _CODES = {float: "d", int: "q"}
 _SCALARS = frozenset({type(None), bool, int, float, str})
 _SUBCLASSED: tuple[Any, ...] = (int, float, str, list)
@@ -66,7 +66,7 @@ def _tagged(value: Any) -> Any:
     if kind in _SCALARS:
         return value
     if kind in (list, tuple):
-        if len(value) >= _MANY and (packed := _packed(value)):
+        if len(value) >= _MIN_PACKED_ITEMS and (packed := _packed(value)):
             return {"l" if kind is list else "u": packed}
         parts = [item if type(item) in _SCALARS else _tagged(item) for item in value]
         return parts if kind is list else {"t": parts}
