@@ -63,7 +63,7 @@ def main(folder: Path) -> None:
     config = load_run_config(folder / "run.yaml")
     assert config.generator.cpu is not None
     os.sched_setaffinity(0, {config.generator.cpu})
-    set_environment(config)
+    set_environment(config.generator)
     groups = [decode_group(path.read_bytes()) for path in sorted(folder.glob("*.group"))]
     print(json.dumps(asyncio.run(measure(config, groups))))
 

@@ -22,7 +22,7 @@ import yaml
 
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Http
+from rollcast.config.services import Forecaster, Http
 from rollcast.connections import http
 from rollcast.connections.port_files import ports_of, read_port
 from rollcast.local.process import Command, ServiceSpec
@@ -66,7 +66,9 @@ def write_monitor(config: RunConfig) -> Path:
     folder = config.run_folder / MONITOR
     settings = {
         "prometheus.yml": _prometheus(config.http),
-        "grafana/datasources/rollcast.yaml": _data_sources(config),
+        "grafana/datasources/rollcast.yaml": _data_sources(
+            config.run, config.http, config.forecaster, config.local.prometheus_port
+        ),
         "grafana/dashboards/rollcast.yaml": _provider(folder),
     }
     shipped = {"rules.yaml": shipped_files() / "rules.yaml"}
@@ -191,16 +193,15 @@ def _filled_in(file: Path, run: str) -> str:
     return text
 
 
-def _data_sources(config: RunConfig) -> dict[str, Any]:
+def _data_sources(run: str, settings: Http, forecaster: Forecaster, prometheus_port: int) -> dict[str, Any]:
     """The Prometheus, and the forecaster, which answers queries for times to come."""
-    bind = config.http.model_copy(update={"bind": config.forecaster.bind})
-    forecaster = http.local_url(bind, config.forecaster.http_port)
+    page = http.local_url(settings.model_copy(update={"bind": forecaster.bind}), forecaster.http_port)
     common = {"type": "prometheus", "access": "proxy"}
-    settings: dict[str, Any] = {"httpMethod": "POST", "timeInterval": f"{SCRAPE_SECONDS}s"}
-    of_forecaster: dict[str, Any] = {"jsonData": dict(settings)}
-    if config.http.tls is not None:
+    options: dict[str, Any] = {"httpMethod": "POST", "timeInterval": f"{SCRAPE_SECONDS}s"}
+    of_forecaster: dict[str, Any] = {"jsonData": dict(options)}
+    if settings.tls is not None:
         of_forecaster["jsonData"]["tlsSkipVerify"] = True
-    if config.http.token is not None:  # a variable of Grafana's own: no secret is written into a second file
+    if settings.token is not None:  # a variable of Grafana's own: no secret is written into a second file
         of_forecaster["jsonData"]["httpHeaderName1"] = "Authorization"
         of_forecaster["secureJsonData"] = {"httpHeaderValue1": "Bearer $ROLLCAST_HTTP_TOKEN"}
     return {
@@ -210,15 +211,15 @@ def _data_sources(config: RunConfig) -> dict[str, Any]:
                 "name": "Prometheus",
                 "uid": "rollcast-prometheus",
                 **common,
-                "url": f"http://{HOST}:{config.local.prometheus_port}",
+                "url": f"http://{HOST}:{prometheus_port}",
                 "isDefault": True,
-                "jsonData": settings,
+                "jsonData": options,
             },
             {
-                "name": f"Rollcast forecast {config.run}",
+                "name": f"Rollcast forecast {run}",
                 "uid": "rollcast-forecast",
                 **common,
-                "url": f"{forecaster}/prometheus",
+                "url": f"{page}/prometheus",
                 **of_forecaster,
             },
         ],

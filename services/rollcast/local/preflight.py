@@ -94,12 +94,22 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
         lambda: _check_redis(config.redis),
         check_memory_here,
     ]
-    return _raise_all([*_settings_and_files(config, monitor=monitor), *others])
+    return check_files(config, monitor=monitor, others=others)
 
 
-def check_files(config: RunConfig) -> list[str]:
-    """The checks that need neither ports nor Redis. Raises UserError."""
-    return _raise_all(_settings_and_files(config))
+def check_files(config: RunConfig, *, monitor: bool = False, others: Sequence[Check] = ()) -> list[str]:
+    """The checks that need neither ports nor Redis, and `others`. Raises UserError."""
+    return _raise_all(
+        [
+            lambda: _refuse_broken_rules(list(broken_rules(config, to_start=True))),
+            lambda: check_named_ports(named_ports(config, monitor=monitor)),
+            *_files(config),
+            lambda: cautions.of_settings(
+                config.tasks.evaluation.every_steps, config.budget.steps, config.local, config.generator
+            ),
+            *others,
+        ]
+    )
 
 
 def not_checked(redis: Redis, model: str) -> list[str]:
@@ -116,17 +126,6 @@ def not_checked(redis: Redis, model: str) -> list[str]:
 
 def _refuse(error: UserError) -> NoReturn:
     raise error
-
-
-def _settings_and_files(config: RunConfig, *, monitor: bool = False) -> list[Check]:
-    return [
-        lambda: _refuse_broken_rules(list(broken_rules(config, to_start=True))),
-        lambda: check_named_ports(named_ports(config, monitor=monitor)),
-        *_files(config),
-        lambda: cautions.of_settings(
-            config.tasks.evaluation.every_steps, config.budget.steps, config.local, config.generator
-        ),
-    ]
 
 
 def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:

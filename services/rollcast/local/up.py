@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from rollcast.config.resolved import write_resolved
@@ -64,7 +65,9 @@ def run_locally(
         )
         targets = None
         if monitor:
-            targets = _monitored(config, specs, view)
+            write_monitor(config)
+            targets = Targets(config.run_folder, config.http, config.forecaster.bind)
+            _add_prometheus(config.run_folder, config.local.prometheus_port, specs, view)
         made_before = run_folder.made(config.run_folder)
         supervisor = Supervisor(
             specs,
@@ -84,15 +87,13 @@ def run_locally(
         return ending
 
 
-def _monitored(config: RunConfig, specs: list[ServiceSpec], view: View) -> Targets:
-    """Prometheus next to the other services, if it is installed, and instructions on how to look at it."""
+def _add_prometheus(run_folder: Path, port: int, specs: list[ServiceSpec], view: View) -> None:
+    """Add a Prometheus to the services, if one is installed, and report how to look at it."""
     server = find_prometheus()
-    write_monitor(config)
     if server is not None:
-        specs.append(prometheus_spec(config.run_folder, config.local.prometheus_port, server))
-    for line in how_to_watch(config.run_folder, config.local.prometheus_port, server):
+        specs.append(prometheus_spec(run_folder, port, server))
+    for line in how_to_watch(run_folder, port, server):
         view.report(line)
-    return Targets(config.run_folder, config.http, config.forecaster.bind)
 
 
 def _tick(view: View, targets: Targets | None, doing: Doing) -> None:
