@@ -34,7 +34,7 @@ class Watch:
 
     @contextlib.contextmanager
     def during(self, moment: str) -> Iterator[None]:
-        Path("/proc/self/clear_refs").write_text("5")  # proc(5): the peak is counted anew
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): the peak is reset
         yield
         self.most[moment] = _resident("VmHWM") - _resident("RssFile") - self.baseline
 

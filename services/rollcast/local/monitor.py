@@ -1,9 +1,9 @@
 """Prometheus and Grafana for one run of this machine: `monitor/` in its folder, and `--monitor`'s own Prometheus.
 
     monitor/prometheus.yml, rules.yaml     the alerts of docs/runbook.md, for this run
-            targets.json                   who is scraped; written anew whenever a service tells another port
+            targets.json                   addresses to scrape; written again if a port changes
             dashboards/*.json
-            grafana/{datasources,dashboards}/rollcast.yaml     provisioning: what GF_PATHS_PROVISIONING names
+            grafana/{datasources,dashboards}/rollcast.yaml     provisioning: the folder for GF_PATHS_PROVISIONING
             compose.yaml                   starts both in containers
             data/                          what Prometheus stored
 
@@ -34,14 +34,14 @@ TOKEN = "token"  # noqa: S105  # the name of a file
 SCRAPE_SECONDS = 5
 """A demo's steps take some seconds; the forecaster's page, the largest, has 20 kB."""
 PLACEHOLDERS = {"@NAMESPACE@": "", "@NO_STEP_MINUTES@": "30", "@RUNBOOK@": "docs/runbook.md"}
-"""In rules and dashboards, beside the run's name: what the chart's values say by default. Series of a run without a
-cluster have no namespace, which is what an empty one matches."""
+"""Labels in rules and dashboards besides the run's name: the defaults of the chart's values. Series of a run without a
+cluster have no namespace, and an empty value matches that."""
 HOST = "127.0.0.1"
 STOP_SECONDS = 5.0
 
 
 def find_prometheus() -> str | None:
-    """The server on the path; None where there is none."""
+    """The server on the path; None if there is none."""
     return shutil.which("prometheus")
 
 
@@ -61,7 +61,7 @@ def compose_file() -> Path:
 def write_monitor(config: RunConfig) -> Path:
     """The folder for this run. `config`: resolved, with the ports of forecaster and Prometheus chosen.
 
-    Raises UserError where the disk refuses it.
+    Raises UserError if the disk refuses it.
     """
     folder = config.run_folder / MONITOR
     settings = {
@@ -97,7 +97,7 @@ def write_monitor(config: RunConfig) -> Path:
 
 
 class Targets:
-    """Whom Prometheus scrapes: every service that told its port, by its own name."""
+    """The addresses that Prometheus scrapes: every service that wrote its port, by its own name."""
 
     def __init__(self, run_folder: Path, http: Http, forecaster_bind: str) -> None:
         self._run_folder = run_folder
@@ -112,7 +112,7 @@ class Targets:
         targets = [target for target in found if target is not None]
         if targets == self._written:
             return
-        with suppress(UserError):  # a full disk is told by those whose files matter; here it is tried again
+        with suppress(UserError):  # writers of files that matter report a full disk; here the next call tries again
             replace_json(self._file, targets)
             self._written = targets
 
@@ -143,7 +143,7 @@ def prometheus_spec(run_folder: Path, port: int, server: str) -> ServiceSpec:
 
 
 def how_to_watch(run_folder: Path, port: int, server: str | None) -> list[str]:
-    """What the user is told: where Prometheus is, and how Grafana is started with all of it."""
+    """Lines for the user: the address of Prometheus, and the commands that start Grafana."""
     folder = run_folder / MONITOR
     if server is None:
         prometheus = "no prometheus on the path; install one, or start both in containers (below)"
@@ -152,7 +152,8 @@ def how_to_watch(run_folder: Path, port: int, server: str | None) -> list[str]:
     services = " grafana"
     variables = f"MONITOR={shlex.quote(str(folder))}"
     if server is None:
-        services, variables = "", f"{variables} PROMETHEUS_PORT={port}"
+        services = ""
+        variables = f"{variables} PROMETHEUS_PORT={port}"
     provisioning = shlex.quote(str(folder / "grafana"))
     compose = shlex.quote(str(folder / COMPOSE))
     return [

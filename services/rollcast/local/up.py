@@ -21,11 +21,11 @@ from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import RUN_FILE, UP_FILE
 
 INTERRUPT_SECONDS = 10.0
-"""Beyond the drain: an interrupted run has ended by then, unless the trainer still saves its work."""
+"""Time after the drain: an interrupted run has ended by then, unless the trainer still saves its work."""
 
 
 class View(Protocol):
-    """What shows the run while it goes on; no method may take long, and the run stops in order where one raises."""
+    """Shows the run while it goes on. No method may take long, and the run stops in order if one raises."""
 
     def begin(self, config: RunConfig) -> None:
         """`config` is the resolved one; the run's folder is prepared."""
@@ -40,9 +40,9 @@ class View(Protocol):
 def run_locally(
     config: RunConfig, *, resume: bool, view: View, news: Sequence[str] = (), monitor: bool = False
 ) -> Ending:
-    """Check, start, supervise, stop. `news`: what the view is to say first. `monitor`: with a Prometheus beside it.
+    """Check, start, supervise, stop. `news`: first lines of the view. `monitor`: start a Prometheus as well.
 
-    Raises UserError for whatever the user can mend; nothing is left running then.
+    Raises UserError for every mistake that the user can fix; no process is left running then.
     """
     config = config.model_copy(update={"folder": config.folder.absolute()})
     cautions = [f"caution: {line}" for line in preflight.check(config, monitor=monitor)]
