@@ -1,4 +1,4 @@
-"""The table of a set whose runs are kept in results/, made anew by the present code; nothing is trained.
+"""The table of a set whose runs are kept in results/, made again by the present code; nothing is trained.
 
     python -m benchmarks.reread controls
     python -m benchmarks.reread ablation --null without-fp32-head,scalerl
@@ -18,13 +18,14 @@ from rollcast.cli.compare import middle_law, run_report, show_leave_one_out, tab
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.run_history import RunHistory
 from rollcast.local.ablation import WHOLE
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.leave_one_out import Repeats, leave_one_out
+from rollcast.scaling.decisions.leave_one_out import leave_one_out
+from rollcast.scaling.decisions.repeats import Repeats
+from rollcast.scaling.law.curve import Curve
 from testkit.record import RESULTS
 
 
 def kept_curve(run: dict[str, Any]) -> Curve:
-    """Of a run of the file, over device-hours since its first step."""
+    """Curve of a run of the file, over device-hours since its first step."""
     points = tuple(
         CurvePoint(run["run"], "", 1, step, pass_rate, compute, None, None, None, at=0.0)
         for step, compute, pass_rate in run["curve"]

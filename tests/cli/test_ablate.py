@@ -17,8 +17,9 @@ from rollcast.config.resolved import reveal, write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.local.ablation import plan
 from rollcast.local.ablation_parts import PARTS
-from rollcast.scaling.curve import SigmoidParameters
-from rollcast.scaling.leave_one_out import Repeats, leave_one_out
+from rollcast.scaling.decisions.leave_one_out import leave_one_out
+from rollcast.scaling.decisions.repeats import Repeats
+from rollcast.scaling.law.curve import SigmoidParameters
 from rollcast.tasks.prompts import load
 from tests.cli.command import rollcast
 from tests.cli.leaves import leaves

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rollcast.runfolder.records import BeforeRecord, as_json
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR
 from testkit.forecaster.recorded_run import record
 from tests.cli.command import rollcast
 

@@ -16,8 +16,8 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 from rollcast.telemetry.prometheus_reader import SourceAway
 from testkit.forecaster.recorded_run import record, run_file
 from testkit.forecaster.service_process import running, wait_for

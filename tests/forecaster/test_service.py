@@ -17,8 +17,8 @@ import pytest
 
 from rollcast.connections.port_files import port_file, publish_port
 from rollcast.forecaster.api import MAX_WAITING
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 from rollcast.telemetry import names
 from rollcast.wire import forecast_pb2, forecast_pb2_grpc
 from testkit.forecaster.malformed import malformed_requests, send

@@ -15,9 +15,10 @@ from rollcast.local.ablation import WHOLE
 from rollcast.runfolder.outcomes import RunRecord, State
 
 if TYPE_CHECKING:
-    from rollcast.scaling.curve import Curve
-    from rollcast.scaling.forecast import Forecast
-    from rollcast.scaling.leave_one_out import LeaveOneOut, Repeats, Row
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, Row
+    from rollcast.scaling.decisions.repeats import Repeats
+    from rollcast.scaling.law.curve import Curve
 
 INERT = 0.005
 """Share of interrupted rollouts below which the interruption is taken to do nothing."""
@@ -45,7 +46,7 @@ def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:
 
     Raises UserError where the whole recipe or every other one has none.
     """
-    from rollcast.scaling.leave_one_out import Repeats
+    from rollcast.scaling.decisions.repeats import Repeats
 
     curves: dict[str, list[Curve]] = defaultdict(list)
     for record in records:
@@ -64,7 +65,7 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
     Raises UserError where no table can be made.
     """
     from rollcast.cli.compare import middle_law, run_report, table_report
-    from rollcast.scaling.leave_one_out import leave_one_out
+    from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
     recipes = repeats_of(records)
     table = leave_one_out(
@@ -81,7 +82,7 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
 
 def advice(table: LeaveOneOut, what: dict[str, str]) -> list[str]:
     """What to do, in the paper's order: raise the ceiling first, then the speed. `what`: each row in words."""
-    from rollcast.scaling.leave_one_out import PartKind
+    from rollcast.scaling.decisions.leave_one_out import PartKind
 
     rows = table.rows[1:]
     lines = []
@@ -136,9 +137,10 @@ def _ratio(row: Row) -> float:
 
 def _speed(row: Row) -> str:
     """By compute where that is told apart, else by B."""
-    from rollcast.scaling.compare import COMPUTE_MARGIN, is_off_zero, logarithms
+    from rollcast.scaling.decisions.compare import is_off_zero, logarithms
+    from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN
 
-    if row.compute_ratio and is_off_zero(logarithms(row.compute_ratio), COMPUTE_MARGIN):
+    if row.compute_ratio and is_off_zero(logarithms(row.compute_ratio), LOG_COMPUTE_RATIO_MARGIN):
         low, ratio, high = row.compute_ratio
         act = "do not" if ratio > 1 else "do"
         return f"half-way up it has taken {ratio:.2f} times the compute ({low:.2f} to {high:.2f}); {act}"

@@ -18,10 +18,10 @@ from rollcast.config.errors import UserError
 if TYPE_CHECKING:
     from rollcast.curves.columns import Columns
     from rollcast.curves.origin import Origin
-    from rollcast.scaling.compare import Comparison
-    from rollcast.scaling.curve import Curve, SigmoidParameters
-    from rollcast.scaling.forecast import Forecast
-    from rollcast.scaling.leave_one_out import LeaveOneOut, Row
+    from rollcast.scaling.decisions.compare import Comparison
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, Row
+    from rollcast.scaling.law.curve import Curve, SigmoidParameters
 
 
 def compare(
@@ -61,9 +61,9 @@ def compare(
     """
     from rollcast.curves.columns import Columns
     from rollcast.curves.curve_source import fit_options
-    from rollcast.scaling.compare import compare as compare_forecasts
-    from rollcast.scaling.leave_one_out import leave_one_out
-    from rollcast.scaling.posterior import fit
+    from rollcast.scaling.decisions.compare import compare as compare_forecasts
+    from rollcast.scaling.decisions.fit import fit
+    from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
     report.check_plot(plot)
     columns = Columns(compute, None, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
@@ -136,7 +136,7 @@ def _of_every_measure(
 
 def middle_law(forecast: Forecast) -> SigmoidParameters:
     """The medians that the table shows, as one law: the picture draws what is printed."""
-    from rollcast.scaling.curve import SigmoidParameters
+    from rollcast.scaling.law.curve import SigmoidParameters
 
     middle = (0.5,)
     return SigmoidParameters(
@@ -197,7 +197,7 @@ def run_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
 
 def replot_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
     """The law's constants and ln F over ln C of the fitted points; those outside (R_0, A) have no F and are counted."""
-    from rollcast.scaling.compare import log_replot
+    from rollcast.scaling.decisions.compare import log_replot
 
     curve = forecast.curve
     fitted = curve.window(float(curve.compute[min(forecast.excluded, len(curve) - 1)]))
@@ -212,7 +212,7 @@ def replot_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
 
 def table_report(table: LeaveOneOut) -> dict[str, Any]:
     """The leave-one-out table as JSON; the whole recipe is the first row and has no losses."""
-    from rollcast.scaling.curve import MARGIN
+    from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 
     def row_report(row: Row) -> dict[str, Any]:
         return {
@@ -232,8 +232,10 @@ def table_report(table: LeaveOneOut) -> dict[str, Any]:
         "baseline": table.rows[0].name,
         "common_asymptote": table.common_asymptote,
         "half_way": table.half_way,
-        "far_from_common": [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > MARGIN],
-        "margin": MARGIN,
+        "far_from_common": [
+            row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > ASYMPTOTE_MARGIN
+        ],
+        "margin": ASYMPTOTE_MARGIN,
         "rows": [row_report(row) for row in table.rows],
     }
 

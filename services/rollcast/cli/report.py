@@ -15,7 +15,7 @@ import typer
 from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 from rollcast.curves.left_out import counted
-from rollcast.scaling.digits import difference
+from rollcast.scaling.decisions.digits import difference
 
 QUANTILES = (0.05, 0.5, 0.95)
 FINER_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

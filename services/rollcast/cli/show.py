@@ -92,7 +92,7 @@ def forecast_now(config: RunConfig) -> ForecastReading | None:
     from rollcast.curves.run_forecast import RunBudget, forecast_history
     from rollcast.curves.sources.run_folder import history_of_folder
     from rollcast.local.forecast_reading import forecast_here
-    from rollcast.scaling.options import FitOptions
+    from rollcast.scaling.posterior.options import FitOptions
 
     try:
         history, _, _ = history_of_folder(config.run_folder, None)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.curves.evaluations import CurvePoint, column
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 FLEET_CHANGE = 0.10
 """Relative change of the number of devices beyond which the fleet is taken to have changed."""

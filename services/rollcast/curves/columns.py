@@ -17,7 +17,7 @@ import numpy as np
 from rollcast.config.errors import UserError
 from rollcast.curves.bounds import shown
 from rollcast.curves.sheet import Sheet
-from rollcast.scaling.curve import DEVICE_HOURS
+from rollcast.scaling.law.curve import DEVICE_HOURS
 
 COMPUTE_NAMES = ("compute_device_hours", "compute", "device_hours", "gpu_hours", "gpu_hours_excl_eval")
 EVALUATION_NAMES = ("pass_rate", "accuracy", "score", "eval_acc", "eval_accuracy", "eval_reward")

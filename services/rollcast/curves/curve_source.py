@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rollcast.curves.run_forecast import RunForecast
     from rollcast.curves.run_history import RunHistory
     from rollcast.curves.sheet import Sheet
-    from rollcast.scaling.curve import Curve
-    from rollcast.scaling.options import FitOptions
+    from rollcast.scaling.law.curve import Curve
+    from rollcast.scaling.posterior.options import FitOptions
 
 
 def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
@@ -171,9 +171,9 @@ def fit_options(
     prior: Path | None = None,
 ) -> FitOptions:
     """`law_alone`: the paper's law and no other shape. Raises ValueError if a value is out of bounds."""
-    from rollcast.scaling.options import FitOptions
-    from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR
-    from rollcast.scaling.prior_file import read_prior
+    from rollcast.scaling.posterior.options import FitOptions
+    from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR
+    from rollcast.scaling.posterior.prior_file import read_prior
 
     chosen = LAW_PRIOR if law_alone else DEFAULT_PRIOR
     if prior is not None:
@@ -255,7 +255,7 @@ def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, Evalu
 def _history(run: str, log: EvaluationLog, columns: Columns) -> RunHistory:
     from rollcast.curves.origin import Origin
     from rollcast.curves.run_history import RunHistory
-    from rollcast.scaling.curve import DEVICE_HOURS
+    from rollcast.scaling.law.curve import DEVICE_HOURS
 
     compute = columns.compute or "evaluated compute"
     pass_rate = columns.pass_rate or "evaluations of Rollcast"

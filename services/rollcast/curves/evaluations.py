@@ -17,7 +17,7 @@ from rollcast.curves.curve_sheet import CurveSheet, malformed, refuse_mixture
 from rollcast.curves.sheet import Mask, Numbers, Sheet
 from rollcast.runfolder.completeness import is_complete
 from rollcast.runfolder.survival import NEVER_ENDED, surviving
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 MAX_EVALUATIONS = 5_000
 """Evaluations of one run on a live page; further ones are refused and counted."""

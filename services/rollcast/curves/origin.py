@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rollcast.scaling.curve import DEVICE_HOURS
+from rollcast.scaling.law.curve import DEVICE_HOURS
 
 
 @dataclass(frozen=True)

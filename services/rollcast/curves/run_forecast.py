@@ -13,11 +13,11 @@ from rollcast.curves.axis import ComputeAxis, choose_axis, compute_per_step
 from rollcast.curves.evaluations import CurvePoint, column
 from rollcast.curves.origin import OWN, Origin
 from rollcast.curves.run_history import RunHistory, curve_on
-from rollcast.scaling.advice import Advice, advise
-from rollcast.scaling.curve import DEVICE_HOURS, Array
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.advice import Advice, advise
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import DEVICE_HOURS, Array
+from rollcast.scaling.posterior.options import FitOptions
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 GRID_SIZE = 40

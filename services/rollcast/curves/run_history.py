@@ -11,7 +11,7 @@ from rollcast.curves.axis import ComputeAxis, choose_axis, without_start_up
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog, RunEvaluations, column, known_truncation
 from rollcast.curves.left_out import Tell, counted
 from rollcast.curves.origin import OWN, Origin
-from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.law.curve import Array, Curve
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.curves.bounds import MAX_COLUMN_NAME_CHARS, MAX_SPELLINGS, refuse_above, refuse_wide, shown
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 ROWS_AT_ONCE = 512
 """Rows that are put into columns together: few enough to stay in the processor's cache."""

@@ -12,7 +12,7 @@ from rollcast.config.errors import UserError
 from rollcast.curves.columns import EPOCHS, SAMPLES, SECONDS, STEPS, TOKENS
 from rollcast.curves.left_out import Tell
 from rollcast.curves.sheet import Sheet, not_a_number
-from rollcast.scaling.curve import DEVICE_HOURS, Array
+from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 
 FIRST_UNIX_SECONDS = 1.0e9
 """2001: smaller numbers are durations, not times of a clock."""

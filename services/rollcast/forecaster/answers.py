@@ -32,8 +32,8 @@ from rollcast.forecaster.schema import (
     Trace,
 )
 from rollcast.recipe.group_signal import came_back_in_words
-from rollcast.scaling.baselines import power_law
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.baselines import power_law
+from rollcast.scaling.law.curve import Array
 
 CURVE_POINTS = 121
 _made: WeakKeyDictionary[RunForecast, ForecastAnswer] = WeakKeyDictionary()

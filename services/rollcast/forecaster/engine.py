@@ -31,7 +31,7 @@ from rollcast.forecaster.history import History, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.forecaster.surprise import Surprise, hold_to_account
 from rollcast.runfolder.completeness import is_complete
-from rollcast.scaling.curve import DEVICE_HOURS
+from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import is_own_curve
 

@@ -10,10 +10,10 @@ from rollcast.curves.evaluations import MIN_COMPUTE, known_error, known_truncati
 from rollcast.curves.run_forecast import QUANTILES
 from rollcast.forecaster.answers import interval
 from rollcast.forecaster.schema import FitAnswer, FitRequest, Law, Prediction
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.posterior.options import FitOptions
 
 
 def fit_request(request: FitRequest) -> Forecast:

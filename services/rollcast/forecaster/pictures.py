@@ -10,8 +10,8 @@ from html import escape
 import numpy as np
 
 from rollcast.curves.run_forecast import RunForecast
-from rollcast.scaling.advice import DESCRIBED, AdviceKind
-from rollcast.scaling.curve import Array
+from rollcast.scaling.decisions.advice import DESCRIBED, AdviceKind
+from rollcast.scaling.law.curve import Array
 
 COLOURS = {AdviceKind.CONTINUE: "#1b7a43", AdviceKind.WAIT: "#9a5b00", AdviceKind.STOP: "#1d5fd1"}
 """White text on each has a contrast above 4.5."""

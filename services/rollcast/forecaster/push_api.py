@@ -20,7 +20,7 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import PushedRun
 from rollcast.forecaster.schema import Answer, Compute, PositiveCompute, Refusal, Share
-from rollcast.scaling.advice import Advice
+from rollcast.scaling.decisions.advice import Advice
 
 PUSH_PATH = "/api/push"
 MAX_POINTS = 1_000

@@ -14,8 +14,8 @@ from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.own_curve import fit_request
 from rollcast.forecaster.schema import FitPoint, FitRequest
-from rollcast.scaling.curve import Array
-from rollcast.scaling.forecast import Forecast
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import Array
 from rollcast.wire import forecast_pb2, forecast_pb2_grpc
 
 MAX_POINTS = 2_000

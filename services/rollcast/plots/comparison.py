@@ -12,7 +12,7 @@ from rollcast.cli.report import law_describes
 from rollcast.plots.figure import COLOURS, MOST_LABELLED, new_figure, save
 
 if TYPE_CHECKING:
-    from rollcast.scaling.forecast import Forecast
+    from rollcast.scaling.decisions.forecast import Forecast
 
 MARKERS = "os^D"
 """One for each round of the colours."""

@@ -30,7 +30,7 @@ def forecast_figure(
 
     A `budget` (compute of the whole run) and a `target` (pass rate) are drawn as lines.
     """
-    from rollcast.scaling.baselines import power_law
+    from rollcast.scaling.law.baselines import power_law
 
     forecast, axis, blue = run.forecast, run.axis, COLOURS[0]
     curve = forecast.curve

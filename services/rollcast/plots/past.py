@@ -9,7 +9,7 @@ from rollcast.cli.report import FOR_DECISIONS
 from rollcast.plots.figure import COLOURS, GREY, INK, new_figure, save
 
 if TYPE_CHECKING:
-    from rollcast.scaling.curve import Curve
+    from rollcast.scaling.law.curve import Curve
 
 
 def draw_past(curve: Curve, answer: dict[str, Any], path: Path) -> None:

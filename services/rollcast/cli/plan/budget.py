@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def budget(
     source: Annotated[str, typer.Argument(metavar="CURVE", help=options.CURVE_HELP)],
     budget: Annotated[
-        float | None, typer.Option(help="compute of the whole run in the unit of the curve, what is spent included")
+        float | None, typer.Option(help="compute of the whole run in the unit of the curve, spent compute included")
     ] = None,
     target: Annotated[float | None, typer.Option(help="pass rate to reach")] = None,
     compute: options.Compute = None,
@@ -73,7 +73,7 @@ def budget(
 
 
 def expectations(run: RunForecast, budget: float | None, target: float | None) -> dict[str, Any]:
-    """Everything that is said, as JSON. `budget`: compute of the whole run, `target` a pass rate."""
+    """The whole answer as JSON. `budget`: compute of the whole run, `target` a pass rate."""
     forecast, curve, draws = run.forecast, run.forecast.curve, run.forecast.draws
     answer: dict[str, Any] = {
         "curve": curve.name,
@@ -114,7 +114,7 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
 
 def conclusions(answer: dict[str, Any]) -> list[str]:
     """The answer in words."""
-    from rollcast.scaling.advice import chance_in_words
+    from rollcast.scaling.decisions.advice import chance_in_words
 
     sentences = []
     if (spent := answer.get("budget")) is not None:
