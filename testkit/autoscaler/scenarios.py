@@ -60,7 +60,7 @@ class Scenario:
             seed=seed,
         )
         return RestartingPipeline(
-            schedule=PipelineRL(lag=LAG, groups_per_step=GROUPS_PER_STEP),
+            schedule=PipelineRL(max_staleness=LAG, groups_per_step=GROUPS_PER_STEP),
             workload=workload,
             engines=[ENGINE] * generators,
             trainer=TRAINER,

@@ -230,7 +230,7 @@ class GeneratorService:
         )
 
     def ready(self) -> tuple[bool, str]:
-        """For /readyz: whether it claims tasks and its weights are not older than a trained token may be."""
+        """The answer of /readyz: it claims tasks, and its weights are not older than a trained token may be."""
         if self._engine.failed:
             return False, "engine is dead"
         if self._claims.draining:
