@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollcast.cli.curve_source import tell
 from rollcast.config.errors import UserError
+from rollcast.curves.curve_source import tell
 from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.local.ablation import WHOLE
 from rollcast.runfolder.outcomes import RunRecord, State
@@ -30,7 +30,7 @@ def curve_of_run(folder: Path, name: str) -> Curve:
 
     Raises UserError where there is no curve.
     """
-    from rollcast.curves.run_folder import history_of_folder
+    from rollcast.curves.sources.run_folder import history_of_folder
 
     history, malformed, _ = history_of_folder(folder, None)
     if malformed:

@@ -89,8 +89,8 @@ def settings_of(folder: Path) -> RunConfig:
 
 def forecast_now(config: RunConfig) -> ForecastReading | None:
     """Of the evaluations in the folder, as `fit` makes it; None where there is none after the first step."""
-    from rollcast.curves.run_folder import history_of_folder
     from rollcast.curves.run_forecast import RunBudget, forecast_history
+    from rollcast.curves.sources.run_folder import history_of_folder
     from rollcast.local.forecast_reading import forecast_here
     from rollcast.scaling.options import FitOptions
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from rollcast.config.services import CurveTerms
+from rollcast.curves.columns import GPU_HOURS
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog
 from rollcast.curves.origin import OWN, Origin
 from rollcast.curves.reading import Reading
@@ -25,7 +26,6 @@ from rollcast.curves.run_forecast import (
     look_ahead,
     metric_grid,
 )
-from rollcast.curves.units import GPU_HOURS
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.history import History, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics

@@ -13,8 +13,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from rollcast.curves.columns import GPU_HOURS
 from rollcast.curves.run_forecast import QUANTILES, ForecastSummary, RunForecast
-from rollcast.curves.units import GPU_HOURS
 from rollcast.forecaster.surprise import Surprise
 from rollcast.scaling.advice import Advice, AdviceKind
 from rollcast.scaling.curve import DEVICE_HOURS

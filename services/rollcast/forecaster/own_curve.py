@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from rollcast.curves.evaluation_columns import known_truncation
-from rollcast.curves.evaluations import MIN_COMPUTE, known_error
+from rollcast.curves.evaluations import MIN_COMPUTE, known_error, known_truncation
 from rollcast.curves.run_forecast import QUANTILES
 from rollcast.forecaster.answers import interval
 from rollcast.forecaster.schema import FitAnswer, FitRequest, Law, Prediction
