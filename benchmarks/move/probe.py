@@ -91,7 +91,7 @@ def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
 
 def command_line(run: dict[str, Any], folder: Path) -> str:
     """What `rollcast fit` makes of the file that `forecasts` wrote."""
-    source = module("curve_source", "cli")
+    source = module("curve_source", "curves", "cli")
     curve = source.read_curve(str(folder / "evaluations.jsonl"), source.Columns(), None)
     law = importlib.import_module("rollcast.scaling.posterior").fit(curve, source.fit_options(None, None))
     quantiles = (0.05, 0.5, 0.95)

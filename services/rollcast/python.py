@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollcast.cli import report
-from rollcast.cli.curve_source import fit_options, forecast_source, tell
+from rollcast.curves.curve_source import fit_options, forecast_source, tell
 from rollcast.cli.fit import QUANTILES, fit_report
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
@@ -109,8 +109,8 @@ class CurveForecast:
 
     def _plot(self, path: Path | None, until: float | None) -> Figure:
         report.check_plot(Path("figure.png") if path is None else path)
-        from rollcast.cli.plots.figure import save
-        from rollcast.cli.plots.forecast import forecast_figure
+        from rollcast.plots.figure import save
+        from rollcast.plots.forecast import forecast_figure
 
         last = self._run.newest.compute
         figure = forecast_figure(self._run, until or max(self._run.end or 4 * last, last))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rollcast.cli.curve_source import read_history
+from rollcast.curves.curve_source import read_history
 from rollcast.config.errors import UserError
 from rollcast.curves.table import Columns
 

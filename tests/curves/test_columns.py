@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rollcast.cli.curve_source import read_history
+from rollcast.curves.curve_source import read_history
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveFile
 from rollcast.curves.curve_row import Row

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import rollcast
-from rollcast.cli.curve_source import forecast_source
+from rollcast.curves.curve_source import forecast_source
 from rollcast.config.services import CurveFile, Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.curves.curve_file import CurveFileReader

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rollcast.autoscaler.sources import PrometheusFleet
-from rollcast.cli.curve_source import read_curve
+from rollcast.curves.curve_source import read_curve
 from rollcast.config.autoscaler import FleetPrometheus
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveQueries

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.cli.curve_source import forecast_source
+from rollcast.curves.curve_source import forecast_source
 from rollcast.config.run import RunConfig
 from rollcast.curves.formats import wandb_offline
 from rollcast.curves.table import Columns

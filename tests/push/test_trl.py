@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rollcast.cli.curve_source import read_history
+from rollcast.curves.curve_source import read_history
 from rollcast.curves.table import Columns
 from rollcast.push import follow
 from testkit.forecaster.service_process import running

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from rollcast.cli.curve_source import read_curve
+from rollcast.curves.curve_source import read_curve
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.curves.run_folder import RunFolder
 from rollcast.curves.table import Columns

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from rollcast.cli.curve_source import read_curve
+from rollcast.curves.curve_source import read_curve
 from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig
 from rollcast.config.services import StopWhen

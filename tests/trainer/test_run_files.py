@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rollcast.cli.curve_source import tell
+from rollcast.curves.curve_source import tell
 from rollcast.cli.views import Follower
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.curves.formats.recognise import read_source

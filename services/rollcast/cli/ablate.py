@@ -226,7 +226,7 @@ def conclude_set(
         if folder is not None:
             typer.echo(f"runs: {folder}")
     if plot is not None:
-        from rollcast.cli.plots.comparison import draw_comparison
+        from rollcast.plots.comparison import draw_comparison
 
         draw_comparison(forecasts, answer, plot)
     return EXIT_GIVEN_UP if failed else 0

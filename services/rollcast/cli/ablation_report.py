@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollcast.cli.curve_source import tell
+from rollcast.curves.curve_source import tell
 from rollcast.config.errors import UserError
 from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.local.ablation import WHOLE

@@ -47,7 +47,7 @@ def backtest(
     rollcast backtest curve.csv --plot past.png
     rollcast backtest runs/demo/evaluations.jsonl --share 0.25 --share 0.5 --json
     """
-    from rollcast.cli.curve_source import fit_options, read_curves
+    from rollcast.curves.curve_source import fit_options, read_curves
     from rollcast.curves.table import Columns
     from rollcast.scaling.backtest import backtest as forecast_earlier
 
@@ -69,7 +69,7 @@ def backtest(
     else:
         _show(answer)
     if plot is not None:
-        from rollcast.cli.plots.past import draw_past
+        from rollcast.plots.past import draw_past
 
         draw_past(curve, answer, plot)
 

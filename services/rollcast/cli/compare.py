@@ -59,7 +59,7 @@ def compare(
     rollcast compare run.csv --pass-rate eval/gsm8k --pass-rate eval/math
     rollcast compare a.csv b.csv c.csv --initial 0.4 --exclude-before 1500 --json
     """
-    from rollcast.cli.curve_source import fit_options
+    from rollcast.curves.curve_source import fit_options
     from rollcast.curves.table import Columns
     from rollcast.scaling.compare import compare as compare_forecasts
     from rollcast.scaling.leave_one_out import leave_one_out
@@ -106,7 +106,7 @@ def compare(
     else:
         show_leave_one_out(answer)
     if plot is not None:
-        from rollcast.cli.plots.comparison import draw_comparison
+        from rollcast.plots.comparison import draw_comparison
 
         draw_comparison(forecasts, answer, plot)
 
@@ -118,7 +118,7 @@ def _of_every_measure(
 
     Where several are, the measure is in the curve's name, and in that of its source.
     """
-    from rollcast.cli.curve_source import read_curves
+    from rollcast.curves.curve_source import read_curves
 
     several = len(measures) > 1
     wanted: list[str | None] = [*measures] or [None]

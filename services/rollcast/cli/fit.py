@@ -60,7 +60,7 @@ def fit(
     rollcast fit curve.csv --budget 8000 --worth 0.01 --price 2.5
     rollcast fit http://127.0.0.1:9090 --run my-run --json
     """
-    from rollcast.cli.curve_source import forecast_source
+    from rollcast.curves.curve_source import forecast_source
     from rollcast.curves.run_folder import spent_before
     from rollcast.curves.table import Columns
     from rollcast.runfolder.records import as_json as as_plain
@@ -105,7 +105,7 @@ def fit(
         if before is not None:
             say(before.sentence)
     if plot is not None:
-        from rollcast.cli.plots.forecast import draw_forecast
+        from rollcast.plots.forecast import draw_forecast
 
         draw_forecast(forecast, max(computes), plot)
 

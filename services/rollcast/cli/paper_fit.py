@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rollcast.cli import report
-from rollcast.cli.curve_source import read_curves
+from rollcast.curves.curve_source import read_curves
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves.left_out import counted

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.cli.curve_source import read_history
+from rollcast.curves.curve_source import read_history
 from rollcast.config.errors import UserError
 from rollcast.curves.table import Columns
 from testkit.formats import generate

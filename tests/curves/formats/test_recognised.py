@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from rollcast.cli.curve_source import read_curves, read_history
+from rollcast.curves.curve_source import read_curves, read_history
 from rollcast.config.errors import UserError
 from rollcast.curves.table import Columns
 

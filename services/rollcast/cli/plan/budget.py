@@ -44,7 +44,7 @@ def budget(
     rollcast plan budget runs/demo/evaluations.jsonl --target 0.8 --json
     rollcast plan budget curve.csv --budget 5000 --target 0.7 --plot plan.svg
     """
-    from rollcast.cli.curve_source import forecast_source
+    from rollcast.curves.curve_source import forecast_source
     from rollcast.curves.table import Columns
 
     report.check_plot(plot)
@@ -65,7 +65,7 @@ def budget(
     else:
         _show(answer)
     if plot is not None:
-        from rollcast.cli.plots.forecast import draw_forecast
+        from rollcast.plots.forecast import draw_forecast
 
         reached = answer["target"]["compute"]["q50"] if target is not None else None
         until = max(budget or 2 * now, min(reached or now, MOST_COMPUTE))

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
-from rollcast.cli.curve_source import tell
+from rollcast.curves.curve_source import tell
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.curves.left_out import left_out

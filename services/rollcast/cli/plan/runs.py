@@ -61,7 +61,7 @@ def runs(
     rollcast plan runs runs.csv --compute gpu_hours --pass-rate reward --budget 5000 --plot runs.svg
     rollcast plan runs a.csv b.csv --budget 800 --unit b=0.5 --json
     """
-    from rollcast.cli.curve_source import fit_options, read_curves
+    from rollcast.curves.curve_source import fit_options, read_curves
     from rollcast.curves.table import Columns
     from rollcast.scaling.allocation import allocate
     from rollcast.scaling.posterior import fit

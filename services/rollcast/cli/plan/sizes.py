@@ -54,7 +54,7 @@ def sizes(
     rollcast plan sizes 0.6B=a.csv 1.7B=b.csv 4B=c.csv --candidate 8B --budget 2e4 --plot sizes.svg
     rollcast plan sizes 1.7B=a.csv 1.7B=b.csv 8B=c.csv --budget 5000 --json
     """
-    from rollcast.cli.curve_source import fit_options, read_curve
+    from rollcast.curves.curve_source import fit_options, read_curve
     from rollcast.curves.table import Columns
     from rollcast.scaling.posterior import fit
 

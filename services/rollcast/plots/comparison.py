@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.cli.plots.figure import COLOURS, MOST_LABELLED, new_figure, save
+from rollcast.plots.figure import COLOURS, MOST_LABELLED, new_figure, save
 from rollcast.cli.report import law_describes
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save
+from rollcast.plots.figure import COLOURS, GREY, INK, new_figure, save
 from rollcast.cli.report import FINER_QUANTILES, amount, law_describes
 
 if TYPE_CHECKING:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
 
 from rollcast.config.errors import UserError
 from rollcast.curves.curve_row import some
@@ -144,7 +143,7 @@ def _curve(source: str, history: RunHistory) -> Curve:
 
 def tell(sentence: str) -> None:
     """One line on standard error."""
-    typer.echo(sentence, err=True)
+    print(sentence, file=sys.stderr)
 
 
 def fit_options(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollcast.cli.plots.figure import COLOURS, GREY, INK, new_figure, save
+from rollcast.plots.figure import COLOURS, GREY, INK, new_figure, save
 from rollcast.cli.report import FOR_DECISIONS
 
 if TYPE_CHECKING:
