@@ -18,17 +18,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rollcast.cli import report
-from rollcast.curves.curve_source import fit_options, forecast_source, tell
-from rollcast.cli.fit import QUANTILES, fit_report
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
+from rollcast.curves.amounts import DIFFERENCE, amount, interval
+from rollcast.curves.answer import answer_as_json
 from rollcast.curves.curve_row import real_number
+from rollcast.curves.curve_source import fit_options, forecast_source, tell
 from rollcast.curves.formats.found import Found
-from rollcast.curves.run_forecast import RunForecast, forecast_history
+from rollcast.curves.run_forecast import QUANTILES, RunForecast, forecast_history
 from rollcast.curves.sheet import Sheet
 from rollcast.curves.table import Columns, Table, table_of
 from rollcast.curves.units import STEPS
+from rollcast.plots.figure import check_plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,14 +75,14 @@ class CurveForecast:
         """
         if not 0 < compute <= MOST_COMPUTE:
             raise InputError(f"compute {compute:g}: {self.unit} must lie in {COMPUTES}")
-        return report.interval(self._run.reading([compute], QUANTILES)[:, 0], QUANTILES)
+        return interval(self._run.reading([compute], QUANTILES)[:, 0], QUANTILES)
 
     def to_dict(self, at: Sequence[float] = (), target: Sequence[float] = ()) -> dict[str, Any]:
         """What `rollcast fit --json` prints. `at`: compute to predict, twice and four times the newest where none is
         given; `target`: pass rates to reach. Raises InputError."""
         last = self._run.newest.compute
         told = {"advice": self.advice()}
-        return told | _asked(lambda: fit_report(self._run, list(at) or [2 * last, 4 * last], list(target)))
+        return told | _asked(lambda: answer_as_json(self._run, list(at) or [2 * last, 4 * last], list(target)))
 
     def advice(
         self, budget: float | None = None, worth: float | None = None, price: float | None = None
@@ -108,7 +109,7 @@ class CurveForecast:
         return _asked(lambda: self._plot(None if path is None else Path(path), until))
 
     def _plot(self, path: Path | None, until: float | None) -> Figure:
-        report.check_plot(Path("figure.png") if path is None else path)
+        check_plot(Path("figure.png") if path is None else path)
         from rollcast.plots.figure import save
         from rollcast.plots.forecast import forecast_figure
 
@@ -121,18 +122,16 @@ class CurveForecast:
     def _repr_html_(self) -> str:
         """A table for a notebook, below the advice where a budget is known. Names of a file are text, never markup."""
         answer = self.to_dict()
-        rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom", answer["headroom"], report.DIFFERENCE)]
+        rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom", answer["headroom"], DIFFERENCE)]
         told = ""
         if self._run.end is not None:
             advice = answer["advice"]
             told = f"<p><strong>{advice['headline']}.</strong> {html.escape(advice['reason'])}</p>"
-            rows += [
-                (self._spent(name, advice[part]), advice[part]["gain"], report.DIFFERENCE) for name, part in _PARTS
-            ]
-        rows += [(f"reading at {report.amount(of['compute'])} {self.unit}", of, ".3f") for of in answer["predictions"]]
+            rows += [(self._spent(name, advice[part]), advice[part]["gain"], DIFFERENCE) for name, part in _PARTS]
+        rows += [(f"reading at {amount(of['compute'])} {self.unit}", of, ".3f") for of in answer["predictions"]]
         cells = [
             f"<tr><th>{html.escape(name)}</th>"
-            + "".join(f"<td>{report.amount(of[level], form)}</td>" for level in ("q05", "q50", "q95"))
+            + "".join(f"<td>{amount(of[level], form)}</td>" for level in ("q05", "q50", "q95"))
             + "</tr>"
             for name, of, form in rows
             if of is not None
@@ -142,8 +141,8 @@ class CurveForecast:
         return f"<div>{told}<p>{said}</p><table>{head}{''.join(cells)}</table></div>"
 
     def _spent(self, name: str, stretch: dict[str, Any]) -> str:
-        price = "" if stretch["money"] is None else f" for {report.amount(stretch['money'])}"
-        return f"gain of the {name}, {report.amount(stretch['compute'])} {self.unit}{price}"
+        price = "" if stretch["money"] is None else f" for {amount(stretch['money'])}"
+        return f"gain of the {name}, {amount(stretch['compute'])} {self.unit}{price}"
 
     def __repr__(self) -> str:
         curve = self._run.forecast.curve

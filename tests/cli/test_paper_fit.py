@@ -85,7 +85,7 @@ def test_targets_below_the_start_just_below_the_ceiling_and_beyond_it(tmp_path: 
         (("--initial", 1.0), "--initial: 1 is no pass rate below 1"),
         (("--initial", 0.4, "--exclude-before", 1e5), "no point between 100000 and inf GPU-hours"),
         (("--initial", 0.4, "--at", -1), "--at: GPU-hours must lie in"),
-        (("--law-alone",), "--paper, --law-alone: the paper's fit knows nothing of that"),
+        (("--law-alone",), "--paper, --law-alone: the paper's fit has no such option"),
         (("--budget", 5), "--paper, --budget: "),
         (("--plot", "fit.png"), "--paper, --plot: "),
         (("--standard-error", "error"), "--paper, --standard-error: "),

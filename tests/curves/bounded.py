@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rollcast.curves.curve_source import read_history
 from rollcast.config.errors import UserError
+from rollcast.curves.curve_source import read_history
 from rollcast.curves.table import Columns
 
 MEMORY_BYTES = 3 << 30

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rollcast.curves.curve_source import read_history
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveFile
 from rollcast.curves.curve_row import Row
+from rollcast.curves.curve_source import read_history
 from rollcast.curves.evaluations import CurvePoint, known
 from rollcast.curves.formats import delimited
 from rollcast.curves.formats.found import Found

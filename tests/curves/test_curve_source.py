@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.curves.curve_source import read_curve, read_curves
 from rollcast.config.errors import UserError
+from rollcast.curves.curve_source import read_curve, read_curves
 from rollcast.curves.decimal_commas import has_decimal_commas
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.natural_order import natural

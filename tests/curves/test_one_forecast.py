@@ -13,10 +13,10 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import rollcast
-from rollcast.curves.curve_source import forecast_source
 from rollcast.config.services import CurveFile, Http
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.curves.curve_file import CurveFileReader
+from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.curves.sources import MetricsPages, PrometheusQueries

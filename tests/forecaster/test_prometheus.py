@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from rollcast.autoscaler.sources import PrometheusFleet
-from rollcast.curves.curve_source import read_curve
 from rollcast.config.autoscaler import FleetPrometheus
 from rollcast.config.errors import UserError
 from rollcast.config.services import CurveQueries
 from rollcast.curves import sources
+from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.first_scrape import FINEST_SECONDS
 from rollcast.curves.sources import PrometheusQueries

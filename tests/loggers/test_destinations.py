@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.curves.curve_source import forecast_source
 from rollcast.config.run import RunConfig
+from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.formats import wandb_offline
 from rollcast.curves.table import Columns
 from rollcast.loggers.feed import Feed

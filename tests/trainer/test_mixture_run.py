@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from rollcast.curves.curve_source import read_curve
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.curves.curve_source import read_curve
 from rollcast.curves.run_folder import RunFolder
 from rollcast.curves.table import Columns
 from rollcast.forecaster.board import Board

@@ -7,10 +7,10 @@ import random
 from pathlib import Path
 from typing import Any
 
-from rollcast.curves.curve_source import read_curve
 from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig
 from rollcast.config.services import StopWhen
+from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.reading import interpret
 from rollcast.curves.run_folder import RunFolder

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from rollcast.curves.curve_source import tell
 from rollcast.cli.views import Follower
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.curves.curve_source import tell
 from rollcast.curves.formats.recognise import read_source
 from rollcast.curves.run_folder import RunFolder
 from rollcast.local.status import StatusReader

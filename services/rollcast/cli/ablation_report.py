@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollcast.curves.curve_source import tell
 from rollcast.config.errors import UserError
+from rollcast.curves.curve_source import tell
 from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.local.ablation import WHOLE
 from rollcast.runfolder.outcomes import RunRecord, State
@@ -73,17 +73,23 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
     forecasts = [recipe.joint for recipe in recipes]
     return forecasts, {
         "runs": [run_report(one, middle_law(held)) for one, held in zip(forecasts, table.at_common, strict=True)],
-        "leave_one_out": table_report(table),
-        "advice": advice(table, {record.variant: record.what for record in records}),
+        "leave_one_out": table_report(table, forecasts),
+        "advice": advice(table, forecasts, {record.variant: record.what for record in records}),
         "notes": interruption_notes(records),
     }
 
 
-def advice(table: LeaveOneOut, what: dict[str, str]) -> list[str]:
-    """What to do, in the paper's order: raise the ceiling first, then the speed. `what`: each row in words."""
+def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], what: dict[str, str]) -> list[str]:
+    """What to do, in the paper's order: raise the ceiling first, then the speed.
+
+    `forecasts`: of the rows; a row that no law describes gives no advice. `what`: each row in words.
+    """
     from rollcast.scaling.leave_one_out import PartKind
 
-    rows = table.rows[1:]
+    if not forecasts[0].verdict.kind.is_described:
+        return [f"No law describes {table.rows[0].name}, the whole recipe: nothing can be compared with it."]
+    described = {forecast.curve.name for forecast in forecasts if forecast.verdict.kind.is_described}
+    rows = [row for row in table.rows[1:] if row.name in described]
     lines = []
     movers = sorted((row for row in rows if row.kind is PartKind.CEILING_MOVER), key=_asymptote_loss, reverse=True)
     shapers = sorted((row for row in rows if row.kind is PartKind.EFFICIENCY_SHAPER), key=_ratio, reverse=True)

@@ -15,6 +15,9 @@ from rollcast.cli.distinct_curves import refuse_twice, refuse_two_units, with_di
 from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
+NOT_COMPARED = "not compared: no law describes it, or the whole recipe"
+"""In place of what the part does."""
+
 if TYPE_CHECKING:
     from rollcast.curves.origin import Origin
     from rollcast.curves.table import Columns
@@ -24,21 +27,17 @@ if TYPE_CHECKING:
     from rollcast.scaling.leave_one_out import LeaveOneOut, Row
 
 
+@options.with_column_options
 def compare(
     sources: Annotated[list[str], typer.Argument(metavar="CURVE...", help=options.CURVE_HELP)],
+    *,
     baseline: Annotated[
         str | None, typer.Option(metavar="NAME", help="curve of the whole recipe: print the leave-one-out table")
     ] = None,
-    compute: options.Compute = None,
-    seconds: options.Seconds = None,
-    devices: options.Devices = None,
+    columns: options.ColumnOptions,
     pass_rate: Annotated[
         list[str] | None, typer.Option(help="column of pass rates in [0, 1]; repeatable: a curve of each")
     ] = None,
-    standard_error: options.StandardError = None,
-    truncation_ratio: options.TruncationRatio = None,
-    where: options.Where = None,
-    scale: options.Scale = 1.0,
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
@@ -60,14 +59,13 @@ def compare(
     rollcast compare a.csv b.csv c.csv --initial 0.4 --exclude-before 1500 --json
     """
     from rollcast.curves.curve_source import fit_options
-    from rollcast.curves.table import Columns
     from rollcast.scaling.compare import compare as compare_forecasts
     from rollcast.scaling.leave_one_out import leave_one_out
     from rollcast.scaling.posterior import fit
 
     report.check_plot(plot)
-    columns = Columns(compute, None, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
-    read = _of_every_measure(list(dict.fromkeys(sources)) if pass_rate else sources, columns, pass_rate or [])
+    wanted = list(dict.fromkeys(sources)) if pass_rate else sources
+    read = _of_every_measure(wanted, columns.chosen(), pass_rate or [])
     found = [(source, curve) for source, _, curve in read]
     refuse_two_units(found)
     refuse_twice(found, beginnings=False)
@@ -95,7 +93,7 @@ def compare(
         **(
             {"pairs": [_pair_report(pair, forecasts) for pair in pairs]}
             if table is None
-            else {"leave_one_out": table_report(table)}
+            else {"leave_one_out": table_report(table, forecasts)}
         ),
     }
     answer["cautions"] = cautions(answer["runs"], "its comparisons yet" if table is None else "its row")
@@ -148,17 +146,18 @@ def middle_law(forecast: Forecast) -> SigmoidParameters:
 
 
 def _pair_report(pair: Comparison, forecasts: Sequence[Forecast]) -> dict[str, Any]:
-    """A run that is no sigmoid has no A and no B to compare: then only the sentence is given."""
+    """If no law describes one of the two runs, it has no A and no B to compare: only the sentence is given."""
     found = asdict(pair)
-    without = [
-        forecast.curve.name
-        for forecast in (forecasts[pair.first], forecasts[pair.second])
-        if not report.law_describes(forecast.verdict.kind)
-    ]
+    without = _not_described([forecasts[pair.first], forecasts[pair.second]])
     if not without:
         return found
-    told = f"not compared: no sigmoid describes {' and '.join(without)}."
-    return {name: value if name in ("first", "second") else None for name, value in found.items()} | {"verdict": told}
+    empty = {name: value if name in ("first", "second") else None for name, value in found.items()}
+    return empty | {"verdict": f"not compared: no law describes {' and '.join(without)}."}
+
+
+def _not_described(forecasts: Sequence[Forecast]) -> list[str]:
+    """Names of the curves that no law describes."""
+    return [forecast.curve.name for forecast in forecasts if not forecast.verdict.kind.is_described]
 
 
 def _place_of(baseline: str, curves: Sequence[Curve], sources: Sequence[str]) -> int:
@@ -173,25 +172,24 @@ def _place_of(baseline: str, curves: Sequence[Curve], sources: Sequence[str]) ->
     return found[0]
 
 
-def run_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
-    """Everything that is said of one run, as JSON; `law` is that of its log re-plot."""
-    curve, kind = forecast.curve, forecast.verdict.kind
+def run_report(forecast: Forecast, held: SigmoidParameters) -> dict[str, Any]:
+    """Everything that is stated about one run, as JSON; `held`: the law of its log re-plot."""
+    from rollcast.curves.answer import law_as_json, law_of_curve, verdict_as_json
+
+    curve = forecast.curve
+    law = law_as_json(law_of_curve(forecast, report.MEDIAN_AND_90))
     return {
         "curve": curve.name,
         "num_points": len(curve),
         "dropped": curve.dropped,
         "excluded": forecast.excluded,
-        "verdict": str(kind),
-        "reason": forecast.verdict.reason,
-        "for_decisions": str(kind) in report.FOR_DECISIONS,
+        **verdict_as_json(forecast.verdict),
+        "for_decisions": forecast.verdict.kind.is_decidable,
         "compute": float(curve.compute[-1]),
         "unit": curve.unit,
         "pass_rate": float(curve.pass_rate[-1]),
-        "asymptote": report.interval_of_law(kind, forecast.asymptote()),
-        "exponent": report.interval_of_law(kind, forecast.exponent()),
-        "midpoint": report.interval_of_law(kind, forecast.midpoint()),
-        "initial": report.interval_of_law(kind, forecast.initial()),
-        "log_replot": replot_report(forecast, law),
+        **{name: law[name] for name in ("asymptote", "exponent", "midpoint", "initial")},
+        "log_replot": replot_report(forecast, held) if forecast.verdict.kind.is_described else None,
     }
 
 
@@ -210,31 +208,50 @@ def replot_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
     }
 
 
-def table_report(table: LeaveOneOut) -> dict[str, Any]:
-    """The leave-one-out table as JSON; the whole recipe is the first row and has no losses."""
+def table_report(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str, Any]:
+    """The leave-one-out table as JSON; the whole recipe is the first row and has no losses.
+
+    `forecasts`: of the rows. A row that no law describes has no numbers. If that row is the whole recipe, there is
+    nothing to compare the others with, and they have no losses.
+    """
     from rollcast.scaling.curve import MARGIN
 
-    def row_report(row: Row) -> dict[str, Any]:
-        return {
-            "curve": row.name,
-            "num_runs": row.num_runs,
-            "asymptote": report.interval(row.asymptote),
-            "exponent": report.interval(row.exponent),
-            "midpoint": report.interval(row.midpoint),
-            "exponent_at_common": report.interval(row.exponent_at_common),
-            "asymptote_loss": None if row.asymptote_loss is None else report.interval(row.asymptote_loss),
-            "exponent_loss": None if row.exponent_loss is None else report.interval(row.exponent_loss),
-            "compute_ratio": None if row.compute_ratio is None else report.interval(row.compute_ratio),
-            "kind": None if row.kind is None else str(row.kind),
-        }
-
+    described = [forecast.verdict.kind.is_described for forecast in forecasts]
+    rows = [
+        _row_report(row, is_described=own, is_compared=own and described[0])
+        for row, own in zip(table.rows, described, strict=True)
+    ]
+    far = [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > MARGIN]
+    not_described = _not_described(forecasts)
     return {
         "baseline": table.rows[0].name,
-        "common_asymptote": table.common_asymptote,
-        "half_way": table.half_way,
-        "far_from_common": [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > MARGIN],
+        "common_asymptote": table.common_asymptote if described[0] else None,
+        "half_way": table.half_way if described[0] else None,
+        "far_from_common": [name for name in far if name not in not_described] if described[0] else [],
+        "not_described": not_described,
         "margin": MARGIN,
-        "rows": [row_report(row) for row in table.rows],
+        "rows": rows,
+    }
+
+
+def _row_report(row: Row, *, is_described: bool, is_compared: bool) -> dict[str, Any]:
+    law = {"asymptote": row.asymptote, "exponent": row.exponent, "midpoint": row.midpoint}
+    comparison = {
+        "exponent_at_common": row.exponent_at_common,
+        "asymptote_loss": row.asymptote_loss,
+        "exponent_loss": row.exponent_loss,
+        "compute_ratio": row.compute_ratio,
+    }
+    kind = None if row.kind is None else str(row.kind)
+    return {
+        "curve": row.name,
+        "num_runs": row.num_runs,
+        **{name: report.interval(values) if is_described else None for name, values in law.items()},
+        **{
+            name: report.interval(values) if is_compared and values is not None else None
+            for name, values in comparison.items()
+        },
+        "kind": kind if is_compared or kind is None else NOT_COMPARED,
     }
 
 
@@ -243,7 +260,7 @@ def _show_runs(answer: dict[str, Any]) -> None:
         (
             run["curve"],
             *(
-                report.with_span(run[name], form) if run[name] else report.NOTHING
+                _number(run[name], form)
                 for name, form in (("asymptote", ".3f"), ("exponent", ".2f"), ("midpoint", ".4g"))
             ),
             run["verdict"].replace("_", " "),
@@ -263,27 +280,32 @@ def _show_runs(answer: dict[str, Any]) -> None:
 def show_leave_one_out(answer: dict[str, Any]) -> None:
     """The table, the losses in words, and which rows not to decide on."""
     table = answer["leave_one_out"]
+    is_compared = table["common_asymptote"] is not None
     header = (
         "run",
         "A (90 %)",
         "B (90 %)",
-        f"B at A = {table['common_asymptote']:.3f}",
-        f"compute to {table['half_way']:.3f}",
+        f"B at A = {table['common_asymptote']:.3f}" if is_compared else "B at a common A",
+        f"compute to {table['half_way']:.3f}" if is_compared else "compute",
         "what was left out",
     )
     rows = [
         (
             row["curve"],
-            report.with_span(row["asymptote"], ".3f"),
-            report.with_span(row["exponent"], ".2f"),
-            report.with_span(row["exponent_at_common"], ".2f"),
+            _number(row["asymptote"], ".3f"),
+            _number(row["exponent"], ".2f"),
+            _number(row["exponent_at_common"], ".2f"),
             _compute(row),
             row["kind"] or "(the whole recipe)",
         )
         for row in table["rows"]
     ]
     report.show_table(header, rows, left=header[-1:])
+    if table["not_described"]:
+        say(f"No law describes {' and '.join(table['not_described'])}: no A, no B and no comparison is given.")
     for row in table["rows"][1:]:
+        if row["asymptote_loss"] is None:
+            continue
         say(
             f"{row['curve']} against {table['baseline']}: A {_loss(row['asymptote_loss'], '.3f')}, "
             f"B at the common A {_loss(row['exponent_loss'], '.2f')}."
@@ -302,12 +324,16 @@ def cautions(runs: Sequence[dict[str, Any]], what: str) -> list[str]:
     return [
         f"{run['curve']}: verdict {run['verdict'].replace('_', ' ')}; do not decide on {what}."
         for run in runs
-        if run["verdict"] not in report.FOR_DECISIONS
+        if not run["is_decidable"]
     ]
 
 
+def _number(of: report.Interval | None, form: str) -> str:
+    return report.NO_NUMBER if of is None else report.with_span(of, form)
+
+
 def _compute(row: dict[str, Any]) -> str:
-    """Times that of the whole recipe; nothing where the ceiling is another."""
+    """Times that of the whole recipe; empty if the two recipes have different ceilings or are not compared."""
     if row["compute_ratio"] is None:
         return "1" if row["kind"] is None else ""
     return report.with_span(row["compute_ratio"], ".2f")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rollcast.cli import report
-from rollcast.curves.curve_source import read_curves
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
+from rollcast.curves.curve_source import read_curves
 from rollcast.curves.left_out import counted
 from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
 

@@ -142,7 +142,7 @@ def _curve(source: str, history: RunHistory) -> Curve:
 
 
 def tell(sentence: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     print(sentence, file=sys.stderr)
 
 

@@ -14,9 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from rollcast.config.services import CurveTerms
+from rollcast.curves.amounts import MEDIAN_AND_90
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog
 from rollcast.curves.origin import OWN, Origin
-from rollcast.curves.reading import Reading
+from rollcast.curves.reading import Reading, TrainerStatus
 from rollcast.curves.run_forecast import (
     ForecastSummary,
     RunBudget,
@@ -130,41 +131,64 @@ class ForecastEngine:
             raise ValueError(f"run {name!r} is not known yet; push one point of it at least")
 
     def _take(self, reading: Reading, again: Collection[str] = ()) -> int:
-        """`again`: names of runs to be fitted anew whether or not something of them is new."""
+        """`again`: names of runs that are fitted again even if nothing of them is new."""
         for reason, count in reading.skipped.items():
             self._metrics.count_skipped(reason, count)
         for run in reading.anew:
-            if not self._tells_again(reading, run):
+            if not self._repeats_what_is_known(reading, run):
                 self._forget(run)
         changed = {name for name in again if name in self._logs}
-        for run, starts in reading.starts.items():
-            if starts.items() - self._starts.get(run, {}).items():
-                self._starts.setdefault(run, {}).update(starts)
-                self._write(lambda run=run, starts=starts: self._history.add_starts(run, starts))
+        changed |= self._take_starts(reading.starts)
+        changed |= self._take_origins(reading.origins)
+        changed |= self._take_statuses(reading.status)
+        fresh = self._take_evaluations(reading.evaluations)
+        changed |= {self._names[evaluation.run, evaluation.dataset] for evaluation in fresh}
+        self._update(changed, fresh)
+        return len(fresh)
+
+    def _take_starts(self, starts: Mapping[str, dict[int, int]]) -> set[str]:
+        """`starts`: by run, the first step of each incarnation. Returns the names of the runs that this changes."""
+        changed: set[str] = set()
+        for run, told in starts.items():
+            if told.items() - self._starts.get(run, {}).items():
+                self._starts.setdefault(run, {}).update(told)
+                self._write(lambda run=run, told=told: self._history.add_starts(run, told))
                 changed |= self._names_of(run)
-        for run, origin in reading.origins.items():
+        return changed
+
+    def _take_origins(self, origins: Mapping[str, Origin]) -> set[str]:
+        """Returns the names of the runs whose unit changes."""
+        changed: set[str] = set()
+        for run, origin in origins.items():
             if origin.unit != self._origins.get(run, OWN).unit:
                 changed |= self._names_of(run)
             self._origins[run] = origin
-        for run, status in reading.status.items():
+        return changed
+
+    def _take_statuses(self, statuses: Mapping[str, TrainerStatus]) -> set[str]:
+        """Returns the names of the runs whose budget changes."""
+        changed: set[str] = set()
+        for run, status in statuses.items():
             self._board.note_status(run, status)
             budget = RunBudget(status.budget_steps, status.budget_device_hours)
             if budget != RunBudget() and budget != self._budgets.get(run):
                 self._budgets[run] = budget
                 changed |= self._names_of(run)
+        return changed
+
+    def _take_evaluations(self, evaluations: Sequence[CurvePoint]) -> list[CurvePoint]:
+        """Returns those that are new."""
         fresh = []
-        for evaluation in sorted(reading.evaluations, key=lambda item: (item.incarnation, item.step)):
+        for evaluation in sorted(evaluations, key=lambda item: (item.incarnation, item.step)):
             name = self._add(evaluation)
             if name is not None:
                 fresh.append(evaluation)
-                changed.add(name)
-                _tell_incomplete(name, evaluation)
+                _log_incomplete(name, evaluation)
         if fresh:
             self._write(lambda: self._history.add_evaluations(fresh))
-        self._update(changed, fresh)
-        return len(fresh)
+        return fresh
 
-    def _tells_again(self, reading: Reading, run: str) -> bool:
+    def _repeats_what_is_known(self, reading: Reading, run: str) -> bool:
         """Whether all that is known of the run is told again: a table that is written whole each time voids nothing."""
         told = {item.key: (item.pass_rate, item.compute) for item in reading.evaluations if item.run == run}
         known = [item for name in self._names_of(run) for item in self._logs[name].evaluations.values()]
@@ -261,7 +285,7 @@ class ForecastEngine:
                 points=len(surviving),
                 incomplete=found.num_incomplete,
                 verdict=str(forecast.forecast.verdict.kind),
-                asymptote=[round(float(value), 3) for value in forecast.forecast.asymptote((0.05, 0.5, 0.95))],
+                asymptote=_rounded_asymptote(forecast),
             )
         self._board.publish(forecast)
 
@@ -338,7 +362,14 @@ class ForecastEngine:
             log.error("the history of forecasts cannot be written; the forecast goes on", error=str(error))
 
 
-def _tell_incomplete(name: str, evaluation: CurvePoint) -> None:
+def _rounded_asymptote(forecast: RunForecast) -> list[float] | None:
+    """5 %, median and 95 %; None if no law describes the curve."""
+    if not forecast.forecast.verdict.kind.is_described:
+        return None
+    return [round(float(value), 3) for value in forecast.forecast.asymptote(MEDIAN_AND_90)]
+
+
+def _log_incomplete(name: str, evaluation: CurvePoint) -> None:
     share = evaluation.graded_share
     if share is not None and not is_complete(share):
         log.warning(

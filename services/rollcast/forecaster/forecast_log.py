@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.curves.amounts import MEDIAN_AND_90
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.runfolder.files import FORECASTS_SAID
@@ -14,7 +15,6 @@ from rollcast.runfolder.records import ForecastRecord, as_json
 from rollcast.runfolder.writing import append_line
 from rollcast.telemetry.logging import get_logger
 
-INTERVAL = (0.05, 0.5, 0.95)
 log = get_logger()
 
 
@@ -45,14 +45,15 @@ class ForecastLog:
 
 def _record(forecast: RunForecast) -> ForecastRecord:
     advice, law = forecast.advice(), forecast.forecast
-    end = None if forecast.end is None else forecast.reading([forecast.end], INTERVAL)[:, 0].tolist()
+    is_described = law.verdict.kind.is_described
+    end = None if forecast.end is None else forecast.reading([forecast.end], MEDIAN_AND_90)[:, 0].tolist()
     return ForecastRecord(
         incarnation=forecast.newest.incarnation,
         step=forecast.newest.step,
         num_evaluations=len(forecast.evaluations),
         verdict=str(law.verdict.kind),
-        asymptote=law.asymptote(INTERVAL).tolist(),
-        headroom=law.headroom(INTERVAL).tolist(),
+        asymptote=law.asymptote(MEDIAN_AND_90).tolist() if is_described else None,
+        headroom=law.headroom(MEDIAN_AND_90).tolist() if is_described else None,
         end=end,
         end_compute=forecast.end,
         advice=str(advice.kind),

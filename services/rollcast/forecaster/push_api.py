@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rollcast.config.bounds import MOST_STEPS
 from rollcast.connections.token_gate import presents
+from rollcast.curves.amounts import MEDIAN_AND_90
+from rollcast.curves.answer import law_of_run
 from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.curves.units import TIME_UNITS
@@ -165,23 +167,20 @@ def _answer(request: PushRequest, new: int, item: RunForecast | None) -> PushAns
 
 def _metrics(item: RunForecast, advice: Advice) -> dict[str, float]:
     """Flat numbers by name, as trackers take them; what is not known is left out."""
-    low, median, high = (float(value) for value in item.forecast.asymptote((0.05, 0.5, 0.95)))
-    numbers = {
-        "rollcast/ceiling": median,
-        "rollcast/ceiling_low": low,
-        "rollcast/ceiling_high": high,
+    law = law_of_run(item)
+    numbers: dict[str, float | None] = {
+        "rollcast/ceiling": None if law is None else law.asymptote["q50"],
+        "rollcast/ceiling_low": None if law is None else law.asymptote["q05"],
+        "rollcast/ceiling_high": None if law is None else law.asymptote["q95"],
         "rollcast/stop": float(advice.kind == "stop"),
         "rollcast/wait_evaluations": float(advice.evaluations),
         "rollcast/cost_of_rest": advice.rest.compute,
     }
     end = item.end if item.end is not None else advice.budget
-    reading = item.reading([end], (0.05, 0.5, 0.95))[:, 0]
+    reading = item.reading([end], MEDIAN_AND_90)[:, 0]
     numbers |= dict(zip(("rollcast/end_low", "rollcast/end", "rollcast/end_high"), map(float, reading), strict=True))
-    if advice.chance is not None:
-        numbers["rollcast/chance"] = advice.chance
-    if advice.rest.money is not None:
-        numbers["rollcast/price_of_rest"] = advice.rest.money
+    numbers["rollcast/chance"] = advice.chance
+    numbers["rollcast/price_of_rest"] = advice.rest.money
     for name, stretch in (("next_tenth", advice.soon), ("rest", advice.rest)):
-        if stretch.gain is not None:
-            numbers[f"rollcast/gain_of_{name}"] = stretch.gain[1]
-    return {name: value for name, value in numbers.items() if math.isfinite(value)}
+        numbers[f"rollcast/gain_of_{name}"] = None if stretch.gain is None else stretch.gain[1]
+    return {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}

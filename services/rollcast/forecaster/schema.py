@@ -47,8 +47,8 @@ class End(Interval):
     """What an evaluation at the end of the budget will read."""
 
     compute: float
-    gain: Gain
-    """Of the law, from now to the end."""
+    gain: Gain | None
+    """Of the law, from now to the end; null if no law describes the curve."""
 
 
 class GainInterval(Answer):
@@ -97,6 +97,8 @@ class AdviceAnswer(Answer):
 
 
 class ForecastAnswer(Answer):
+    """The numbers of the law are null if no law describes the curve (`is_described`)."""
+
     run: str
     dataset: str
     sequence: int
@@ -112,6 +114,10 @@ class ForecastAnswer(Answer):
     """Points before the fitted part."""
     verdict: str
     """too_early, forecastable, saturated, not_sigmoid or regime_change."""
+    is_described: bool
+    """Whether the law describes the curve; if not, the numbers of the law are null."""
+    is_decidable: bool
+    """Whether the numbers are for decisions."""
     reason: str
     advice: AdviceAnswer
     """On the rest of the run's budget, without a price; /advice answers for others."""
@@ -122,18 +128,18 @@ class ForecastAnswer(Answer):
     """Of the newest evaluation."""
     pass_rate: float
     """Of the newest evaluation."""
-    initial: float
+    initial: float | None
     """R_0, median."""
-    asymptote: Interval
-    ceiling_probability: float
-    """That gains end within sight; the constants of the law are told of such trajectories."""
-    exponent: Interval
-    midpoint: Interval
-    headroom: Interval
+    asymptote: Interval | None
+    ceiling_probability: float | None
+    """That gains end within sight; the constants of the law are those of such trajectories."""
+    exponent: Interval | None
+    midpoint: Interval | None
+    headroom: Interval | None
     """Asymptote minus the law's pass rate now."""
     end: End | None
     """At the end of the budget; null where the run has none."""
-    best: Law
+    best: Law | None
     """Maximum posterior, on the fitted axis."""
     fitted_on: str
     """device_hours, or another unit of the curve; trained_tokens (scaled to it) where the fleet changed."""
@@ -143,8 +149,8 @@ class Prediction(Answer):
     compute: float
     reading: Interval
     """What an evaluation will read."""
-    law: Interval
-    """The pass rate without the noise of an evaluation."""
+    law: Interval | None
+    """The pass rate without the noise of an evaluation; null if no law describes the curve."""
 
 
 class PredictAnswer(Answer):
@@ -183,8 +189,8 @@ class CurveAnswer(Answer):
     q50: list[float]
     q75: list[float]
     q95: list[float]
-    law: list[float]
-    """Median of the law."""
+    law: list[float] | None
+    """Median of the law; null if no law describes the curve."""
     power_law: list[float]
     """The power law's fit, for contrast; null-free but without an interval."""
 
@@ -192,12 +198,12 @@ class CurveAnswer(Answer):
 class TargetAnswer(Answer):
     run: str
     target: float
-    compute: Interval
-    """Device-hours since the start; null = never reached at that quantile."""
-    probability: float
-    """That the law ever reaches the target."""
+    compute: Interval | None
+    """Device-hours since the start; null = no law describes the curve, or never reached at that quantile."""
+    probability: float | None
+    """That the law ever reaches the target; null if no law describes the curve."""
     probability_in_budget: float | None
-    """That it reaches it within the budget; null where the run has none."""
+    """That it reaches it within the budget; null also if the run has no budget."""
 
 
 class PastEnd(Interval):
@@ -212,8 +218,10 @@ class PastAnswer(Answer):
     compute: float
     pass_rate: float
     verdict: str
-    asymptote: Interval
-    headroom: Interval
+    is_described: bool
+    asymptote: Interval | None
+    """Null if no law described the curve then."""
+    headroom: Interval | None
     end: PastEnd | None
 
 
@@ -312,14 +320,19 @@ class FitRequest(BaseModel):
 
 
 class FitAnswer(Answer):
+    """The numbers of the law are null if no law describes the curve (`is_described`)."""
+
     num_points: int
     excluded: int
     verdict: str
+    is_described: bool
+    is_decidable: bool
     reason: str
-    initial: float
-    asymptote: Interval
-    exponent: Interval
-    midpoint: Interval
-    headroom: Interval
-    best: Law
+    initial: float | None
+    asymptote: Interval | None
+    ceiling_probability: float | None
+    exponent: Interval | None
+    midpoint: Interval | None
+    headroom: Interval | None
+    best: Law | None
     predictions: list[Prediction]

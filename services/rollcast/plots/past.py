@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollcast.plots.figure import COLOURS, GREY, INK, new_figure, save
-from rollcast.cli.report import FOR_DECISIONS
 
 if TYPE_CHECKING:
     from rollcast.scaling.curve import Curve
@@ -33,7 +32,7 @@ def draw_past(curve: Curve, answer: dict[str, Any], path: Path) -> None:
         (blue, "verdict forecastable or saturated", True),
         ("white", "any other verdict", False),
     ):
-        kept = [cut for cut in cuts if (cut["verdict"] in FOR_DECISIONS) is wanted]
+        kept = [cut for cut in cuts if cut["is_decidable"] is wanted]
         if kept:
             x, y = [cut["compute"] for cut in kept], [cut["forecast"]["q50"] for cut in kept]
             axes.plot(x, y, "o", ms=6, color=blue, mfc=face, label=label, zorder=3)

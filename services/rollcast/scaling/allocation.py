@@ -19,8 +19,6 @@ from rollcast.scaling.curve import Array
 from rollcast.scaling.forecast import Forecast
 from rollcast.scaling.verdict import VerdictKind
 
-NO_FORECAST = (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
-"""Verdicts under which the law does not describe the run, neither where it is nor where it goes."""
 MAX_ENUMERATED = 10
 """Up to this many runs every subset is looked at; beyond, runs are stopped one by one, the cheapest first."""
 RECENT = 3
@@ -133,7 +131,7 @@ class _Runs:
 
     def __init__(self, forecasts: Sequence[Forecast]) -> None:
         self.forecasts = forecasts
-        self.able = tuple(place for place, forecast in enumerate(forecasts) if forecast.verdict.kind not in NO_FORECAST)
+        self.able = tuple(place for place, forecast in enumerate(forecasts) if forecast.verdict.kind.is_described)
         self._order = [
             np.random.default_rng(place).permutation(forecast.draws.asymptote.size)
             for place, forecast in enumerate(forecasts)

@@ -19,7 +19,6 @@ from rollcast.scaling.prior import LAW_PRIOR, Prior
 from rollcast.scaling.verdict import (
     LEAST_POINTS,
     Verdict,
-    VerdictKind,
     judge,
     judge_break,
     judge_fall,
@@ -132,10 +131,11 @@ def _judge_law(curve: Curve, draws: Draws, observations: Observations, first_pha
         return verdict
     some = draws[:: max(1, draws.initial.size // TRAJECTORIES)]
     law = some.law(np.exp(observations.log_compute))
-    if verdict.kind in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED):
+    if verdict.kind.is_decidable:
         verdict = judge_misfit(some, law, observations) or verdict
-    is_described = verdict.kind is not VerdictKind.NOT_SIGMOID
-    rests_on = evidence(curve, draws, observations, law.mean(axis=1), first_phase, is_described=is_described)
+    rests_on = evidence(
+        curve, draws, observations, law.mean(axis=1), first_phase, is_described=verdict.kind.is_described
+    )
     return replace(verdict, reason=f"{verdict.reason} {rests_on}")
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.curves.curve_source import read_history
 from rollcast.config.errors import UserError
+from rollcast.curves.curve_source import read_history
 from rollcast.curves.table import Columns
 from testkit.formats import generate
 from testkit.formats.curve import HELD_OUT, STEPS

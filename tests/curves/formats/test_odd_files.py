@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.curves.curve_source import read_curves, read_history
 from rollcast.config.errors import UserError
+from rollcast.curves.curve_source import read_curves, read_history
 from rollcast.curves.measures import rank_of
 from rollcast.curves.table import Columns
 from rollcast.curves.units import unit_of

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from rollcast.curves.curve_source import read_curves, read_history
 from rollcast.config.errors import UserError
+from rollcast.curves.curve_source import read_curves, read_history
 from rollcast.curves.table import Columns
 
 STEPS = (10, 20, 30, 40)

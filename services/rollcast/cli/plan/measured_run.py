@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
-from rollcast.curves.curve_source import tell
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
+from rollcast.curves.curve_source import tell
 from rollcast.curves.left_out import left_out
 from rollcast.runfolder.files import COMPUTE, RUN_FILE, STEPS, TASKS
 from rollcast.runfolder.format_version import check_format

@@ -160,5 +160,5 @@ def _columns(plan: MemoryPlan) -> list[tuple[str, dict[str, int], int]]:
 
 def _gb(num_bytes: int | None) -> str:
     if num_bytes is None:
-        return report.NOTHING
+        return report.NO_NUMBER
     return f"{num_bytes / GIGA:.2f}"

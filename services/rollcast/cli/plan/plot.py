@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.plots.figure import COLOURS, GREY, INK, MOST_LABELLED, new_figure, save, write_cautions
 from rollcast.cli.report import amount
+from rollcast.plots.figure import COLOURS, GREY, INK, MOST_LABELLED, new_figure, save, write_cautions
 from rollcast.scaling.advice import chance_in_words
 
 if TYPE_CHECKING:

@@ -130,7 +130,9 @@ def forecast_words(status: RunStatus) -> list[str]:
     told = [forecast.verdict_in_words]
     if forecast.end is not None:
         told.append(f"end {interval(forecast.end)}")
-    return [*told, f"ceiling {interval(forecast.asymptote)}"]
+    if forecast.asymptote is not None:
+        told.append(f"ceiling {interval(forecast.asymptote)}")
+    return told
 
 
 def advice_words(status: RunStatus) -> str | None:

@@ -1,7 +1,7 @@
 // The page's four charts, from what the service answered.
 
 import { clearChart, drawChart } from "./plot.js";
-import { atStep, compute, hasCeiling, hours, isDescribed, rate } from "./words.js";
+import { atStep, compute, hasCeiling, hours, rate } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
@@ -12,7 +12,7 @@ const column = (rows, name) => rows.map((row) => row[name]);
 
 /* Pass rate against compute. others: [[name, {curve, points}]]; earlier: a past forecast's bands, or null. */
 export function drawCurve({ forecast: f, curve, points, earlier }, others, { log, power }) {
-  const isLaw = isDescribed(f.verdict); // else the readings have no line through them
+  const isLaw = f.is_described; // if not, no line is drawn through the readings
   const usable = (rows) => rows.filter((p) => !log || p.compute > 0);
   const all = Math.max(curve.compute.at(-1), ...others.map(([, other]) => other.curve.compute.at(-1)));
   const now = Math.max(f.compute, ...others.flatMap(([, other]) => column(other.points, "compute")));
@@ -42,9 +42,9 @@ export function drawCurve({ forecast: f, curve, points, earlier }, others, { log
   if (earlier) legend.push(["line dashed", "earlier", "said earlier"]);
   others.forEach(([name, other], place) => {
     const mine = usable(other.points), colour = `run-${place + 1}`;
-    if (isDescribed(other.verdict)) lines.push({ xs: other.curve.compute, ys: other.curve.law, colour });
+    if (other.curve.law) lines.push({ xs: other.curve.compute, ys: other.curve.law, colour });
     marks.push({ xs: column(mine, "compute"), ys: column(mine, "pass_rate"), colour });
-    legend.push([isDescribed(other.verdict) ? "line" : "point", colour, name]);
+    legend.push([other.curve.law ? "line" : "point", colour, name]);
   });
   if (isLaw) lines.push({ xs: curve.compute, ys: curve.law, colour: "fit" });
   const mine = usable(points);
@@ -83,7 +83,7 @@ function legendItem([kind, colour, text]) {
 
 /* The asymptote as it was said at each evaluation; where no law described the curve none was. */
 export function drawPast(all, earlier) {
-  const history = all.filter((past) => isDescribed(past.verdict));
+  const history = all.filter((past) => past.is_described);
   if (history.length === 0) {
     clearChart($("past"));
     return;

@@ -2,7 +2,7 @@
 
 import { drawCurve, drawPast, drawStaleness, drawTruncation } from "./charts.js";
 import { showStalenessTable, showTables } from "./tables.js";
-import { ADVICE, VERDICTS, atStep, chance, gain, hasCeiling, hours, isDescribed, rate, share } from "./words.js";
+import { ADVICE, VERDICTS, atStep, chance, gain, hasCeiling, hours, rate, share } from "./words.js";
 
 const WAIT_SECONDS = 5;
 const PAUSE_MILLISECONDS = 250, RETRY_MILLISECONDS = 2000, TIMEOUT_MILLISECONDS = 30000;
@@ -61,9 +61,9 @@ async function follow(mine) {
 const itemOf = (name) => state.runs.find((item) => item.run === name);
 const sequenceOf = (name) => itemOf(name)?.sequence;
 async function other(name) {
-  const { sequence, verdict } = itemOf(name) ?? {};
+  const { sequence } = itemOf(name) ?? {};
   const [curve, points] = await Promise.all([ask(runPath(name, "curve")), ask(runPath(name, "points"))]);
-  return { sequence, verdict, curve, points: points.points };
+  return { sequence, curve, points: points.points };
 }
 
 function showSource({ source, now }) {
@@ -128,21 +128,26 @@ async function load(forecast) {
 }
 
 function showNumbers() {
-  const f = state.forecast, [word] = VERDICTS[f.verdict] ?? [f.verdict], isLaw = isDescribed(f.verdict);
+  const f = state.forecast, [word] = VERDICTS[f.verdict] ?? [f.verdict];
   $("verdict-word").textContent = `${word}:`;
   $("verdict-reason").textContent = f.reason;
   const lost = (f.num_lost ? `, ${f.num_lost} of lost steps left out` : "")
     + (f.num_incomplete ? `, ${f.num_incomplete} left out that lack more than 10 % of their prompts` : "");
   const end = f.end ? `; end of the budget ${rate(f.end.q50)} (90 %: ${rate(f.end.q05)} to ${rate(f.end.q95)}) at ${hours(f.end.compute)}` : "";
   $("now-note").textContent = `Now ${rate(f.pass_rate)}: ${f.unit === "steps" ? "" : atStep(f.step)}${hours(f.compute)} ${f.unit}, ${f.num_points} evaluations${lost}${end}.`;
-  const between = `${rate(f.asymptote.q05)} to ${rate(f.asymptote.q95)}`;
-  $("ceiling-tile").hidden = $("target-card").hidden = !isLaw;
+  $("ceiling-tile").hidden = $("target-card").hidden = !f.is_described;
+  if (f.is_described) showCeiling(f);
+  const ceiling = hasCeiling(f) ? `Forecast ceiling ${rate(f.asymptote.q50)}, 90 percent interval ${between(f.asymptote)}. ` : "";
+  $("curve-text").textContent = `Pass rate ${rate(f.pass_rate)} at ${hours(f.compute)} ${f.unit}. ${ceiling}${word}: ${f.reason}`;
+}
+
+const between = ({ q05, q95 }) => `${rate(q05)} to ${rate(q95)}`;
+
+function showCeiling(f) {
   $("asymptote").textContent = hasCeiling(f) ? rate(f.asymptote.q50) : "none in sight";
-  $("asymptote-note").textContent = hasCeiling(f) ? `90 %: ${between}`
-    : `gains end with a chance of ${chance(f.ceiling_probability)}${f.ceiling_probability < SELDOM ? "" : `, then at ${between} (90 %)`}`;
-  $("curve-text").textContent =
-    `Pass rate ${rate(f.pass_rate)} at ${hours(f.compute)} ${f.unit}. ${hasCeiling(f) ? `Forecast ceiling ${rate(f.asymptote.q50)}, ` +
-    `90 percent interval ${between}. ` : ""}${word}: ${f.reason}`;
+  const then = f.ceiling_probability < SELDOM ? "" : `, then at ${between(f.asymptote)} (90 %)`;
+  $("asymptote-note").textContent = hasCeiling(f)
+    ? `90 %: ${between(f.asymptote)}` : `gains end with a chance of ${chance(f.ceiling_probability)}${then}`;
 }
 
 function showAdvice(advice) {
@@ -192,7 +197,7 @@ function redrawCurve() {
 
 function redrawPast() {
   $("past-card").hidden = state.history.length < 2;
-  const said = state.history.filter((past) => isDescribed(past.verdict)).map((past) => past.asymptote);
+  const said = state.history.filter((past) => past.is_described).map((past) => past.asymptote);
   drawPast(state.history, state.earlier);
   $("past-text").textContent = said.length === 0 ? "No earlier forecast yet." :
     `Ceiling A, as it was said at ${said.length} evaluations: at first ${rate(said[0].q50)}, 90 percent interval ` +
@@ -221,16 +226,15 @@ async function showEarlier() {
     $("earlier-label").textContent = `After ${past.num_points} evaluations (${hours(past.compute)} ${state.forecast.unit})`;
     $("earlier").setAttribute("aria-valuetext", `after ${past.num_points} evaluations`);
     const end = past.end ? `; end of the budget ${rate(past.end.q50)} (${rate(past.end.q05)} to ${rate(past.end.q95)})` : "";
-    $("earlier-answer").textContent =
-      `It said: ${(VERDICTS[past.verdict] ?? [past.verdict])[0].toLowerCase()}, ceiling ${rate(past.asymptote.q50)} ` +
-      `(90 %: ${rate(past.asymptote.q05)} to ${rate(past.asymptote.q95)})${end}.`;
+    const ceiling = past.is_described ? `, ceiling ${rate(past.asymptote.q50)} (90 %: ${between(past.asymptote)})` : "";
+    $("earlier-answer").textContent = `It said: ${(VERDICTS[past.verdict] ?? [past.verdict])[0].toLowerCase()}${ceiling}${end}.`;
   }
   redrawCurve();
   redrawPast();
 }
 
 function showTargetRange() {
-  if (state.targetTouched) return;
+  if (state.targetTouched || !state.forecast.is_described) return;
   const { asymptote, pass_rate } = state.forecast;
   $("target").value = ((Math.max(asymptote.q50, pass_rate) + pass_rate) / 2).toFixed(3);
 }
@@ -240,7 +244,7 @@ async function showTarget() {
   $("target-value").textContent = value.toFixed(3);
   if (!state.run) return;
   const asked = ++showTarget.asked;
-  if (!isDescribed(state.forecast.verdict)) return; // there is no such card
+  if (!state.forecast.is_described) return; // the card is hidden
   const answer = await ask(runPath(state.run, `target?pass_rate=${value}`));
   if (asked !== showTarget.asked) return;
   const { compute, probability } = answer, now = state.forecast.compute;
@@ -249,7 +253,7 @@ async function showTarget() {
   const more = compute.q50 === null ? "" : compute.q50 > now ? `${hours(compute.q50 - now)} more than now. ` : "Behind us already. ";
   const budget = answer.probability_in_budget === null ? "" : `, within the budget ${chance(answer.probability_in_budget)}`;
   $("target-note").textContent =
-    `${more}90 %: ${hours(compute.q05)} to ${compute.q95 === null ? "never" : hours(compute.q95)}. Chance to reach it ever ${chance(probability)}${budget}.`;
+    `${more}90 %: ${hours(compute.q05)} to ${compute.q95 === null ? "never" : hours(compute.q95)}. Chance to reach it ever ${chance(probability)}${budget}.`;
 }
 showTarget.asked = 0;
 

@@ -13,9 +13,8 @@ const LATEST_STEP = 1e8;
 
 /* A step that is a time stamp is none that one would recognise. */
 export const atStep = (step) => (step < LATEST_STEP ? `step ${step.toLocaleString("en")}, ` : "");
-export const isDescribed = (verdict) => ["too_early", "forecastable", "saturated"].includes(verdict);
-/* Whether gains will more likely than not end within sight: else A is that of the few trajectories in which they do. */
-export const hasCeiling = (forecast) => isDescribed(forecast.verdict) && forecast.ceiling_probability >= 0.5;
+/* Whether gains will more likely than not end within sight. If not, A is that of the few trajectories in which they do. */
+export const hasCeiling = (forecast) => forecast.is_described && forecast.ceiling_probability >= 0.5;
 const told = (value) => value !== null && value !== undefined;
 export const rate = (value) => (told(value) ? value.toFixed(3) : "–");
 /* A difference of pass rates: of less than 0.001 the first digit that is not 0. */
