@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
+from rollcast.config.gone_settings import without_gone_settings
 from rollcast.config.rules import RULES, START_RULES, Rule, broken_rules
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, described, kind_of, num_described, without
@@ -76,6 +77,7 @@ def parse_run_config(
 
     Raises UserError: one sentence for each mistake, all of them at once.
     """
+    data = without_gone_settings(data, source)
     config, mistakes, num_more = _checked(data, START_RULES if to_start else RULES, filled_in)
     if mistakes:
         raise WrongSettingsError(source, mistakes, config, num_more)

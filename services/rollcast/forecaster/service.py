@@ -1,8 +1,8 @@
 """The forecaster's process.
 
-start: history loaded, last forecasts made again, HTTP and gRPC served
+start: history loaded, last forecasts made again, HTTP served
 loop:  run folder's files and source read every few seconds until SIGTERM or SIGINT; a source that is away is waited for
-stop:  watchers woken, servers stopped, history closed
+stop:  waiting requests woken, server stopped, history closed
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 
 from rollcast.config.run import RunConfig
-from rollcast.config.services import DirectScrape, Rpc
-from rollcast.connections.grpc import start_server
+from rollcast.config.services import DirectScrape
 from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url
 from rollcast.connections.port_files import publish_port
 from rollcast.curves.run_folder import RunFolder
@@ -23,17 +22,12 @@ from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.forecast_log import ForecastLog
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.forecaster.picture_api import picture_router
 from rollcast.forecaster.push_api import PUSH_PATH, push_router
-from rollcast.forecaster.rpc import ForecastService
 from rollcast.runfolder.files import FORECASTS
-from rollcast.runfolder.run_secrets import secret_place
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.telemetry.stop_signal import StopSignal
-from rollcast.wire.forecast_pb2_grpc import add_ForecastServicer_to_server
 
-MAX_CALLS = 96
 REST_SHARE = 0.2
 """Of the interval that the loop rests at least, however long its turn took."""
 MAX_TURN_SECONDS = 600.0
@@ -48,14 +42,6 @@ def serve(config: RunConfig) -> int:
     settings, folder = config.forecaster, config.run_folder
     board, metrics = Board(), ForecastMetrics(config.run)
     listener = listen(settings.bind, settings.http_port, setting="forecaster.http_port")
-    rpc = Rpc(bind=settings.bind, port=settings.grpc_port, token=config.rpc.token, tls=config.rpc.tls)
-    rpc_server, rpc_port = start_server(
-        rpc,
-        lambda server: add_ForecastServicer_to_server(ForecastService(board), server),  # type: ignore[no-untyped-call]
-        setting="forecaster.grpc_port",
-        max_calls=MAX_CALLS,
-        secret_place=secret_place(config, "rpc.token"),
-    )
     served = config.http.model_copy(update={"bind": settings.bind})
     interval = settings.source.every_seconds
     heartbeat = Heartbeat(interval + MAX_TURN_SECONDS)
@@ -67,16 +53,13 @@ def serve(config: RunConfig) -> int:
         application = build_application(board, history, metrics, engine, heartbeat)
         token = settings.push_token or config.http.token
         application.include_router(push_router(engine, board, None if token is None else token.get_secret_value()))
-        application.include_router(picture_router(board))
         http = HttpServer(application, listener, served, guarded=frozenset({PUSH_PATH}))
     except BaseException:
         listener.close()
-        rpc_server.stop(grace=None)
         raise
     http.start()
     publish_port(folder, "forecaster", http.port)
-    publish_port(folder, "forecaster-grpc", rpc_port)
-    log.info("forecaster serves", page=f"{local_url(served, http.port)}/", grpc=rpc_port)
+    log.info("forecaster serves", page=f"{local_url(served, http.port)}/")
     source = open_source(settings.source, config.http, folder)
     files = RunFolder(folder, config.run)
     said = ForecastLog(folder, metrics)
@@ -92,7 +75,6 @@ def serve(config: RunConfig) -> int:
                 return 0
     finally:
         board.close()
-        rpc_server.stop(grace=1.0).wait(2.0)
         http.stop()
         source.close()
         history.close()

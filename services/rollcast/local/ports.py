@@ -159,7 +159,6 @@ def _named(config: RunConfig, *, monitor: bool) -> Iterator[NamedPort]:
         ("rpc.port", config.rpc.bind, config.rpc.port),
         ("trainer.http_port", config.http.bind, config.trainer.http_port),
         ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
-        ("forecaster.grpc_port", config.forecaster.bind, config.forecaster.grpc_port),
         ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
     ]
     yield from (NamedPort(*one) for one in wanted if one[2])
