@@ -14,7 +14,8 @@ import json
 from typing import Any
 
 from rollcast.cli.ablation_report import advice
-from rollcast.cli.compare import middle_law, run_report, show_leave_one_out, table_report
+from rollcast.cli.leave_one_out_report import show_leave_one_out, table_report
+from rollcast.cli.run_report import middle_law, run_report
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.run_history import RunHistory
 from rollcast.local.ablation import WHOLE

@@ -40,11 +40,11 @@ ARRAYS = "arrays"
 COUNTED = "tokens"
 """A column of this name is a count, whatever its numbers: no clock is looked for in it."""
 _PARTS = (("next tenth", "soon"), ("rest", "rest"))
-"""Of a budget."""
+"""Parts of a budget, by name and by key of the advice."""
 
 
 class InputError(ValueError):
-    """What was given cannot be forecast; the sentence says why, and what would help."""
+    """The input cannot be forecast; the sentence gives the reason and the remedy."""
 
 
 class CurveForecast:
@@ -71,15 +71,18 @@ class CurveForecast:
     def at(self, compute: float) -> dict[str, float | None]:
         """What an evaluation at `compute`, in `unit`, will read: its 5, 25, 50, 75 and 95 % quantiles, q05 to q95.
 
-        Raises InputError where it is no amount of compute.
+        Raises InputError: it is not an amount of compute.
         """
         if not 0 < compute <= MOST_COMPUTE:
-            raise InputError(f"compute {compute:g}: {self.unit} must lie in {COMPUTES}")
+            raise InputError(f"compute {compute:g}: {self.unit} must be in {COMPUTES}")
         return interval(self._run.reading([compute], QUANTILES)[:, 0], QUANTILES)
 
     def to_dict(self, at: Sequence[float] = (), target: Sequence[float] = ()) -> dict[str, Any]:
-        """What `rollcast fit --json` prints. `at`: compute to predict, twice and four times the newest where none is
-        given; `target`: pass rates to reach. Raises InputError."""
+        """The same as `rollcast fit --json` prints.
+
+        `at`: compute to predict, by default twice and four times the newest. `target`: pass rates to reach. Raises
+        InputError.
+        """
         last = self._run.newest.compute
         told = {"advice": self.advice()}
         return told | _asked(lambda: answer_as_json(self._run, list(at) or [2 * last, 4 * last], list(target)))
@@ -87,23 +90,23 @@ class CurveForecast:
     def advice(
         self, budget: float | None = None, worth: float | None = None, price: float | None = None
     ) -> dict[str, Any]:
-        """Stop, continue, or wait for n more evaluations: what `fit --json` says of the rest of a budget.
+        """Stop, continue, or wait for n more evaluations: the advice of `fit --json` on the rest of a budget.
 
-        What is None is what `forecast` was given.
+        An argument that is None has the value that `forecast` was given.
 
         Args:
-            budget: compute in `unit` at which the run would end, in all; twice what was spent where nobody told one.
+            budget: total compute in `unit` at which the run would end; by default twice the compute so far.
             worth: gain in pass rate that the rest would be paid for; else 0.02, less for a small rest.
             price: of one `unit`, in any currency.
 
-        Raises InputError where one of them cannot be.
+        Raises InputError: one of them is out of bounds.
         """
         return _asked(lambda: self._run.advice(budget, worth, price).to_dict())
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, until: float | None = None) -> Figure:
-        """Points, law and bands up to `until`; where None to the end of the budget, or four times the newest compute.
+        """Points, law and bands up to `until`, by default the end of the budget or four times the newest compute.
 
-        Written to `path` (.png, .svg) where one is given. Raises InputError: it cannot be written, or matplotlib is not
+        Written to `path` (.png, .svg) if one is given. Raises InputError: it cannot be written, or matplotlib is not
         installed.
         """
         return _asked(lambda: self._plot(None if path is None else Path(path), until))
@@ -120,7 +123,7 @@ class CurveForecast:
         return figure
 
     def _repr_html_(self) -> str:
-        """A table for a notebook, below the advice where a budget is known. Names of a file are text, never markup."""
+        """A table for a notebook, below the advice if a budget is known. Names of a file are text, never markup."""
         answer = self.to_dict()
         rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom", answer["headroom"], DIFFERENCE)]
         told = ""
@@ -173,20 +176,20 @@ def forecast(
     Args:
         data: a path or address as `rollcast fit` takes it; a pandas DataFrame; a mapping of columns; or the two arrays
             (compute, pass rate) (n,) each.
-        compute, pass_rate, standard_error: names of columns; recognised where None.
-        scale: times the pass rates; 0.01 where they are per cent.
-        seconds, devices: the column of the time that passed and the number of devices, for device-hours.
-        run: which one, where there are several.
+        compute, pass_rate, standard_error: names of columns; recognised by default.
+        scale: factor of the pass rates; 0.01 if they are per cent.
+        seconds, devices: the column of the elapsed time and the number of devices, for device-hours.
+        run: name of the run, if there are several.
         initial: pass rate at compute 0, if it is known.
-        exclude_before: compute to leave out; found where None.
-        unit: what compute is counted in, as it is; where None a column's name tells it, and of two arrays nothing does:
-            `units`. A file tells its own.
-        law_alone: the paper's law and its own prior, no other shape beside it.
-        prior: a JSON file with what is believed of a run before it is seen; instead of `law_alone`.
-        budget, worth, price: what `advice` goes by where it is asked for nothing else.
+        exclude_before: compute to leave out; found by default.
+        unit: of compute, which is taken as it is. By default the column's name gives it, and two arrays are counted in
+            `units`. A file has its own.
+        law_alone: the paper's law and its own prior, and no other shape.
+        prior: a JSON file with the prior: what to expect of a run before its first evaluation; instead of `law_alone`.
+        budget, worth, price: the terms of `advice`, unless it is called with others.
 
     Raises:
-        InputError: a ValueError that says what is wrong, and what would help.
+        InputError: a ValueError with the mistake and its remedy.
     """
     columns = Columns(compute, pass_rate, standard_error, None, (), scale, seconds, devices)
 
@@ -194,13 +197,13 @@ def forecast(
         if law_alone and prior is not None:
             raise ValueError("law_alone, prior: each is a prior; give one of the two")
         found = replace(fitted(None if prior is None else Path(prior)), end=budget, worth=worth, price=price)
-        found.advice()  # what cannot be is refused at once
+        found.advice()  # refuses impossible terms now, before they are asked for
         return found
 
     def fitted(prior_file: Path | None) -> RunForecast:
         if isinstance(data, (str, os.PathLike)):
             if unit is not None:
-                raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file tells its own; leave it out")
+                raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out")
             source = os.fspath(data)
             return forecast_source(source, columns, run, initial, exclude_before, law_alone, prior_file)
         found = _found(data)
@@ -227,7 +230,7 @@ def _table(found: Found, columns: Columns, run: str | None, unit: str | None) ->
         raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: give 1 to {LONGEST_UNIT} printable characters, such as tokens")
     if columns.seconds is not None:
         raise ValueError(f"unit {unit!r}: seconds and devices make device-hours; leave one of them out")
-    # What this would tell of clocks does not hold: the numbers are taken as they are.
+    # Sentences about clocks are dropped: the numbers are taken as they are.
     recognised = table_of(found, found.format, columns, run, lambda _: None).columns
     compute = str(recognised.compute)
     sheet = found.sheet.beside(COUNTED, [_as_it_is(cell, compute) for cell in found.sheet.cells(compute)])
@@ -251,7 +254,8 @@ def _found(data: Any) -> Found:
         columns = {"compute": [float(value) for value in x], "pass_rate": [float(value) for value in y]}
     except (TypeError, ValueError):
         raise ValueError(
-            f"data: a {type(data).__name__} is no curve; give a path, a DataFrame, a mapping of columns, or two arrays"
+            f"data: a {type(data).__name__} is not a curve; give a path, a DataFrame, a mapping of columns, or two "
+            "arrays"
         ) from None
     return Found(ARRAYS, _sheet(columns))
 

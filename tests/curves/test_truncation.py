@@ -51,11 +51,16 @@ def test_a_curve_of_ones_own_may_tell_its_truncation(tmp_path: Path) -> None:
     ]
     with running(run_file(tmp_path, {"kind": "scrape"}), tmp_path) as service:
         asked = {"plain": plain, "cut": cut, "backwards": cut[::-1]}
-        said = {name: service.client.post("/api/fit", json={"points": body}).json() for name, body in asked.items()}
+        said = {
+            name: service.client.post("/api/fit", json={"points": body, "predict": [2.0]}).json()
+            for name, body in asked.items()
+        }
     assert said["plain"]["verdict"] != "regime_change"
     assert said["cut"]["verdict"] == "regime_change"
     assert said["backwards"] == said["cut"]
-    assert said["cut"]["asymptote"] == said["plain"]["asymptote"]
+    assert said["cut"]["asymptote"] is None
+    cut_off, whole = (said[name]["predictions"][0]["reading"] for name in ("cut", "plain"))
+    assert cut_off == whole
 
 
 def test_what_is_unknown_is_taken_from_its_neighbours() -> None:

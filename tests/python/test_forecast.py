@@ -90,7 +90,7 @@ def test_arrays_are_counted_in_what_is_told_and_never_by_a_clock(capfd: pytest.C
     [
         ("nowhere.csv", {}, "nowhere.csv: cannot be read"),
         ({"compute": [1.0, 2.0], "pass_rate": [0.1]}, {}, "columns of 1, 2 values; give one length"),
-        (7, {}, "a int is no curve; give a path, a DataFrame, a mapping of columns, or two arrays"),
+        (7, {}, "a int is not a curve; give a path, a DataFrame, a mapping of columns, or two arrays"),
         ({"a": [1.0], "b": [0.5]}, {}, "name one of a, b with --pass-rate"),
         ({"step": 3, "accuracy": 4}, {}, "column step is a int; give a list of one value for each evaluation"),
         ({"step": "34", "accuracy": [0.4, 0.5]}, {}, "column step is a str"),

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rollcast.scaling.forecast import Forecast
     from rollcast.scaling.leave_one_out import LeaveOneOut, Repeats, Row
 
-INERT = 0.005
-"""Share of interrupted rollouts below which the interruption is taken to do nothing."""
+MIN_INTERRUPTED_SHARE = 0.005
+"""Share of interrupted rollouts below which leaving the interruption out changes nothing."""
 
 
 def curve_of_run(folder: Path, name: str) -> Curve:
@@ -28,7 +28,7 @@ def curve_of_run(folder: Path, name: str) -> Curve:
 
     Downstream sets and parts of a mixture are left aside. Malformed lines are counted on standard error.
 
-    Raises UserError where there is no curve.
+    Raises UserError: there is no curve.
     """
     from rollcast.curves.run_folder import history_of_folder
 
@@ -43,7 +43,7 @@ def curve_of_run(folder: Path, name: str) -> Curve:
 def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:
     """The fits of every recipe that has a finished run, the whole one first.
 
-    Raises UserError where the whole recipe or every other one has none.
+    Raises UserError: the whole recipe has no finished run, or no other recipe has one.
     """
     from rollcast.scaling.leave_one_out import Repeats
 
@@ -61,9 +61,10 @@ def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:
 def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, Any]]:
     """The fits in the order of the rows, and all that is said of them: `runs`, `leave_one_out`, `advice` and `notes`.
 
-    Raises UserError where no table can be made.
+    Raises UserError: no table can be made.
     """
-    from rollcast.cli.compare import middle_law, run_report, table_report
+    from rollcast.cli.leave_one_out_report import table_report
+    from rollcast.cli.run_report import middle_law, run_report
     from rollcast.scaling.leave_one_out import leave_one_out
 
     recipes = repeats_of(records)
@@ -104,26 +105,26 @@ def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], what: dict[str, st
         lines.extend(f"  {_named(row, what)}: {_speed(row)}." for row in shapers)
     if unknown := [row.name for row in rows if row.kind is PartKind.CANNOT_TELL]:
         lines.append(
-            f"Cannot tell: {', '.join(unknown)}. Keep what is simpler or steadier, or train for longer and with more "
-            "seeds: an interval that holds no change is no proof of none."
+            f"Undecided: {', '.join(unknown)}. Keep the simpler or steadier variant, or train for longer and "
+            "with more seeds: an interval that contains 0 does not prove that there is no difference."
         )
     if null := [row for row in rows if row.kind is PartKind.NULL_CONTROL]:
         found = ", ".join(f"{row.name} {_ratio(row):.2f} times" for row in null)
         lines.append(
             f"Null controls train as the whole recipe does, and show the noise: {found} its compute half-way up. A "
-            "difference of that size is none."
+            "difference of that size means nothing."
         )
     return lines
 
 
 def interruption_notes(records: Sequence[RunRecord]) -> list[str]:
-    """How often thinking was cut short; where it hardly was, the switch did nothing."""
+    """How often thinking was cut short; if it hardly was, the switch did nothing."""
     told = [record.interrupted_ratio for record in records if record.interrupted_ratio is not None]
     if not told:
         return []
     most = max(told)
     lines = [f"Thinking was cut short in {min(told):.4f} to {most:.4f} of the rollouts of a run."]
-    if most < INERT:
+    if most < MIN_INTERRUPTED_SHARE:
         lines.append("Hardly any reached a position of interruption: leaving that part out took next to nothing away.")
     return lines
 
@@ -141,7 +142,7 @@ def _ratio(row: Row) -> float:
 
 
 def _speed(row: Row) -> str:
-    """By compute where that is told apart, else by B."""
+    """By compute if the compute differs clearly, otherwise by B."""
     from rollcast.scaling.compare import COMPUTE_MARGIN, is_off_zero, logarithms
 
     if row.compute_ratio and is_off_zero(logarithms(row.compute_ratio), COMPUTE_MARGIN):

@@ -1,4 +1,4 @@
-"""`rollcast backtest CURVE`: what would have been said earlier, against what came."""
+"""`rollcast backtest CURVE`: the forecasts that were possible earlier, compared with the outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rollcast.scaling.backtest import PastForecast
     from rollcast.scaling.curve import Curve
 
-SHARES = tuple(tenth / 10 for tenth in range(1, 10))
+DEFAULT_SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 
 
 @options.with_column_options
@@ -34,7 +34,7 @@ def backtest(
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
-    """Forecast the end of a curve from its beginning, beside the last value and the power law.
+    """Forecast the end of a curve from its beginning, next to the last value and the power law.
 
     The end is the mean of the last three evaluations.
 
@@ -46,7 +46,7 @@ def backtest(
     from rollcast.scaling.backtest import backtest as forecast_earlier
 
     report.check_plot(plot)
-    shares = sorted(share or SHARES)
+    shares = sorted(share or DEFAULT_SHARES)
     if any(not 0 < value < 1 for value in shares):
         raise UserError("--share: give values between 0 and 1")
     [(origin, curve)] = read_curves(source, columns.chosen(), run)

@@ -19,7 +19,7 @@ import typer
 if TYPE_CHECKING:
     from rollcast.curves.table import Columns
 
-Run = Annotated[str | None, typer.Option(help="run, where the source holds several")]
+Run = Annotated[str | None, typer.Option(help="run, if the source holds several")]
 Initial = Annotated[float | None, typer.Option(help="pass rate at compute 0, if known")]
 ExcludeBefore = Annotated[
     float | None, typer.Option(help="compute to leave out, as the command counts it; default: found")
@@ -58,7 +58,7 @@ class ColumnOptions:
     ] = 1.0
 
     def chosen(self) -> Columns:
-        """The same as the readers of curves take it."""
+        """The columns in the form that readers of curves take."""
         from rollcast.curves.table import Columns
 
         return Columns(

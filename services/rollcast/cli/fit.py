@@ -1,4 +1,4 @@
-"""`rollcast fit CURVE`: where a run will end, from its evaluations."""
+"""`rollcast fit CURVE`: the end of a run, forecast from its evaluations."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ def fit(
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
     law_alone: Annotated[
-        bool, typer.Option("--law-alone", help="the paper's law and its own prior, no other shape beside it")
+        bool, typer.Option("--law-alone", help="the paper's law and its own prior, and no other shape")
     ] = False,
     prior: Annotated[
-        Path | None, typer.Option(help="JSON file with what is believed of a run before it is seen", show_default=False)
+        Path | None,
+        typer.Option(
+            help="JSON file with the prior: what to expect of a run before its first evaluation", show_default=False
+        ),
     ] = None,
     paper: Annotated[
         bool, typer.Option("--paper", help="the paper's own grid instead: A, B and C_mid, without intervals")
@@ -79,7 +82,7 @@ def fit(
     last = forecast.newest.compute
     computes = at or [2 * last, 4 * last]
     if any(not 0 < value <= MOST_COMPUTE for value in computes):
-        raise UserError(f"--at: {forecast.unit} must lie in {COMPUTES}")
+        raise UserError(f"--at: {forecast.unit} must be in {COMPUTES}")
     answer: dict[str, Any] = {"advice": advice.advice_of(forecast, budget, worth, price)}
     try:
         answer |= answer_as_json(forecast, computes, target or [])

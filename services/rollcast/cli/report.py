@@ -1,4 +1,4 @@
-"""What the commands on curves print alike: tables, and the line on where a curve is."""
+"""What all commands on curves print in the same way: tables, and the state of a curve with its verdict."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Plot = Annotated[Path | None, typer.Option(help="draw to this PNG or SVG file")]
 PIPE_WIDTH_COLUMNS = 200
 """Width of a table that is not shown on a terminal: no line is wrapped."""
 NO_NUMBER = "-"
-"""In a table, for a number that does not exist."""
+"""Shown in a table for a number that does not exist."""
 
 
 def quantile_row(name: str, of: Interval, form: str) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Seque
 
 
 def show_verdict(answer: dict[str, Any]) -> None:
-    """Where the curve is, and what kind of curve it is."""
+    """Print the newest evaluation and the verdict."""
     dropped = f"{answer['dropped']} without a number dropped, " if answer["dropped"] else ""
     say(
         f"{answer['curve']}: {counted(answer['num_points'], 'evaluation')}, {answer['excluded']} excluded, {dropped}"

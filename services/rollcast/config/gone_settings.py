@@ -18,7 +18,7 @@ class GoneSetting:
     group: str
     name: str
     default: Any
-    """Of the earlier versions; a run folder written by them holds it."""
+    """The value in run folders of earlier versions whose user did not set it."""
     instead: str
 
 

@@ -1,8 +1,8 @@
 """The answer: what Rollcast states about the forecast of one run, wherever it states it.
 
 The commands, Python, HTTP, the metrics, the push answer, the forecast log and the page take verdict, flags and law from
-here. The numbers of the law (A, B, C_mid, R_0, the headroom, the compute to a pass rate) are None unless the law
-describes the curve: they would be the numbers of a law that the curve does not follow.
+here. The numbers of the law (A, B, C_mid, R_0, the headroom, the compute to a pass rate) exist only if the law
+describes the curve. Otherwise the fields are None: the numbers would belong to a law that the curve does not follow.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _law(forecast: Forecast, midpoint: Array, levels: tuple[float, ...]) -> LawA
 
 
 def law_as_json(law: LawAnswer | None) -> dict[str, Any]:
-    """Every field of the law by name; all are None if no law describes the curve."""
+    """Every field of the law by name, with the value None if no law describes the curve."""
     if law is None:
         return {field.name: None for field in fields(LawAnswer)}
     return {**vars(law), "best": vars(law.best)}
@@ -95,7 +95,8 @@ def answer_as_json(run: RunForecast, computes: Sequence[float], targets: Sequenc
 
     Raises ValueError: a target is not a pass rate.
     """
-    forecast, curve = run.forecast, run.forecast.curve
+    forecast = run.forecast
+    curve = run.forecast.curve
     readings = run.reading(computes, QUANTILES)
     return {
         "curve": curve.name,

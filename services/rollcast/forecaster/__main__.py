@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def serve(config: RunConfig) -> int:
-    with uncollected():  # ten thousand series at once make garbage enough for all imports to be looked through
+    with uncollected():  # the imports allocate so much that the garbage collector would scan them several times
         from rollcast.forecaster import service
 
     return service.serve(config)

@@ -74,7 +74,8 @@ def forecast_answer(item: RunForecast) -> ForecastAnswer:
 
 
 def _forecast_answer(item: RunForecast) -> ForecastAnswer:
-    forecast, newest = item.forecast, item.newest
+    forecast = item.forecast
+    newest = item.newest
     return ForecastAnswer(
         run=item.name,
         dataset=newest.dataset,
@@ -112,7 +113,7 @@ def predictions(item: RunForecast, compute: list[float]) -> list[Prediction]:
 
 
 def prediction_list(compute: list[float], readings: Array, laws: Array | None) -> list[Prediction]:
-    """`readings` and `laws`: (5, m) at the m values of `compute`; laws are None if no law describes the curve."""
+    """`readings` and `laws`: (5, m) at the m values of `compute`; no `laws` if no law describes the curve."""
     return [
         Prediction(
             compute=value,
@@ -128,29 +129,16 @@ def points_answer(item: RunForecast) -> PointsAnswer:
         run=item.name,
         num_lost=item.num_lost,
         num_incomplete=item.num_incomplete,
-        points=[
-            Point(
-                step=e.step,
-                incarnation=e.incarnation,
-                compute=e.compute,
-                pass_rate=e.pass_rate,
-                standard_error=e.standard_error,
-                trained_tokens=e.trained_tokens,
-                samples=e.samples,
-                at=e.at,
-                truncation_ratio=e.truncation_ratio,
-            )
-            for e in item.evaluations
-        ],
+        points=[Point.model_validate(evaluation, from_attributes=True) for evaluation in item.evaluations],
     )
 
 
 def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
-    """From a little before the first evaluation to `until`: by default 1.1 times the budget, or 3 times now."""
+    """The curve from just before the first evaluation to `until`, by default 1.1 times the budget or 3.3 times now."""
     positive = [e.compute for e in item.evaluations if e.compute > 0 and e.step > 0]
     stop = until or max((item.end or 3 * item.newest.compute) * 1.1, 1.1 * item.newest.compute)
     stop = max(stop, 1.01 * positive[0])
-    # Dense in the logarithm where the law bends, evenly where the picture is linear.
+    # Half of the points are dense in the logarithm, for the bend of the law; the others are even, for a linear axis.
     half = NUM_CURVE_POINTS // 2
     compute = np.unique(
         np.append(np.geomspace(positive[0] / 3, stop, half + 1), np.linspace(positive[0] / 3, stop, half))

@@ -79,7 +79,7 @@ def _fit_router() -> APIRouter:
     def fit(request: Annotated[FitRequest, Body()]) -> FitAnswer:
         """Forecast a curve of one's own."""
         if not fits.acquire(timeout=FIT_PATIENCE_SECONDS):
-            raise HTTPException(429, "too many fits at once; send this one again in a moment")
+            raise HTTPException(429, "too many concurrent fits; send this one again in a moment")
         try:
             return fit_answer(request)
         except ValueError as error:

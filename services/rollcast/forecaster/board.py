@@ -12,7 +12,7 @@ from rollcast.curves.natural_order import natural
 from rollcast.curves.reading import TrainerStatus
 from rollcast.curves.run_forecast import RunForecast
 
-MAX_TRACE = 600
+MAX_TRACE_STEPS = 600
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SourceState:
 
 @dataclass(frozen=True)
 class TracePoint:
-    """State of a run at one step, kept beside the curve."""
+    """State of a run at one step, kept in addition to the curve."""
 
     step: float
     truncation_ratio: float | None
@@ -37,7 +37,7 @@ class TracePoint:
 @dataclass
 class _Run:
     status: TrainerStatus = field(default_factory=TrainerStatus)
-    trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=MAX_TRACE))
+    trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=MAX_TRACE_STEPS))
     staleness_seen: tuple[float, float] = (0.0, 0.0)
 
 
@@ -119,7 +119,8 @@ class Board:
 
 def tokens_by_staleness(buckets: dict[float, float]) -> list[tuple[float, float]]:
     """(steps, tokens) from cumulative buckets."""
-    tokens, below = [], 0.0
+    tokens = []
+    below = 0.0
     for bound in sorted(buckets):
         tokens.append((bound, max(buckets[bound] - below, 0.0)))
         below = buckets[bound]
@@ -127,7 +128,7 @@ def tokens_by_staleness(buckets: dict[float, float]) -> list[tuple[float, float]
 
 
 def _recent_mean(buckets: dict[float, float], seen: tuple[float, float]) -> tuple[float | None, tuple[float, float]]:
-    """Mean staleness of the tokens trained since `seen` (tokens, tokens x steps), and what was seen now."""
+    """Mean staleness of the tokens trained since `seen` (tokens, tokens x steps), and the present value of `seen`."""
     finite = [(bound, tokens) for bound, tokens in tokens_by_staleness(buckets) if bound != float("inf")]
     total = sum(tokens for _, tokens in finite)
     weighted = sum(bound * tokens for bound, tokens in finite)

@@ -1,4 +1,4 @@
-"""Takes in what the sources tell and keeps every run's forecast up to date.
+"""Takes the readings of all sources and keeps every run's forecast up to date.
 
 reading --> logs --> runs with something new --> refit --> history, metrics, board
 """
@@ -38,14 +38,14 @@ from rollcast.telemetry.names import is_own_curve
 
 MAX_RUNS = 200
 MAX_PUSHED_RUNS = 100
-"""So that what is pushed leaves room for the runs of the source."""
+"""Below MAX_RUNS, so that pushed runs leave room for the runs of the source."""
 NO_TERMS = CurveTerms()
 PATIENCE_SECONDS = 5.0
-"""That a push waits for its turn."""
+"""Longest wait of a push for its turn."""
 MAX_REPLAYS = 40
-"""Earlier forecasts of a run made afterwards when several of its evaluations come at once."""
+"""Earlier forecasts of one run that are made afterwards, if several evaluations arrive together."""
 MAX_REPLAYS_AT_ONCE = 100
-"""Of all runs together."""
+"""Most of them for all runs together."""
 log = get_logger()
 
 
@@ -60,7 +60,7 @@ class ForecastEngine:
         budgets: Mapping[str, RunBudget] | None = None,
         terms: Mapping[str, CurveTerms] | None = None,
     ) -> None:
-        """`budgets`: of runs whose trainer tells none. `terms`: of runs of other frameworks that the source names."""
+        """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs in the source."""
         self._board = board
         self._history = history
         self._metrics = metrics
@@ -70,7 +70,7 @@ class ForecastEngine:
         self._names: dict[tuple[str, str], str] = {}
         self._budgets: dict[str, RunBudget] = {}
         self._origins: dict[str, Origin] = {}
-        """Of runs that are read of files; a file tells it again after a restart."""
+        """By run that is read from a file; after a restart it is read again."""
         self._refused: set[tuple[str, str, str, int, int]] = set()
         self._sequence = 0
         self._turn = threading.RLock()
@@ -81,7 +81,7 @@ class ForecastEngine:
     def take(self, reading: Reading) -> int:
         """Add what is new and refit the runs that changed; returns how many evaluations were new.
 
-        Of a run that is pushed nothing is taken: a source would count in another unit.
+        Evaluations of a pushed run are refused: a source would count in another unit.
         """
         with self._turn:
             mixed = [item for item in reading.evaluations if item.run in self._pushed]
@@ -92,10 +92,10 @@ class ForecastEngine:
                 starts = {run: told for run, told in reading.starts.items() if run not in self._pushed}
                 anew = reading.anew - self._pushed.keys()
                 reading = replace(reading, evaluations=others, starts=starts, anew=anew)
-            return self._take(reading)
+            return self._take_reading(reading)
 
     def push(self, run: PushedRun, evaluations: list[CurvePoint]) -> int:
-        """As `take`, of a run that its trainer pushes.
+        """Take evaluations of a run that its trainer pushes; returns how many were new.
 
         Raises:
             ValueError: one sentence on why the run cannot be pushed.
@@ -114,7 +114,8 @@ class ForecastEngine:
             if run != before:
                 self._write(lambda: self._history.add_pushed(run))
             self._pushed[run.name] = run
-            return self._take(Reading(evaluations=evaluations), again={run.name} if run != before else set())
+            changed = {run.name} if run != before else set()
+            return self._take_reading(Reading(evaluations=evaluations), also_refit=changed)
         finally:
             self._turn.release()
 
@@ -130,14 +131,14 @@ class ForecastEngine:
         if num_evaluations == 0:
             raise ValueError(f"run {name!r} is not known yet; push one point of it at least")
 
-    def _take(self, reading: Reading, again: Collection[str] = ()) -> int:
-        """`again`: names of runs that are fitted again even if nothing of them is new."""
+    def _take_reading(self, reading: Reading, also_refit: Collection[str] = ()) -> int:
+        """`also_refit`: names of runs that are fitted again even if nothing of them is new."""
         for reason, count in reading.skipped.items():
             self._metrics.count_skipped(reason, count)
         for run in reading.anew:
             if not self._repeats_what_is_known(reading, run):
                 self._forget(run)
-        changed = {name for name in again if name in self._logs}
+        changed = {name for name in also_refit if name in self._logs}
         changed |= self._take_starts(reading.starts)
         changed |= self._take_origins(reading.origins)
         changed |= self._take_statuses(reading.status)
@@ -189,7 +190,7 @@ class ForecastEngine:
         return fresh
 
     def _repeats_what_is_known(self, reading: Reading, run: str) -> bool:
-        """Whether all that is known of the run is told again: a table that is written whole each time voids nothing."""
+        """Whether the reading repeats every known evaluation, as a table does that is rewritten whole each time."""
         told = {item.key: (item.pass_rate, item.compute) for item in reading.evaluations if item.run == run}
         known = [item for name in self._names_of(run) for item in self._logs[name].evaluations.values()]
         return all(told.get(item.key) == (item.pass_rate, item.compute) for item in known)
@@ -206,7 +207,7 @@ class ForecastEngine:
         self._metrics.forget(names)
         self._board.forget(run, names)
         self._write(lambda: self._history.forget(run, names))
-        log.warning("the file of the run was written anew; what it told before is forgotten", run=run)
+        log.warning("the file of the run was rewritten; its earlier evaluations are dropped", run=run)
 
     def _names_of(self, run: str) -> set[str]:
         return {name for (owner, _), name in self._names.items() if owner == run}
@@ -258,7 +259,8 @@ class ForecastEngine:
         run = surviving[-1].run
         pushed = self._pushed.get(run)
         origin = self._origins.get(run, OWN) if pushed is None else pushed.origin
-        budget, terms = self._budget(run, origin.unit), self._terms.get(run, NO_TERMS)
+        budget = self._budget(run, origin.unit)
+        terms = self._terms.get(run, NO_TERMS)
         self._replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
         forecast = forecast_run(
@@ -278,7 +280,7 @@ class ForecastEngine:
         outlook = look_ahead(forecast, self._grid(forecast))
         self._metrics.show(forecast, outlook, self._surprise(forecast))
         if id(surviving[-1]) in new:
-            self._remember(forecast, outlook, replayed=False)
+            self._keep_forecast(forecast, outlook, replayed=False)
             log.info(
                 "forecast",
                 run=name,
@@ -290,7 +292,7 @@ class ForecastEngine:
         self._board.publish(forecast)
 
     def _budget(self, run: str, unit: str) -> RunBudget:
-        """When the run ends. What is said of its very curve is in `unit`, that of the curve, and comes first."""
+        """When the run ends. A budget that is set for this curve, in its `unit`, comes first."""
         pushed = self._pushed.get(run)
         own = self._terms.get(run, NO_TERMS).budget if pushed is None else pushed.budget
         if pushed is not None or own is not None:
@@ -301,7 +303,7 @@ class ForecastEngine:
     def _replay(
         self, name: str, surviving: tuple[CurvePoint, ...], budget: RunBudget, new: set[int], max_replays: int
     ) -> None:
-        """What would have been said at each of several evaluations that came at once, the newest left out."""
+        """Make the earlier forecasts of evaluations that arrived together, except for the newest."""
         places = [place for place in range(1, len(surviving)) if id(surviving[place - 1]) in new]
         if max_replays == 0 or not places:
             return
@@ -309,7 +311,7 @@ class ForecastEngine:
             at = surviving[place - 1].at
             earlier = forecast_run(name, surviving[:place], budget, sequence=0, updated_at=at)
             if earlier is not None:
-                self._remember(earlier, look_ahead(earlier, self._grid(earlier)), replayed=True)
+                self._keep_forecast(earlier, look_ahead(earlier, self._grid(earlier)), replayed=True)
 
     def _surprise(self, forecast: RunForecast) -> Surprise | None:
         try:
@@ -331,7 +333,7 @@ class ForecastEngine:
             self._write(lambda: self._history.add_grid(forecast.name, grid))
         return grid
 
-    def _remember(self, forecast: RunForecast, outlook: ForecastSummary, *, replayed: bool) -> None:
+    def _keep_forecast(self, forecast: RunForecast, outlook: ForecastSummary, *, replayed: bool) -> None:
         past = KeptForecast(
             id=0,
             name=forecast.name,

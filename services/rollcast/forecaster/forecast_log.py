@@ -1,4 +1,4 @@
-"""What is forecast of the forecaster's own run, kept in the run folder for whoever logs it elsewhere."""
+"""The forecasts of the forecaster's own run, appended to a file of the run folder that loggers read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = get_logger()
 
 
 class ForecastLog:
-    """One line for each evaluation that is forecast from. One that came again after a restart is not written twice."""
+    """One line for each evaluation with a forecast. After a restart no line is written twice."""
 
     def __init__(self, folder: Path, metrics: ForecastMetrics) -> None:
         self._path = folder / FORECASTS_SAID
@@ -44,7 +44,8 @@ class ForecastLog:
 
 
 def _record(forecast: RunForecast) -> ForecastRecord:
-    advice, law = forecast.advice(), forecast.forecast
+    advice = forecast.advice()
+    law = forecast.forecast
     is_described = law.verdict.kind.is_described
     end = None if forecast.end is None else forecast.reading([forecast.end], MEDIAN_AND_90)[:, 0].tolist()
     return ForecastRecord(

@@ -22,7 +22,7 @@ _MEANINGS = {
     404: "No such run, or no forecast of it yet",
     413: f"A body of more than {MAX_BODY_BYTES} bytes",
     422: "Not as documented, or points that cannot be fitted",
-    429: "Too many fits at once",
+    429: "Too many concurrent fits",
 }
 
 

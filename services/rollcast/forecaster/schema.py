@@ -15,7 +15,7 @@ class Answer(BaseModel):
 
 class Refusal(Answer):
     detail: str
-    """What is wrong, in one sentence."""
+    """The mistake, in one sentence."""
 
 
 class Interval(Answer):
@@ -48,7 +48,7 @@ class End(Interval):
 
     compute: float
     gain: Gain | None
-    """Of the law, from now to the end; null if no law describes the curve."""
+    """Gain of the law from now to the end; null if no law describes the curve."""
 
 
 class GainInterval(Answer):
@@ -58,7 +58,7 @@ class GainInterval(Answer):
 
 
 class StretchAnswer(Answer):
-    """What is spent from now on, and what it gains."""
+    """A stretch of compute from now on, with its cost and gain."""
 
     until: float
     """Compute at its end."""
@@ -66,7 +66,7 @@ class StretchAnswer(Answer):
     money: float | None
     """Null without a price."""
     gain: GainInterval | None
-    """Of the law in pass rate; null where no law describes the curve."""
+    """Gain of the law in pass rate; null if no law describes the curve."""
 
 
 class AdviceAnswer(Answer):
@@ -74,18 +74,18 @@ class AdviceAnswer(Answer):
     """stop, continue or wait."""
     headline: str
     evaluations: int
-    """To wait for; 0 for stop and continue."""
+    """Number of evaluations to wait for; 0 for stop and continue."""
     budget: float
     """Compute at which the run would end."""
     is_assumed: bool
-    """Nobody told a budget; it is twice the compute so far."""
+    """No budget was set; twice the compute so far is taken."""
     worth: float
     """Gain in pass rate that the rest would be paid for."""
     price: float | None
-    """Of one unit of compute; null where nobody told one."""
+    """Price of one unit of compute; null without one."""
     chance: float | None
-    """That the rest gains as much on the fitted curve, turns to come left out; null where there is no rest, or no law
-    describes the curve."""
+    """Probability that the rest gains as much on the fitted curve, without later turns; null if there is no rest, or
+    if no law describes the curve."""
     soon: StretchAnswer
     """The next tenth of the budget."""
     rest: StretchAnswer
@@ -125,24 +125,24 @@ class ForecastAnswer(Answer):
     """What compute is counted in."""
     step: int
     compute: float
-    """Of the newest evaluation."""
+    """Compute of the newest evaluation."""
     pass_rate: float
-    """Of the newest evaluation."""
+    """Pass rate of the newest evaluation."""
     initial: float | None
     """R_0, median."""
     asymptote: Interval | None
     ceiling_probability: float | None
-    """That gains end within sight; the constants of the law are those of such trajectories."""
+    """Probability that gains end within sight; the constants of the law are those of such trajectories."""
     exponent: Interval | None
     midpoint: Interval | None
     headroom: Interval | None
     """Asymptote minus the law's pass rate now."""
     end: End | None
-    """At the end of the budget; null where the run has none."""
+    """The forecast at the end of the budget; null if the run has no budget."""
     best: Law | None
     """Maximum posterior, on the fitted axis."""
     fitted_on: str
-    """device_hours, or another unit of the curve; trained_tokens (scaled to it) where the fleet changed."""
+    """device_hours, or another unit of the curve; trained_tokens (scaled to it) if the fleet changed."""
 
 
 class Prediction(Answer):
@@ -179,7 +179,7 @@ class PointsAnswer(Answer):
 
 
 class CurveAnswer(Answer):
-    """For drawing: each list has one value for each compute."""
+    """A curve to draw: each list has one value for each compute."""
 
     run: str
     sequence: int
@@ -201,9 +201,9 @@ class TargetAnswer(Answer):
     compute: Interval | None
     """Device-hours since the start; null = no law describes the curve, or never reached at that quantile."""
     probability: float | None
-    """That the law ever reaches the target; null if no law describes the curve."""
+    """Probability that the law ever reaches the target; null if no law describes the curve."""
     probability_in_budget: float | None
-    """That it reaches it within the budget; null also if the run has no budget."""
+    """Probability that it does so within the budget; null also if the run has no budget."""
 
 
 class PastEnd(Interval):
@@ -284,7 +284,7 @@ class RunsAnswer(Answer):
     source: SourceAnswer
     now: float
     version: str
-    """Of what is told; `after` takes it."""
+    """Version of this answer; `after` takes it."""
     runs: list[ForecastAnswer]
 
 

@@ -28,8 +28,8 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 from rollcast.telemetry.stop_signal import StopSignal
 
-REST_SHARE = 0.2
-"""Of the interval that the loop rests at least, however long its turn took."""
+MIN_REST_SHARE = 0.2
+"""Least rest of the loop after a turn, as a share of the interval, however long the turn took."""
 MAX_TURN_SECONDS = 600.0
 """A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all."""
 OK = "ok"
@@ -39,8 +39,10 @@ log = get_logger()
 def serve(config: RunConfig) -> int:
     """Run until a signal; returns the exit code. Raises UserError where port, certificate or history cannot be had."""
     stop = StopSignal()
-    settings, folder = config.forecaster, config.run_folder
-    board, metrics = Board(), ForecastMetrics(config.run)
+    settings = config.forecaster
+    folder = config.run_folder
+    board = Board()
+    metrics = ForecastMetrics(config.run)
     listener = listen(settings.bind, settings.http_port, setting="forecaster.http_port")
     served = config.http.model_copy(update={"bind": settings.bind})
     interval = settings.source.every_seconds
@@ -71,7 +73,7 @@ def serve(config: RunConfig) -> int:
             board.note_source(_read(source, engine, metrics, board.source))
             said.note(board.get(config.run))
             rest = interval - (time.monotonic() - begun)
-            if stop.wait(max(rest, REST_SHARE * interval)):
+            if stop.wait(max(rest, MIN_REST_SHARE * interval)):
                 return 0
     finally:
         board.close()
@@ -89,7 +91,7 @@ def _read(
     except SourceAway as error:
         metrics.source_up(False)
         if before.up or before.message != str(error):
-            log.warning("the source is away; what is known is served on", reason=str(error))
+            log.warning("the source is away; known forecasts are still served", reason=str(error))
         return SourceState(up=False, message=str(error), read_at=before.read_at)
     message = reading.away[0] if reading.away else OK
     if len(reading.away) > 1:

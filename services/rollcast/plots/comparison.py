@@ -18,9 +18,9 @@ MARKERS = "os^D"
 
 
 def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path) -> None:
-    """`answer`: what the command says of these runs, in their order.
+    """`answer`: the command's JSON on these runs, in their order.
 
-    Raises UserError where the file cannot be written.
+    Raises UserError: the file cannot be written.
     """
     figure = new_figure((11, 4.8))
     curves, replot = figure.subplots(1, 2)
@@ -51,7 +51,8 @@ def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path:
 
 
 def _draw_curve(axes: Any, forecast: Forecast, first: float, end: float, marker: str, look: dict[str, str]) -> None:
-    curve, last = forecast.curve, float(forecast.curve.compute[-1])
+    curve = forecast.curve
+    last = float(forecast.curve.compute[-1])
     if not forecast.verdict.kind.is_described:
         axes.plot(curve.compute, curve.pass_rate, marker, ms=3, label=f"{curve.name}: no law", **look)
         return

@@ -12,10 +12,11 @@ from typing import Any
 from rollcast.config.errors import UserError
 
 COLOURS = ("#1d5fd1", "#c2571a", "#22804a", "#8a3fa0", "#a8324a", "#59626d")
-"""Of runs or sizes, in order."""
-INK, GREY = "#1a1e23", "#7a818a"
+"""Colours of runs or sizes, in order."""
+INK = "#1a1e23"
+GREY = "#7a818a"
 MOST_LABELLED = 24
-"""Curves of one picture that have their names beside them; of more, none."""
+"""Most curves whose names are shown in one picture; if there are more, no name is shown."""
 CAUTION_WIDTH = 130
 """Characters in a line of a caution: what fits below a picture of 8 inches."""
 
@@ -38,7 +39,7 @@ def check_plot(path: Path | None) -> None:
 
 
 def new_figure(inches: tuple[float, float]) -> Any:
-    """An empty figure that needs no display. Call `check_plot` first: it names what is missing."""
+    """An empty figure that needs no display. Call `check_plot` first, which reports a missing matplotlib."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -57,7 +58,7 @@ def write_cautions(figure: Any, cautions: Sequence[str]) -> None:
 def save(figure: Any, path: Path) -> None:
     """Write it, in the format of the ending.
 
-    Raises UserError where the file cannot be written.
+    Raises UserError: the file cannot be written.
     """
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def draw_forecast(
     run: RunForecast, until: float, path: Path, *, budget: float | None = None, target: float | None = None
 ) -> None:
-    """The picture as a file. Raises UserError where it cannot be written."""
+    """Draw the picture to a file. Raises UserError: it cannot be written."""
     save(forecast_figure(run, until, budget=budget, target=target), path)
 
 
@@ -33,7 +33,9 @@ def forecast_figure(
     from rollcast.curves.run_forecast import QUANTILES
     from rollcast.scaling.baselines import power_law
 
-    forecast, axis, blue = run.forecast, run.axis, COLOURS[0]
+    forecast = run.forecast
+    axis = run.axis
+    blue = COLOURS[0]
     curve = forecast.curve
     measured = axis.to_device_hours(curve.compute)
     first = float(axis.to_device_hours(curve.compute[:1] / 2)[0])
@@ -52,7 +54,8 @@ def forecast_figure(
     ):
         if curve.compute[part].size:
             spread = None if error is None else error[part]
-            x, y = measured[part], curve.pass_rate[part]
+            x = measured[part]
+            y = curve.pass_rate[part]
             axes.errorbar(x, y, yerr=spread, fmt="o", ms=3.5, lw=1, color=INK, mfc=face, label=label)
     low, median, high = forecast.asymptote(MEDIAN_AND_90)
     has_law = forecast.verdict.kind.is_described

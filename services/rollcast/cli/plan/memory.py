@@ -25,7 +25,7 @@ def memory(
     config: Annotated[Path, typer.Option(help="run file")],
     gpu: memory_options.Gpu = None,
     cpu: Annotated[
-        float | None, typer.Option(min=1, max=memory_options.LARGEST, help="no GPUs: memory of the machine, in GB")
+        float | None, typer.Option(min=1, max=memory_options.MAX_GB, help="no GPUs: memory of the machine, in GB")
     ] = None,
     trainer_ranks: memory_options.TrainerRanks = None,
     model_config: memory_options.ModelConfig = None,

@@ -16,7 +16,7 @@ export function drawCurve({ forecast: f, curve, points, earlier }, others, { log
   const usable = (rows) => rows.filter((p) => !log || p.compute > 0);
   const all = Math.max(curve.compute.at(-1), ...others.map(([, other]) => other.curve.compute.at(-1)));
   const now = Math.max(f.compute, ...others.flatMap(([, other]) => column(other.points, "compute")));
-  const stop = log ? all : Math.min(all, FUTURE * now); // what lies far ahead leaves no room for what was read
+  const stop = log ? all : Math.min(all, FUTURE * now); // a far end of the budget would squeeze the readings
   const seen = (values) => values.filter((_, place) => curve.compute[place] <= stop);
   const values = [...seen(curve.q05), ...seen(curve.q95), ...column(points, "pass_rate")];
   for (const [, other] of others) values.push(...other.curve.q50, ...column(other.points, "pass_rate"));
@@ -39,7 +39,7 @@ export function drawCurve({ forecast: f, curve, points, earlier }, others, { log
     lines.push({ xs: curve.compute, ys: curve.power_law, colour: "power", width: 1.5, dash: [5, 4] });
     legend.push(["line dashed", "power", "power law"]);
   }
-  if (earlier) legend.push(["line dashed", "earlier", "said earlier"]);
+  if (earlier) legend.push(["line dashed", "earlier", "earlier forecast"]);
   others.forEach(([name, other], place) => {
     const mine = usable(other.points), colour = `run-${place + 1}`;
     if (other.curve.law) lines.push({ xs: other.curve.compute, ys: other.curve.law, colour });
@@ -81,7 +81,7 @@ function legendItem([kind, colour, text]) {
   return item;
 }
 
-/* The asymptote as it was said at each evaluation; where no law described the curve none was. */
+/* The asymptote of each earlier forecast, except those whose curve no law described. */
 export function drawPast(all, earlier) {
   const history = all.filter((past) => past.is_described);
   if (history.length === 0) {
@@ -103,7 +103,7 @@ export function drawPast(all, earlier) {
   });
 }
 
-/* What was drawn: {mean, steps, shares}; null where the source tells nothing. */
+/* Returns the drawn values {mean, steps, shares}, or null if the source reports no staleness. */
 export function drawStaleness({ staleness, max_staleness: bound }) {
   const buckets = staleness.filter((bucket) => bucket.steps !== null);
   const total = staleness.reduce((sum, bucket) => sum + bucket.tokens, 0);

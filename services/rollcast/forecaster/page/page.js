@@ -1,4 +1,4 @@
-// The live page: asks for /api/runs, which answers when something changed, and draws that anew.
+// The live page: asks for /api/runs, which answers when something has changed, and redraws that.
 
 import { drawCurve, drawPast, drawStaleness, drawTruncation } from "./charts.js";
 import { showStalenessTable, showTables } from "./tables.js";
@@ -7,7 +7,7 @@ import { ADVICE, VERDICTS, atStep, chance, gain, hasCeiling, hours, rate, share 
 const WAIT_SECONDS = 5;
 const PAUSE_MILLISECONDS = 250, RETRY_MILLISECONDS = 2000, TIMEOUT_MILLISECONDS = 30000;
 const MAX_COMPARED = 3;
-const SELDOM = 0.01; // so few trajectories have a ceiling that theirs says nothing
+const SELDOM = 0.01; // below this probability the ceiling of the few trajectories that have one means nothing
 const $ = (id) => document.getElementById(id);
 const state = {
   version: "", runs: [], run: null, drawn: "", forecast: null, curve: null, points: [], history: [], status: null,
@@ -39,7 +39,7 @@ async function poll() {
     pause = RETRY_MILLISECONDS;
     state.version = "";
     $("source").className = "away";
-    $("source").textContent = `the forecaster does not answer (${error.message}); shown is what it said last`;
+    $("source").textContent = `The forecaster is not responding (${error.message}). Showing the last known values.`;
   }
   setTimeout(poll, pause);
 }
@@ -157,7 +157,7 @@ function showAdvice(advice) {
   $("advice-reason").textContent = advice.reason;
   $("advice-change").textContent = advice.change;
   $("price-label").textContent = `Price per ${/^[a-zA-Z-]+s$/.test(unit) ? unit.slice(0, -1) : unit}`;
-  $("budget-label").textContent = advice.is_assumed ? "Budget in all (assumed)" : "Budget in all";
+  $("budget-label").textContent = advice.is_assumed ? "Total budget (assumed)" : "Total budget";
   $("budget").placeholder = hours(advice.budget);
   $("worth").placeholder = advice.worth.toFixed(3);
   $("price").placeholder = advice.price === null ? "none" : hours(advice.price);
@@ -172,7 +172,7 @@ function showAdvice(advice) {
     const price = money === null ? "" : ` for ${money.toLocaleString("en", { maximumFractionDigits: 2 })}`;
     $(name).textContent = gains ? gain(gains.q50) : hours(compute);
     $(`${name}-note`).textContent = gains
-      ? `90 %: ${gain(gains.q05)} to ${gain(gains.q95)}; ${hours(compute)} ${unit}${price}` : `${unit}${price}; what it gains cannot be told`;
+      ? `90 %: ${gain(gains.q05)} to ${gain(gains.q95)}; ${hours(compute)} ${unit}${price}` : `${unit}${price}; its gain is unknown`;
   }
 }
 
@@ -200,8 +200,8 @@ function redrawPast() {
   const said = state.history.filter((past) => past.is_described).map((past) => past.asymptote);
   drawPast(state.history, state.earlier);
   $("past-text").textContent = said.length === 0 ? "No earlier forecast yet." :
-    `Ceiling A, as it was said at ${said.length} evaluations: at first ${rate(said[0].q50)}, 90 percent interval ` +
-    `${rate(said[0].q05)} to ${rate(said[0].q95)}; at last ${rate(said.at(-1).q50)}, ${rate(said.at(-1).q05)} to ${rate(said.at(-1).q95)}.`;
+    `Ceiling A as forecast at ${said.length} evaluations: first ${rate(said[0].q50)}, 90 percent interval ` +
+    `${rate(said[0].q05)} to ${rate(said[0].q95)}; most recently ${rate(said.at(-1).q50)}, ${rate(said.at(-1).q05)} to ${rate(said.at(-1).q95)}.`;
 }
 
 function showEarlierChoice() {
@@ -227,7 +227,7 @@ async function showEarlier() {
     $("earlier").setAttribute("aria-valuetext", `after ${past.num_points} evaluations`);
     const end = past.end ? `; end of the budget ${rate(past.end.q50)} (${rate(past.end.q05)} to ${rate(past.end.q95)})` : "";
     const ceiling = past.is_described ? `, ceiling ${rate(past.asymptote.q50)} (90 %: ${between(past.asymptote)})` : "";
-    $("earlier-answer").textContent = `It said: ${(VERDICTS[past.verdict] ?? [past.verdict])[0].toLowerCase()}${ceiling}${end}.`;
+    $("earlier-answer").textContent = `Forecast then: ${(VERDICTS[past.verdict] ?? [past.verdict])[0].toLowerCase()}${ceiling}${end}.`;
   }
   redrawCurve();
   redrawPast();
@@ -263,17 +263,17 @@ function showStatus() {
   $("groups-note").textContent = s.groups && `Since the trainer started ${s.groups}.`;
   $("staleness-card").hidden = !s.staleness.some((bucket) => bucket.tokens > 0);
   $("truncation-card").hidden = s.truncation_ratio === null && !isTold(s.trace) && !isTold(state.points);
-  const told = drawStaleness(s);
-  showStalenessTable(told);
+  const drawn = drawStaleness(s);
+  showStalenessTable(drawn);
   const longest = s.longest_group_ratio === null ? "" : `, longest group ${Math.round(100 * s.longest_group_ratio)} % of what the bound allows`;
-  $("staleness-note").textContent = told
-    ? `Share of trained tokens by staleness in steps; mean ${told.mean.toFixed(2)}${longest}.` : "The source tells no staleness.";
+  $("staleness-note").textContent = drawn
+    ? `Share of trained tokens by staleness in steps; mean ${drawn.mean.toFixed(2)}${longest}.` : "The source reports no staleness.";
   drawTruncation(s.trace, state.points);
   const last = state.points.findLast((p) => p.truncation_ratio !== null);
   if (s.truncation_ratio !== null)
     $("truncation-note").textContent = `Now ${share(s.truncation_ratio)} of rollouts are cut by the budget, at step ${s.step ?? "?"}. Dots: at the evaluations.`;
   else if (last) $("truncation-note").textContent = `${share(last.truncation_ratio)} of rollouts were cut by the budget at step ${last.step}.`;
-  else $("truncation-note").textContent = "The source tells no truncation.";
+  else $("truncation-note").textContent = "The source reports no truncation.";
 }
 
 function redraw() {

@@ -19,8 +19,8 @@ export function showTables({ forecast: f, curve, points, history }) {
   ]));
 }
 
-export function showStalenessTable(told) {
-  fill("staleness-table", told ? told.steps.map((steps, place) => [String(steps), share(told.shares[place])]) : []);
+export function showStalenessTable(drawn) {
+  fill("staleness-table", drawn ? drawn.steps.map((steps, place) => [String(steps), share(drawn.shares[place])]) : []);
 }
 
 function fill(id, rows) {
