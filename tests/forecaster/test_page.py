@@ -118,7 +118,7 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path) -> None:
             # The charts are named by what they show, the keyboard reaches everything, and the tables hold the digits.
             for name in (
                 r"Pass rate 0\.\d+ at .* Forecast ceiling 0\.\d+",
-                "Ceiling A, as it was said at 17",
+                "Ceiling A as forecast at 17",
                 "Share of",
                 "Now 5",
             ):
