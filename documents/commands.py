@@ -1,4 +1,4 @@
-"""Every command with its options, as `--help` tells them."""
+"""Every command with its options, as `--help` prints them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from rollcast.cli.service import EXAMPLES
 
 INTRODUCTION = """# Commands
 
-`rollcast --help` lists them, and `rollcast COMMAND --help` tells the same as this page. A mistake is one sentence, and
-exit code 2. What may pass by itself, such as a server that is away, ends with 1. A run that Ctrl-C ended ends with 130.
+`rollcast --help` lists them, and `rollcast COMMAND --help` prints the same as this page. A mistake is one sentence and
+exit code 2. A fault that may pass by itself, such as a missing server, ends with 1. A run that Ctrl-C ended ends with
+130.
 
 """
 
@@ -42,10 +43,8 @@ def _section(name: str, command: Any) -> str:
     said = f"## {name}\n\n{text.strip()}\n\n"
     arguments = [item for item in command.params if item.param_type_name == "argument"]
     options = [item for item in command.params if item.param_type_name == "option" and not item.hidden]
-    said += table(
-        ("argument", "what it is"), [(f"`{_of(item)}`", getattr(item, "help", "") or "") for item in arguments]
-    )
-    said += table(("option", "what it does"), [(f"`{', '.join(item.opts)}`", item.help or "") for item in options])
+    said += table(("argument", "meaning"), [(f"`{_of(item)}`", getattr(item, "help", "") or "") for item in arguments])
+    said += table(("option", "effect"), [(f"`{', '.join(item.opts)}`", item.help or "") for item in options])
     if examples.strip():
         block = "".join(f"    {line}\n" for line in examples.strip().splitlines())
         said += f"{block}\n"

@@ -18,10 +18,10 @@ Node = dict[str, Any]
 INTRODUCTION = """# HTTP
 
 Every service answers `/healthz`, `/readyz` and `/metrics`. `/healthz` and `/readyz` answer 200, or 503 with the reason.
-Where `http.token` is set, all but these two ask for it: as a bearer token, or in a browser as the password.
+With `http.token`, all pages except these two ask for it: as a bearer token, or in a browser as the password.
 
-The forecaster answers the following as well. `/` is the live page. A mistake of the caller is a 4xx with one sentence
-in `detail`. `/openapi.json` describes the same for programs.
+The forecaster also serves the following. `/` is the live page. A mistake of the caller is a 4xx with one sentence in
+`detail`. `/openapi.json` describes the same for programs.
 
 """
 
@@ -36,7 +36,7 @@ def http_page() -> str:
 
 
 def openapi() -> Node:
-    """Of the forecaster as it is served."""
+    """The OpenAPI document of a real forecaster."""
     with tempfile.TemporaryDirectory() as folder:
         board, metrics, history = Board(), ForecastMetrics("none"), History(Path(folder) / "history.sqlite")
         try:
@@ -54,7 +54,7 @@ def _section(document: Node, title: str, operation: Node) -> str:
         (f"`{item['name']}`", item["in"], "yes" if item.get("required") else "no", item.get("description", ""))
         for item in operation.get("parameters", ())
     ]
-    said += table(("parameter", "in", "required", "what it is"), rows)
+    said += table(("parameter", "in", "required", "meaning"), rows)
     body = _schema(document, operation.get("requestBody", {}))
     if body:
         said += "The body, as JSON:\n\n" + _fields(body)
@@ -65,7 +65,7 @@ def _section(document: Node, title: str, operation: Node) -> str:
 
 
 def _schema(document: Node, node: Node) -> Node:
-    """Of a JSON body; empty where it is none."""
+    """The schema of a JSON body; empty for other bodies."""
     schema: Node = node.get("content", {}).get("application/json", {}).get("schema", {})
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
@@ -74,7 +74,7 @@ def _schema(document: Node, node: Node) -> Node:
 
 def _fields(schema: Node) -> str:
     rows = [(f"`{name}`", _kind(node), node.get("description", "")) for name, node in schema["properties"].items()]
-    return table(("field", "kind", "what it is"), rows)
+    return table(("field", "kind", "meaning"), rows)
 
 
 def _kind(node: Node) -> str:

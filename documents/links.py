@@ -1,4 +1,4 @@
-"""Links of the documents: which there are, and where they lead. What is on the web is not asked."""
+"""Links of the documents and their targets. Links to the web are not checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def dead_links(page: Path) -> Iterator[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as the site and GitHub make them."""
+    """The anchors of a page's headings, as the site and GitHub make them."""
     text = _FENCED.sub("", page.read_text(encoding="utf-8"))
     return {slug(heading) for heading in _HEADING.findall(text)}
 

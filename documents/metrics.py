@@ -7,8 +7,8 @@ from rollcast.telemetry.names import all_metrics
 
 INTRODUCTION = """# Metrics
 
-Every service serves its own at `/metrics`. Each series also carries the label `run`. What alerts and dashboards make of
-them is in [monitoring](../monitoring.md).
+Every service serves its own at `/metrics`. Each series also has the label `run`. Alerts and dashboards:
+[monitoring](../monitoring.md).
 
 """
 
@@ -18,4 +18,4 @@ def metrics_page() -> str:
         (f"`{metric.name}`", metric.kind, ", ".join(f"`{label}`" for label in metric.labels), metric.help)
         for metric in all_metrics()
     ]
-    return INTRODUCTION + table(("metric", "kind", "labels", "what it says"), rows).rstrip() + "\n"
+    return INTRODUCTION + table(("metric", "kind", "labels", "meaning"), rows).rstrip() + "\n"

@@ -1,4 +1,4 @@
-"""Names of other systems' settings, from the one table that answers for them."""
+"""Names of other systems' settings, from the table that the run file's messages use."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from rollcast.config.other_names import COUNTERPARTS, Counterpart
 
 INTRODUCTION = """# Names from other systems
 
-What settings of TRL, verl, OpenRLHF, NeMo-RL and prime-rl are here. A run file with one of these names is refused, and
-`rollcast config check` answers with the same words. A value may mean something else here: a batch is counted in
+The settings of TRL, verl, OpenRLHF, NeMo-RL and prime-rl, and their names here. A run file with one of these names is
+refused, and `rollcast config check` prints the same words. A value may mean something else here: a batch is counted in
 prompts, steps are optimizer steps, and micro-batches are counted in tokens.
 
 """
@@ -20,7 +20,7 @@ def other_names_page() -> str:
     supported = table(
         ("there", "here", "for example"), [(_names(one), f"`{one.setting}`", f"`{one.example}`") for one in here]
     )
-    not_supported = table(("there", "why not, and what there is"), [(_names(one), one.example) for one in missing])
+    not_supported = table(("there", "reason, and alternative"), [(_names(one), one.example) for one in missing])
     return f"{INTRODUCTION}{supported}## Not supported\n\n{not_supported}".rstrip() + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What a notebook or a trainer calls, with signatures and docstrings."""
+"""The functions for notebooks and trainers, with signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _signature(function: FunctionType) -> list[str]:
 
 
 def _prose(text: str) -> str:
-    """Google's sections as they stand, in a block: they are aligned by spaces."""
+    """Google's sections unchanged, in a block: they are aligned by spaces."""
     for mark in ("Args:", "Raises:", "Returns:", "Attributes:"):
         if f"\n{mark}\n" in f"\n{text}":
             before, _, after = text.partition(mark)

@@ -10,11 +10,11 @@ from documents.tables import table
 from rollcast.config.schema import RunConfig
 
 Node = dict[str, Any]
-HEAD = ("setting", "default", "what it is")
+HEAD = ("setting", "default", "meaning")
 INTRODUCTION = """# Settings
 
 Every setting of a run file, made from the code that reads it. `rollcast config schema` prints the same as a JSON
-schema. A setting without a default must be given. Where a group has several kinds, the kind stands behind the name.
+schema. A setting without a default must be given. If a group has several kinds, the kind follows the name.
 
 """
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
@@ -34,7 +34,7 @@ def settings_page() -> str:
 
 
 def _rows(schema: Node, name: str, node: Node, *, required: bool, kind: str = "") -> Iterator[tuple[str, str, str]]:
-    """Of a setting, and of what is in it. `kind`: of the group that it is in."""
+    """The rows of a setting and of its fields. `kind`: that of its group."""
     variants = list(_variants(schema, node))
     groups = [variant for variant in variants if "properties" in variant]
     shown = f"`{name}`" + (f" ({kind})" if kind else "")
@@ -56,7 +56,7 @@ def _rows(schema: Node, name: str, node: Node, *, required: bool, kind: str = ""
 
 
 def _options(schema: Node, node: Node) -> list[Node]:
-    """What a setting may hold, references followed."""
+    """The possible schemas of a setting, with references resolved."""
     if "$ref" in node:
         return _options(schema, schema["$defs"][node["$ref"].rsplit("/", 1)[1]])
     for many in ("anyOf", "oneOf", "allOf"):
@@ -66,7 +66,7 @@ def _options(schema: Node, node: Node) -> list[Node]:
 
 
 def _variants(schema: Node, node: Node) -> Iterator[Node]:
-    """The same, and of a list what is in it."""
+    """`_options`, with the items of a list in place of the list."""
     for option in _options(schema, node):
         if option.get("type") == "array" and isinstance(option.get("items"), dict):
             yield from _variants(schema, option["items"])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """With an empty line behind it; nothing where there are no rows."""
+    """A table and an empty line; an empty text without rows."""
     lines = [f"| {' | '.join(map(in_cell, row))} |" for row in rows]
     if not lines:
         return ""
@@ -14,5 +14,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def in_cell(text: str) -> str:
-    """On one line, and no column more."""
+    """Text on one line, with the characters of Markdown escaped."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

@@ -1,4 +1,4 @@
-"""Writes what the chart takes from helm/rollcast/files, and the lists of docs/monitoring.md: `python -m monitoring`."""
+"""Writes what the chart takes from helm/rollcast/files, and docs/reference/dashboards.md: `python -m monitoring`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from monitoring.alerts import rules_file
 from monitoring.compare_dashboard import compare_dashboard
 from monitoring.fleet_dashboard import fleet_dashboard
-from monitoring.page import with_lists
+from monitoring.page import page
 from monitoring.pipeline_dashboard import pipeline_dashboard
 from monitoring.run_dashboard import run_dashboard
 
 ROOT = Path(__file__).parents[1]
 FILES = Path("helm/rollcast/files")
-PAGE = Path("docs/monitoring.md")
+PAGE = Path("docs/reference/dashboards.md")
 
 
 def dashboards() -> dict[str, Dashboard]:
@@ -37,8 +37,7 @@ def generated() -> dict[Path, str]:
         FILES / "dashboards" / f"{name}.json": json.dumps(board, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
         for name, board in boards.items()
     }
-    page = with_lists((ROOT / PAGE).read_text(), boards)
-    return {FILES / "rules.yaml": rules_file(), PAGE: page, **texts}
+    return {FILES / "rules.yaml": rules_file(), PAGE: page(boards), **texts}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The alerts: what each means stands in docs/runbook.md, under its name."""
+"""The alerts; docs/runbook.md has an entry for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rollcast.telemetry.names import Metric
 RUN = 'namespace="@NAMESPACE@",run="@RUN@"'
 PATIENCE = "@NO_STEP_MINUTES@m"
 RUNBOOK = "@RUNBOOK@"
-"""Put in by the chart: where the run is and its name, monitoring.rules.noStepMinutes, monitoring.rules.runbookUrl."""
+"""Filled in by the chart: the run's namespace and name, monitoring.rules.noStepMinutes, monitoring.rules.runbookUrl."""
 _EACH = "namespace, run"
 """What makes a run: profiles name it, so that two namespaces often have one of the same name."""
 MOST_TRUNCATION = 0.10
@@ -49,7 +49,7 @@ class Alert:
 
     @property
     def anchor(self) -> str:
-        """Of the runbook's entry."""
+        """Anchor of the runbook's entry."""
         return self.name.lower()
 
     def rule(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Alert:
 
 
 def _while_training(expression: str) -> str:
-    """Only between the first step and the end: a trainer that starts or has ended concerns nobody."""
+    """Only between the first step and the end: a trainer that starts or has ended is ignored."""
     return f"{expression}\nand on ({_EACH}) {_STEP} > 0"
 
 

@@ -1,4 +1,4 @@
-"""Compare: runs and ablations beside each other."""
+"""Compare: runs and ablations side by side."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def compare_dashboard() -> Dashboard:
         ),
         curve(
             "Pass rate against trained tokens",
-            "The same readings by what was learned from instead of what it cost: recipes that filter more get further "
+            "The same readings by trained tokens instead of cost: recipes that filter more get further "
             "with fewer tokens.",
             stacked([(readings_by(names.EVAL_TRAINED_TOKENS, RUNS, RANGE), "$1", "run")]),
             abscissa="trained tokens",
@@ -159,7 +159,7 @@ def compare_dashboard() -> Dashboard:
     return assemble(
         "compare",
         "Compare",
-        "Runs and ablations beside each other: where each will end, what it costs, how it behaves.",
+        "Runs and ablations side by side: the end of each, its cost, its behaviour.",
         [("Where will they end?", forecasts), ("How they behave", behaviour)],
         [variables.data_source(), variables.namespace(), variables.runs()],
         time=("now-7d", "now"),

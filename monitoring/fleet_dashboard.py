@@ -1,4 +1,4 @@
-"""Fleet: the generators, the decisions to scale them, and the GPUs where DCGM tells of them."""
+"""Fleet: the generators, the decisions to scale them, and the GPUs if DCGM exports them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RATE = "$__rate_interval"
 PLACE = "pod, instance"
 """A generator in a cluster, and one on a machine."""
 _EACH = "{{pod}} {{instance}}"
-NO_GPU = "no GPU that dcgm-exporter tells of"
+NO_GPU = "no GPU from dcgm-exporter"
 NO_AUTOSCALER = "no autoscaler: it is a cluster's"
 NOTHING = "nothing of the kind"
 _GPU_PANELS: tuple[tuple[str, str, str, str, tuple[float, float | None]], ...] = (

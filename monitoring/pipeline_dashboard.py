@@ -1,4 +1,4 @@
-"""Pipeline: throughput, where the trainer's time goes, staleness, weights, the queue."""
+"""Pipeline: throughput, the trainer's time, staleness, weights, the queue."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _mean_and_high(metric: Metric, what: str) -> list[Query]:
 
 
 def _trainers_time() -> list[Query]:
-    """Shares that never exceed the whole: divided by what was counted in a second, where that is more than a second."""
+    """Shares that never exceed the whole: divided by the counted seconds of a second, if that is more than one."""
     update, wait = series(names.STEP_SECONDS, RUN, suffix="_sum"), series(names.TRAINER_WAIT, RUN)
     both = f'{{__name__=~"{names.STEP_SECONDS.name}_sum|{names.TRAINER_WAIT.name}",{RUN}}}'
     counted = f"clamp_min(sum by (run) (rate({both}[{RATE}])), 1)"
@@ -80,9 +80,9 @@ def pipeline_dashboard() -> Dashboard:
         ),
         lines(
             "Where the trainer's time goes",
-            "Shares of its time: updates, and waits by what they were for: a batch, a straggler that the bound on "
+            "Shares of its time: updates, and waits by reason: a batch, a straggler that the bound on "
             "staleness demands, weights, Redis. The rest is its own overhead. An update counts at its end: one longer "
-            "than the rate's window would fill more than that, so shares are then of what was counted.",
+            "than the rate's window would fill more than that, so shares are then of the counted time.",
             _trainers_time(),
             width=8,
             unit=SHARE,
@@ -100,7 +100,7 @@ def pipeline_dashboard() -> Dashboard:
         lines(
             "Groups by outcome",
             "Groups settled a second: used, filtered (no variance), redone, dead, refused, stale, duplicate, defective "
-            "(held against its task, an answer could not be used).",
+            "(compared with its task, an answer could not be used).",
             [_rate(names.GROUPS, "{{outcome}}", by="outcome")],
             width=8,
             stacked=True,
@@ -233,8 +233,8 @@ def pipeline_dashboard() -> Dashboard:
         rows(
             "Events so far",
             "What should be rare: failed broadcasts, generators removed, tasks handed back, answers refused, entries "
-            "nobody could use, gradings that the sandbox stopped, seconds without Redis. What never happened is not "
-            "there.",
+            "that could not be used, gradings that the sandbox stopped, seconds without Redis. Events that never "
+            "happened are missing.",
             [
                 Query(
                     f'sum by (__name__, reason, dataset) (last_over_time({{__name__=~"{_names(_EVENTS)}",{RUN}}}'

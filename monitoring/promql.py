@@ -46,7 +46,7 @@ def readings_by(abscissa: Metric, run: str, window: str) -> str:
 
 
 def band_by_compute(run: str, window: str, *matchers: str) -> str:
-    """The forecast over the run's grid of computes, which stand in the label `at`."""
+    """The forecast over the run's grid of computes, which are the label `at`."""
     band = _last(series(names.FORECAST_PASS_RATE, run, *matchers), window, "run, compute, quantile")
     return f'label_replace({band}, "at", "$1", "compute", "(.*)")'
 
@@ -61,7 +61,7 @@ def stacked(rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def last(metric: Metric, run: str, *matchers: str, window: str = "$__range", by: str = "run") -> str:
-    """The last value in the dashboard's range, also after the process has ended or where the range reaches ahead."""
+    """The last value in the dashboard's range, also after the process has ended or if the range reaches ahead."""
     return _last(series(metric, run, *matchers), window, by)
 
 

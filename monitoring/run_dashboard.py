@@ -1,4 +1,4 @@
-"""Run: where it will end, how that forecast aged, and whether the run is healthy."""
+"""Run: its end, how that forecast aged, and whether the run is healthy."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def run_dashboard() -> Dashboard:
     end = [
         _in_a_word(
             "Advice",
-            "What to do with the rest of the budget, or with as much compute again where none is known.",
+            "What to do with the rest of the budget, or with the same compute again if no budget is known.",
             names.ADVICE,
             by="advice",
         ),
@@ -123,8 +123,7 @@ def run_dashboard() -> Dashboard:
         ),
         _in_a_word(
             "Verdict",
-            "What the forecaster thinks of the curve. Under any but forecastable and saturated, decide nothing on its "
-            "numbers.",
+            "The forecaster's verdict on the curve. Decide on its numbers only if it is forecastable or saturated.",
             names.FORECAST_VERDICT,
             by="verdict",
         ),
@@ -136,7 +135,7 @@ def run_dashboard() -> Dashboard:
         ),
         number(
             "Headroom",
-            "A minus the law's pass rate now: what is left to gain at most.",
+            "A minus the law's pass rate now: the largest possible gain.",
             _quantiles_of_law(names.FORECAST_HEADROOM),
             width=5,
         ),
@@ -148,7 +147,7 @@ def run_dashboard() -> Dashboard:
         ),
         number(
             "Device-hours",
-            "Compute of the surviving history, and where the budget ends.",
+            "Compute of the surviving history, and the end of the budget.",
             [
                 Query(f"sum({last(names.COMPUTE_STATE, RUN, by='role')})", "so far", once=True),
                 Query(last(names.FORECAST_END_DEVICE_HOURS, RUN), "at the end", once=True),
@@ -203,8 +202,8 @@ def run_dashboard() -> Dashboard:
         ),
         lines(
             "What was forecast, and what came",
-            "Band: what had been forecast for the newest reading when half of its compute was spent. Points: the "
-            "reading. One in ten may lie outside; three in a row raise an alert.",
+            "Band: the forecast of the newest reading at half of its compute. Points: the reading. One in ten may be "
+            "outside; three in a row raise an alert.",
             [_over_time(names.FORECAST_EARLIER), _newest_reading()],
             width=12,
             height=9,
@@ -215,8 +214,8 @@ def run_dashboard() -> Dashboard:
     history = [
         lines(
             "The end, as it was forecast",
-            "The reading at the end of the budget as forecast at each moment. A forecast to trust narrows and stays "
-            "inside of what it said before.",
+            "The reading at the end of the budget as forecast at each moment. Trust a forecast that narrows and "
+            "stays inside of its earlier bands.",
             [_over_time(names.FORECAST_END)],
             width=8,
             unit=SHARE,
@@ -289,7 +288,7 @@ def run_dashboard() -> Dashboard:
         ),
         lines(
             "Compute",
-            "Device-hours of the surviving history and ever spent: they part where a restart threw steps away.",
+            "Device-hours of the surviving history and ever spent: they differ after a restart that lost steps.",
             [
                 Query(f"sum by (role) ({series(names.COMPUTE_STATE, RUN)})", "{{role}}, surviving"),
                 Query(f"sum by (role) ({series(names.COMPUTE_SPENT, RUN)})", "{{role}}, spent"),

@@ -1,4 +1,4 @@
-"""What is chosen at the top of a dashboard."""
+"""The choices at the top of a dashboard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def forecaster() -> Any:
 
 
 def namespace() -> Any:
-    """Runs of one name in two namespaces are two runs. Outside of a cluster series have none: the choice is empty."""
+    """Runs of one name in two namespaces are two runs. Outside of a cluster there is no namespace to choose."""
     return _query("namespace", "Namespace", f"label_values({{{_KNOWN}}}, namespace)").current(_own("@NAMESPACE@"))
 
 

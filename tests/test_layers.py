@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = {"rollcast": "services/rollcast", "testkit": "testkit", "benchmarks": "benchmarks", "tests": "tests"}
+PACKAGES = {"rollcast": "services/rollcast", **{name: name for name in ("testkit", "benchmarks", "lab", "tests")}}
 FORBIDDEN = {
     "Layers": ("rollcast/config/run.py", "rollcast.tasks"),
     "Only the generator imports vLLM": ("rollcast/trainer/learner/ranks.py", "vllm"),
@@ -28,6 +28,7 @@ FORBIDDEN = {
     "The command line starts services through `local` alone": ("rollcast/cli/main.py", "rollcast.forecaster"),
     "The trainer's control imports no torch itself": ("rollcast/trainer/control/pacing.py", "torch"),
     "Tests and benchmarks stand on the testkit, never on each other": ("benchmarks/__init__.py", "tests.only_these"),
+    "Nothing but tests stands on the lab": ("benchmarks/__init__.py", "lab"),
     "No import circles": ("rollcast/scaling/curve.py", "rollcast.scaling.forecast"),
 }
 """Contract -> a file and what it must not import."""

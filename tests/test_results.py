@@ -34,14 +34,17 @@ def _figures(name: str) -> dict[str, Any]:
     return figures
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted([*RESULTS.glob("*.json"), *record.LAB_RESULTS.glob("*.json")]), ids=lambda path: path.stem
+)
 def test_every_file_is_json_that_any_reader_takes(path: Path) -> None:
     json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
 
 
-def test_what_json_has_no_number_for_is_written_as_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "RESULTS", tmp_path)
-    path = record.write_result("odd", {"rows": [(1.5, float("nan"))], "most": float("inf"), "least": np.float64("nan")})
+def test_what_json_has_no_number_for_is_written_as_null(tmp_path: Path) -> None:
+    path = record.write_result(
+        "odd", {"rows": [(1.5, float("nan"))], "most": float("inf"), "least": np.float64("nan")}, tmp_path
+    )
     figures = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))["figures"]
     assert figures == {"rows": [[1.5, None]], "most": None, "least": None}
 
@@ -76,7 +79,7 @@ def test_the_page_says_what_the_autoscaler_saved() -> None:
         f"{more} more device-hours than the smallest fixed fleet,",
         f"{from_more} when the run begins with a quarter too many;",
         f"the trainer idles {idle} instead of {fixed_idle}.",
-        f"double at once: {up} generators, {_turns(step['up'])} by more than one generator.",
+        f"double suddenly: {up} generators, {_turns(step['up'])} by more than one generator.",
         f"That halve: {down}, {_turns(step['down'])}.",
         f"waits {waits} of the time for stragglers; most generators {most}, without them {most_without}.",
         f"the staleness bound of {figures['max_staleness']} in any of them;",
@@ -138,7 +141,7 @@ def test_the_first_hour_has_all_its_parts_in_the_file_and_on_its_page() -> None:
     seen = [one for one in _figures("first_hour")["commands"] if one["moment"] != "first step"]
     if not seen[0]["command"].startswith("rollcast init"):
         pytest.skip("the file is of the script before this one: python -m benchmarks.first_hour --transcript PAGE")
-    page = (ROOT / "docs" / "first-hour.md").read_text()
+    page = (ROOT / "lab" / "first-hour.md").read_text()
     assert len(seen) == len(PARTS_OF_THE_FIRST_HOUR)
     place = 0
     for one, (command, moment) in zip(seen, PARTS_OF_THE_FIRST_HOUR, strict=True):

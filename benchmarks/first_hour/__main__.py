@@ -1,6 +1,6 @@
 """A new user's first hour, played in a pseudo-terminal of 80 columns and 24 lines, with every command's time.
 
-    python -m benchmarks.first_hour [--transcript docs/first-hour.md]
+    python -m benchmarks.first_hour [--transcript lab/first-hour.md]
 
 The demo's model and a JSONL of twenty rows. `init` writes the run file that everything else works with: `config check`,
 `try`, `up`, Ctrl-C in the start and later, the resume that it prints, `show` from a second terminal and at the end,
@@ -123,7 +123,7 @@ def main() -> None:
     if arguments.transcript:
         head = (
             "# The first hour\n\nWhat a new user typed and saw, on a terminal of 80 columns and 24 lines. Written by "
-            "`python -m benchmarks.first_hour --transcript docs/first-hour.md`.\n"
+            "`python -m benchmarks.first_hour --transcript lab/first-hour.md`.\n"
         )
         arguments.transcript.write_text("\n".join([head, *user.pages]))
 

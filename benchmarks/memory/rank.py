@@ -42,9 +42,9 @@ class Watch:
 class WatchedGroup(LearnerGroup):
     watch: Watch
 
-    def _obey(self, command: RankCommand) -> None:
+    def _carry_out(self, command: RankCommand) -> None:
         with self.watch.during(MOMENTS[command.kind]):
-            super()._obey(command)
+            super()._carry_out(command)
             self.saver.wait_written()
 
 

@@ -70,6 +70,7 @@ def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
     """One digest for each number of evaluations: the law, the verdict, the readings of the grid, the end."""
     evaluations = module("evaluations", "curves", "forecaster")
     made = module("run_forecast", "curves", "forecaster")
+    (folder / "format.json").write_text('{"format": 1}')
     (folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["evaluations"]))
     (folder / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["steps"]))
     reading = module("run_folder", "curves", "forecaster").RunFolder(folder, run["run"]).read()

@@ -121,7 +121,12 @@ def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]
         config = load_run_config(system.config)
         tokenizer = load_tokenizer(config.model)
         book = PromptBook(load(config.tasks).train, tokenizer, max_prompt_tokens=16)
-        maker = TaskMaker(config, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], 1)
+        maker = TaskMaker(
+            config.recipe,
+            lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
+            incarnation=1,
+            seed=config.seed,
+        )
         end = TrainerEnd(config, AutoModelForCausalLM.from_pretrained(config.model.path, dtype=torch.float32))
         end.queue.start_incarnation(1)
         publish_unchanged(end)

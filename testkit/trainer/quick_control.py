@@ -18,6 +18,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.base import GeneratorQueue, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose, RolloutGroup
+from rollcast.runfolder.format_version import mark_format
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
@@ -58,6 +59,7 @@ class QuickLearners:
     specs = (TensorSpec("w", "float32", (2,)),)
     vocab_size = 64
     routing = None
+    ranks: Any = SimpleNamespace(num_devices=1, device=torch.device("cpu"), are_several_gpus=False)
 
     def __init__(self) -> None:
         self.saved: dict[str, dict[str, Any]] = {}
@@ -183,14 +185,13 @@ def make_controller(
         return PromptBook(prompts, CharTokenizer(), max_prompt_tokens=8)
 
     config.run_folder.mkdir(parents=True, exist_ok=True)
-    ranks: Any = SimpleNamespace(num_devices=1, device=torch.device("cpu"))
+    mark_format(config.run_folder)
     group: Any = learners
     exporter = Exporter("r")
     controller = build_controller(
         config,
         learners=group,
-        ranks=ranks,
-        make_publisher=publisher_maker(config, group, ranks, exporter),
+        make_publisher=publisher_maker(config, group, exporter),
         queue=queue,
         books=Books(train=book(0, 22), held_out=book(100, 3)),
         encode=lambda text: [],
@@ -198,7 +199,7 @@ def make_controller(
         progress=progress or Progress(),
         stop_requested=stop,
     )
-    answers.version = controller.version
+    answers.version = controller.state.version
     return controller
 
 
@@ -210,8 +211,8 @@ def follow_version(controller: Controller, answers: Answers, limit: int = 10**9)
     """A stop check that keeps the generator at the newest version, and stops after `limit` steps."""
 
     def check() -> bool:
-        answers.version = controller.version
-        return controller.version.step >= limit
+        answers.version = controller.state.version
+        return controller.state.version.step >= limit
 
     return check
 
@@ -222,5 +223,5 @@ def run(controller: Controller, answers: Answers, limit: int = 10**9) -> Trainer
 
 
 def told(controller: Controller, outcome: str) -> float:
-    samples = parse_page(controller._exporter.render().decode())
+    samples = parse_page(controller._reporter._exporter.render().decode())
     return sum(s.value for s in samples if s.name == names.GROUPS.name and s.labels.get("outcome") == outcome)

@@ -46,6 +46,7 @@ def write_run(folder: Path, *, generators: int = 2, steps: int = 80, with_longes
         },
         "generator": {"slots": SLOTS},
     }
+    (folder / "format.json").write_text('{"format": 1}')
     (folder / "run.json").write_text(json.dumps(config))
     (folder / "compute.json").write_text(spent(generators))
     step_lines, task_lines = [], []

@@ -1,4 +1,4 @@
-"""Mistakes of a first hour: what somebody has, and the command that is given. docs/mistakes.md has what they hear."""
+"""Mistakes of a first hour: the user's files and the command. docs/reference/mistakes.md has the messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAKEN = "TAKEN"
 """A port that somebody listens on."""
 KEPT = "KEPT"
 """A port that another run will listen on."""
-PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mistakes.md"
 ROW = re.compile(r"^\| (?P<title>[^|]+) \| `` (?P<said>.+) `` \|$", re.MULTILINE)
 FIRST_MINUTES = "The first minutes"
 """The table whose mistakes tests/system/test_first_hour.py makes, since they take a run."""

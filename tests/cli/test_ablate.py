@@ -245,9 +245,27 @@ def record(folder: Path, config: RunConfig, law: tuple[float, float]) -> None:
             "at": 1000.0 + step,
         }
         lines.append(json.dumps(line) + "\n")
+    (folder / "format.json").write_text('{"format": 1}')
     (folder / "evaluations.jsonl").write_text("".join(lines))
     (folder / "result.json").write_text("{}")
     write_resolved(config.model_copy(update={"folder": config.folder.absolute()}), folder / "up.json")
+
+
+def test_an_evaluation_that_lacks_prompts_is_no_part_of_a_runs_curve_and_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        {"incarnation": 1, "step": step, "pass_rate": 0.1 + step / 100, "compute_device_hours": 0.1 + step / 10}
+        for step in range(0, 60, 10)
+    ]
+    lines[3] |= {"num_prompts": 20, "asked_prompts": 40, "missing_prompts": 20}
+    (tmp_path / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    curve = curve_of_run(tmp_path, "x")
+    assert curve.pass_rate.tolist() == pytest.approx([0.2, 0.3, 0.5, 0.6]), (
+        "the point of step 0 is the start of the law"
+    )
+    said = capsys.readouterr().err
+    assert f"{tmp_path}: 1 evaluation with less than 90 % of the prompts graded left out" in said
 
 
 @pytest.fixture
@@ -323,6 +341,7 @@ def test_a_set_that_was_trained_elsewhere_ends_in_the_same_table(recorded: Path)
     (elsewhere / "miniature-whole-s0").mkdir(parents=True)
     for run in folder.glob("miniature-*"):
         (elsewhere / run.name).mkdir(exist_ok=True)
+        (elsewhere / run.name / "format.json").write_text('{"format": 1}')
         (elsewhere / run.name / "evaluations.jsonl").write_bytes((run / "evaluations.jsonl").read_bytes())
     steps = [{"step": 1, "interrupted_ratio": 0.5}, {"step": 1, "interrupted_ratio": 0.1}, {"step": 2}]
     (elsewhere / "miniature-whole-s0/steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))

@@ -66,6 +66,7 @@ def test_what_was_spent_before_a_run_stands_beside_its_curve(tmp_path: Path) -> 
         json.dumps({"incarnation": 1, "step": r.step, "compute_device_hours": r.compute, "pass_rate": r.pass_rate})
         for r in record()
     ]
+    (tmp_path / "format.json").write_text('{"format": 1}')
     (tmp_path / "evaluations.jsonl").write_text("\n".join(lines) + "\n")
     before = as_json(BeforeRecord("runs/earlier", "1.40", 12.5))
     (tmp_path / "before.json").write_text(json.dumps(before))

@@ -1,4 +1,4 @@
-"""docs/mistakes.md: every mistake of its tables is made, and told in the words that stand beside it."""
+"""docs/reference/mistakes.md: every mistake of its tables is made, and told in the words that stand beside it."""
 
 from __future__ import annotations
 

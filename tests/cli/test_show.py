@@ -37,6 +37,7 @@ def write(folder: Path, name: str, lines: list[dict[str, Any]]) -> None:
 
 def trained(config: RunConfig, steps: int = 100) -> None:
     folder, now = config.run_folder, time.time()
+    (folder / "format.json").write_text('{"format": 1}')
     write(folder, "steps.jsonl", [{"step": step, "at": now + step} for step in range(1, steps + 1)])
     points = [
         {

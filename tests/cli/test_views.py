@@ -15,11 +15,14 @@ import pytest
 from rollcast.cli import views
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.config.services import Http
+from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.verifier_failures import VerifierFailures
 from rollcast.local.event_log import events_of
 from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.verifiers import find_verifier, run_verifier
+from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from testkit.terminal import Terminal
 
@@ -137,6 +140,29 @@ def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
     monkeypatch.setattr(time, "time", lambda: now + 8.0)
     view.tick()
     assert "step 4 of 200, 2.0 s a step, next step in 2 s" in capsys.readouterr().out
+
+
+def test_without_a_terminal_the_wait_for_the_first_step_says_what_came_back(
+    config: RunConfig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(views, "REFRESH_SECONDS", 0.0)
+    exporter = Exporter("mine")
+    exporter.add(names.GROUP_SIGNALS, 3.0, signal="truncated")
+    server = HttpServer(
+        service_routes(exporter.render, lambda: (True, "ok")), listen("127.0.0.1", 0, setting="port"), Http()
+    )
+    server.start()
+    try:
+        publish_port(config.run_folder, "trainer", server.port)
+        view = views.PlainView()
+        view.begin(config)
+        view.tick()
+    finally:
+        server.stop()
+    assert ", 3 groups came back, 0 usable: 3 with every answer cut off" in capsys.readouterr().out
+    view.tick()
+    assert "came back" not in capsys.readouterr().out, "a trainer that is gone has told nothing"
 
 
 def test_a_resumed_run_tells_what_was_measured_before_in_one_line(

@@ -152,8 +152,7 @@ def used(folder: Path, state: str) -> AbstractContextManager[None]:
     run = folder / "runs" / RIGHT["run"]
     run.mkdir(parents=True)
     (run / files.EVALUATIONS).touch()
-    if state == "newer":
-        (run / files.FORMAT).write_text(f'{{"format": {NEWEST + 1}}}')
+    (run / files.FORMAT).write_text(f'{{"format": {NEWEST + (state == "newer")}}}')
     before = {"tasks": {"evaluation": {"num_prompts": 7}}}
     write_resolved(load_run_config(written(folder, on_its_own(folder, **before))), run / files.UP_FILE)
     return locked(run) if state == "held" else nullcontext()

@@ -132,21 +132,26 @@ def test_a_wrong_certificate_is_told_before_anything_is_served(tmp_path: Path) -
             client(tls=TLS(certificate_authority=tmp_path / authority))
 
 
+def check(config: RunConfig) -> None:
+    """Check the certificates of a run with these settings."""
+    check_certificates(config.redis, config.rpc, config.http)
+
+
 def test_every_connection_of_a_run_is_checked_beforehand(tmp_path: Path) -> None:
     tls = make_certificates(tmp_path)
     for names_no_server, section in enumerate(("redis", "rpc", "http")):
         good = parse_run_config({"run": "r", "model": {"path": "m"}, section: {"tls": tls.model_dump()}}, source="test")
-        check_certificates(good)
+        check(good)
         wrong = {"tls": {"certificate_authority": str(tmp_path / "absent.pem")}}
         with pytest.raises(UserError, match=rf"{section}\.tls"):
-            check_certificates(parse_run_config({"run": "r", "model": {"path": "m"}, section: wrong}, source="test"))
+            check(parse_run_config({"run": "r", "model": {"path": "m"}, section: wrong}, source="test"))
         authority_alone = {"tls": {"certificate_authority": str(tls.certificate_authority)}}
         config = parse_run_config({"run": "r", "model": {"path": "m"}, section: authority_alone}, source="test")
         if names_no_server == 0:
-            check_certificates(config)
+            check(config)
         else:
             with pytest.raises(UserError, match=rf"{section}\.tls: a server needs"):
-                check_certificates(config)
+                check(config)
 
 
 def test_a_main_loop_that_hangs_is_seen_on_healthz(monkeypatch: pytest.MonkeyPatch) -> None:

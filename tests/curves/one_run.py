@@ -87,6 +87,7 @@ def as_logged(records: list[EvaluationRecord]) -> list[EvaluationRecord]:
 
 
 def of_run_folder(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    (folder / "format.json").write_text('{"format": 1}')
     write_jsonl(records, folder / "evaluations.jsonl")
     return from_log(RunFolder(folder, RUN).read())
 

@@ -32,6 +32,7 @@ def test_a_resumed_run_is_its_surviving_history_as_the_forecaster_sees_it(
         {"incarnation": 1 + (place > 3), "step": step, "compute_device_hours": hours, "pass_rate": hours / 10}
         for place, (step, hours) in enumerate(LOST_AND_REDONE)
     ]
+    (tmp_path / "format.json").write_text('{"format": 1}')
     path = write_lines(tmp_path / "evaluations.jsonl", rows)
     curve = read_curve(str(path), Columns(), None)
     assert curve.compute.tolist() == [1.0, 2.0, 3.2, 4.2, 5.2]
@@ -95,6 +96,7 @@ def test_a_folder_takes_no_options_for_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds no evaluations\.jsonl; give the folder of one run"):
         read_curve(str(folder), Columns(), None)
     rows = [{"run": "r", "incarnation": 1, "step": n, "compute_device_hours": n, "pass_rate": 0.1} for n in (1, 2)]
+    (folder / "format.json").write_text('{"format": 1}')
     write_lines(folder / "evaluations.jsonl", rows)
     assert read_curve(str(folder), Columns(), None).name == read_curve(str(folder), Columns(), "r").name == "r"
     for columns in (Columns(scale=0.01), Columns(where=("dataset=d",)), Columns(pass_rate="reward")):

@@ -62,6 +62,7 @@ def written(folder: Path, lines: list[EvaluationRecord], *without: str) -> Path:
     """The run's folder, its records without these fields."""
     folder.mkdir(exist_ok=True)
     plain = [{name: value for name, value in asdict(line).items() if name not in without} for line in lines]
+    (folder / "format.json").write_text('{"format": 1}')
     (folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in plain))
     return folder
 

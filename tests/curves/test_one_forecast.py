@@ -30,7 +30,7 @@ from rollcast.local.ports import free_port
 from rollcast.runfolder.records import EvaluationRecord, as_json
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.control.telemetry import KEPT_EVALUATIONS, EvaluationSeries
+from rollcast.trainer.control.telemetry import NUM_KEPT_EVALUATIONS, EvaluationSeries
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, prometheus
 from tests.curves.one_run import RUN, as_pushed, from_log, history, of_run_folder, said, write_jsonl
 
@@ -39,7 +39,7 @@ TOKEN = "of trainers"
 
 def page_of(records: list[EvaluationRecord]) -> Exporter:
     """The trainer's own page."""
-    assert len(records) <= KEPT_EVALUATIONS
+    assert len(records) <= NUM_KEPT_EVALUATIONS
     exporter = Exporter(RUN)
     series = EvaluationSeries(exporter)
     for record in records:
@@ -66,6 +66,7 @@ class Served:
 
 
 def of_fit_on_the_folder(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    (folder / "format.json").write_text('{"format": 1}')
     write_jsonl(records, folder / "evaluations.jsonl")
     return forecast_source(str(folder), Columns(), RUN, None, None)
 
@@ -143,6 +144,7 @@ def until_all_are_there(read: Callable[[], Reading], count: int) -> Reading:
 
 
 def of_python_on_the_folder(records: list[EvaluationRecord], folder: Path) -> RunForecast:
+    (folder / "format.json").write_text('{"format": 1}')
     write_jsonl(records, folder / "evaluations.jsonl")
     return rollcast.forecast(folder, run=RUN)._run
 

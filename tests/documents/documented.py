@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-LOG = ("CHANGELOG.md", "lab-notes.md", "first-hour.md")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "lab" / "notes.md"])
+LOG = ("CHANGELOG.md", "notes.md", "first-hour.md")
 """They tell what was once; commands in them may be gone, and lines of a screen look like commands."""
 PROGRAMS = (
     "rollcast", "make", "python", "pip", "uv", "vllm", "torchrun", "pre-commit", "helm", "kubectl", "kind", "docker",

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from tests.documents.documented import ROOT, Documented
 
-RESULTS = ROOT / "benchmarks" / "results"
-
 
 @dataclass(frozen=True)
 class Elsewhere:
@@ -123,10 +121,13 @@ def carried_out_by(command: Documented) -> Elsewhere | None:
 
 def is_measured(command: Documented) -> bool:
     """A benchmark takes minutes: that it was carried out is shown by what it left, its result or its pictures."""
-    if command.words[:2] != ("python", "-m") or not command.words[2].startswith("benchmarks."):
+    if command.words[:2] != ("python", "-m"):
         return False
-    name = command.words[2].removeprefix("benchmarks.")
+    package, _, name = command.words[2].partition(".")
+    if package not in ("benchmarks", "lab"):
+        return False
     if name in LEFT:
         return any(ROOT.glob(LEFT[name]))
-    text = (ROOT / "benchmarks" / name / "__main__.py").read_text()
-    return re.search(rf"write_result\(['\"]{name}['\"]", text) is not None and (RESULTS / f"{name}.json").is_file()
+    text = (ROOT / package / name / "__main__.py").read_text()
+    result = ROOT / package / "results" / f"{name}.json"
+    return re.search(rf"write_result\(['\"]{name}['\"]", text) is not None and result.is_file()

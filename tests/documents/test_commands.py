@@ -2,7 +2,7 @@
 
     rollcast COMMAND ...         here, in a folder with the curves, runs and run files that the pages speak of
     what starts services         by the test that ELSEWHERE names, in whose file the command's words stand
-    python -m benchmarks.NAME    by whoever wrote its committed result: it takes minutes
+    python -m benchmarks.NAME    and lab.NAME, by whoever wrote its committed result: it takes minutes
     *Needs a cluster.*           by nobody here; the mark stands in the section, at the page's head, or behind `#`
 
 The guides (tutorial, how-to) are carried out block by block in an empty folder. What is running text may leave options
@@ -36,6 +36,7 @@ DOCUMENTED = [item for page in PAGES if page.name not in LOG for item in command
 GUIDES = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 GROUPS = {" ".join(name.split()[:count]) for name in COMMANDS for count in (1, 2)}
 PLACEHOLDERS = ("...", "NAME", "COMMAND", "FILE")
+PACKAGES = ("rollcast", "benchmarks", "lab", "testkit", "monitoring", "documents")
 STARTERS = ("rollcast generator", "rollcast trainer", "rollcast forecaster")
 """They hand their options to another program."""
 
@@ -132,7 +133,7 @@ def test_targets_of_make_and_modules_are_there() -> None:
         if command.words[:2] == ("python", "-m"):
             module = Path(*command.words[2].split("."))
             places = [ROOT / module, ROOT / "services" / module]
-            if command.words[2].split(".")[0] in ("rollcast", "benchmarks", "testkit", "monitoring", "documents"):
+            if command.words[2].split(".")[0] in PACKAGES:
                 found = [place for place in places if place.is_dir() or place.with_suffix(".py").is_file()]
                 assert found, command.id
 

@@ -49,6 +49,7 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path)
         for reading in points[10:]:
             page.show(reading)
         records = [vars(r) | {"dataset": "arithmetic", "compute_device_hours": r.compute} for r in points]
+        (tmp_path / "demo" / "format.json").write_text('{"format": 1}')
         (tmp_path / "demo" / "evaluations.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
         publish_port(tmp_path / "demo", "trainer", page.port)
         answer = service.wait_points(30)

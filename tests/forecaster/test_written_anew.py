@@ -34,6 +34,7 @@ def test_the_forecaster_forgets_what_the_file_no_longer_tells(kind: str, tmp_pat
         source["curves"] = [{"run": "demo", "path": str(file)}]
     config = run_file(tmp_path, source, budget={"device_hours": 2.0})
     file.parent.mkdir(exist_ok=True)
+    (file.parent / "format.json").write_text('{"format": 1}')
     file.write_text(write(OLD))
     with running(config, tmp_path) as service:
         service.wait_points(16)
@@ -59,6 +60,7 @@ def test_a_file_that_was_emptied_leaves_no_forecast(tmp_path: Path) -> None:
     file = tmp_path / "demo" / "evaluations.jsonl"
     config = run_file(tmp_path, {"kind": "scrape", "every_seconds": 0.2})
     file.parent.mkdir()
+    (file.parent / "format.json").write_text('{"format": 1}')
     file.write_text(lines_of(OLD))
     with running(config, tmp_path) as service:
         service.wait_points(16)
@@ -88,6 +90,7 @@ def test_a_table_that_is_written_whole_at_every_evaluation_keeps_its_past_foreca
 def test_what_older_incarnations_lost_is_void_with_their_file(tmp_path: Path) -> None:
     """The starts of the old file cut the new curve short; those that incarnations.jsonl goes on to tell stay."""
     file, incarnations = tmp_path / "evaluations.jsonl", tmp_path / "incarnations.jsonl"
+    (tmp_path / "format.json").write_text('{"format": 1}')
     file.write_text(lines_of(OLD))
     incarnations.write_text('{"incarnation": 1, "started_from": 0}\n{"incarnation": 2, "started_from": 35}\n')
     folder = RunFolder(tmp_path, "demo")

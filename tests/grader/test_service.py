@@ -282,7 +282,7 @@ def test_a_verifier_that_hangs_in_its_import_blocks_no_other_and_its_requests_ar
     rows = {"kind": "jsonl", "name": "d", "path": "d.jsonl", "verifier": name}
     tasks = {"dataset": rows, "grading": LIMITS | {"sandbox": "remote"}}
     with GraderProcess(tmp_path / "grader", grader={"processes": 1, "queue": 0}, tasks=tasks) as grader:
-        stuck, client = grader.client(patience_seconds=30.0), grader.client()
+        stuck, client = grader.client(patience_seconds=15.0), grader.client()
         with ThreadPoolExecutor(4) as threads:
             waiting = [threads.submit(stuck.grade, name, "", "{}", deadline_seconds=8.0) for _ in range(4)]
             assert client.grade("code", RIGHT, ADDS, deadline_seconds=8.0).status == "ok"

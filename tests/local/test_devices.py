@@ -55,15 +55,15 @@ def test_gpus_go_by_the_names_that_they_are_given(tmp_path: Path) -> None:
 
 def test_a_machine_without_gpus_is_left_as_it_is(tmp_path: Path) -> None:
     config = config_of(tmp_path, ranks=2, generators=1, workers=1)
-    check_gpus(config, ())
+    check_gpus(config.local, config.generator, ())
     assert not [one for given in seen(config, tmp_path, ()).values() for one in given]
 
 
 def test_too_few_gpus_are_one_sentence(tmp_path: Path) -> None:
     config = config_of(tmp_path, ranks=2, generators=2, workers=3)
-    check_gpus(config, tuple("01234567"))
+    check_gpus(config.local, config.generator, tuple("01234567"))
     with pytest.raises(UserError) as refusal:
-        check_gpus(config, tuple("0123456"))
+        check_gpus(config.local, config.generator, tuple("0123456"))
     assert str(refusal.value) == (
         "local.trainer_ranks = 2: with local.generators 2 of generator.tensor_parallel 3 the run needs 8 GPUs, each "
         "for one process, and 7 may be used here; lower one of the three, or name more in CUDA_VISIBLE_DEVICES"

@@ -69,7 +69,7 @@ def test_what_the_rules_leave_open_is_as_the_chart_says() -> None:
 def test_whom_it_scrapes_follows_the_services(tmp_path: Path) -> None:
     config = settings(tmp_path)
     folder = monitor.write_monitor(config)
-    targets = monitor.Targets(config)
+    targets = monitor.Targets(config.run_folder, config.http, config.forecaster.bind)
     assert json.loads((folder / "targets.json").read_text()) == []
     for name, port in (
         ("trainer", 1001),
@@ -144,9 +144,9 @@ def test_a_real_prometheus_scrapes_the_services_and_evaluates_every_alert(
     config = settings(tmp_path, http={"token": "secret-of-this-run"})
     assert PROMETHEUS is not None
     monitor.write_monitor(config)
-    targets, exporter = monitor.Targets(config), Exporter("watched")
+    targets, exporter = monitor.Targets(config.run_folder, config.http, config.forecaster.bind), Exporter("watched")
     exporter.set(names.TRAINER_STEP, 7)
-    server = Service(monitor.prometheus_spec(config, PROMETHEUS))
+    server = Service(monitor.prometheus_spec(config.run_folder, config.local.prometheus_port, PROMETHEUS))
 
     def ask(path: str) -> dict[str, Any]:
         try:
@@ -188,7 +188,9 @@ def test_a_real_prometheus_scrapes_the_services_and_evaluates_every_alert(
 
 def test_the_user_is_told_where_everything_is(tmp_path: Path) -> None:
     config = settings(tmp_path)
-    with_server, without = monitor.how_to_watch(config, "/usr/bin/prometheus"), monitor.how_to_watch(config, None)
+    where = (config.run_folder, config.local.prometheus_port)
+    with_server = monitor.how_to_watch(*where, "/usr/bin/prometheus")
+    without = monitor.how_to_watch(*where, None)
     assert f"http://127.0.0.1:{config.local.prometheus_port}" in with_server[0]
     assert with_server[2].endswith("compose.yaml up grafana"), "a second Prometheus would want the port of the first"
     assert "no prometheus on the path" in without[0]

@@ -220,6 +220,7 @@ def test_a_folder_that_holds_a_run_wants_resume(tmp_path: Path) -> None:
     run_folder.prepare(tmp_path, resume=False)
     assert not (tmp_path / "redis").exists()
     (tmp_path / "redis").mkdir()
+    (tmp_path / "format.json").write_text('{"format": 1}')
     (tmp_path / "evaluations.jsonl").touch()
     with pytest.raises(UserError, match="--resume"):
         run_folder.prepare(tmp_path, resume=False)
@@ -234,10 +235,11 @@ def test_what_a_start_without_history_left_is_not_continued(tmp_path: Path, resu
         (tmp_path / name).touch()
     run_folder.prepare(tmp_path, resume=resume)
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "format.json").write_text('{"format": 1}')
     for name in [*left, "steps.jsonl"]:
         (tmp_path / name).touch()
     run_folder.prepare(tmp_path, resume=True)
-    assert {path.name for path in tmp_path.iterdir()} == {*left, "steps.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {*left, "steps.jsonl", "format.json"}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -11,7 +11,8 @@ import pytest
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.port_files import port_file, publish_port
 from rollcast.local import event_log, start_up
-from rollcast.local.pace import pace_of
+from rollcast.local.devices import num_devices
+from rollcast.local.pace import Pace, pace_of
 from rollcast.local.start_up import StartUp
 from rollcast.runfolder.files import RUN_FILE, RUN_LOG
 from rollcast.runfolder.records import StepRecord
@@ -49,28 +50,39 @@ def test_phases_are_read_from_when_services_told_their_ports(tmp_path: Path) -> 
     assert phases[start_up.STEP].done_at == BEGAN + 20
 
 
+def pace_by(steps: list[StepRecord], config: RunConfig, compute_device_hours: float) -> Pace | None:
+    """The pace of a run with these settings."""
+    return pace_of(
+        steps,
+        config.budget,
+        every_steps=config.tasks.evaluation.every_steps,
+        num_devices=num_devices(config.local, config.generator),
+        compute_device_hours=compute_device_hours,
+    )
+
+
 def test_the_pace_is_that_of_the_last_steps(tmp_path: Path) -> None:
     slow = [StepRecord(step, BEGAN + 100 * step) for step in range(1, 30)]
     quick = [StepRecord(29 + step, BEGAN + 2900 + 2 * step) for step in range(1, 22)]
     evaluation = {"evaluation": {"every_steps": 7}}
-    pace = pace_of([*slow, *quick], settings(tmp_path, tasks=evaluation), 0.5)
+    pace = pace_by([*slow, *quick], settings(tmp_path, tasks=evaluation), 0.5)
     assert pace is not None
     last = BEGAN + 2942
     assert pace.step_seconds == pytest.approx(2.0)
     assert pace.next_step_at == pytest.approx(last + 2)
     assert pace.next_evaluation_at == pytest.approx(last + 12), "of step 56, since step 50 was made"
     assert pace.end_at == pytest.approx(last + 100)
-    assert pace_of(quick[:1], settings(tmp_path), 0.5) is None, "the first step holds the start"
+    assert pace_by(quick[:1], settings(tmp_path), 0.5) is None, "the first step holds the start"
 
 
 def test_the_first_budget_that_ends_decides(tmp_path: Path) -> None:
     steps = [StepRecord(step, BEGAN + 10 * step) for step in (1, 2, 3)]
     both = settings(tmp_path, budget={"steps": 1000, "device_hours": 1.0}, local={"generators": 3, "trainer_ranks": 1})
-    pace = pace_of(steps, both, 0.9)
+    pace = pace_by(steps, both, 0.9)
     assert pace is not None
     assert pace.end_at == pytest.approx(BEGAN + 30 + 0.1 / 4 * 3600), "four devices use up a tenth of an hour"
     assert pace.next_evaluation_at is None, "the run ends before it"
-    endless = pace_of(steps, settings(tmp_path, budget={}), 0.9)
+    endless = pace_by(steps, settings(tmp_path, budget={}), 0.9)
     assert endless is not None
     assert endless.end_at is None
 

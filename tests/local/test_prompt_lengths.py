@@ -111,7 +111,7 @@ def test_data_that_takes_too_long_to_look_at_is_a_caution(tmp_path: Path, monkey
     split.held_out.clear()  # one prompt is looked at however little time there is
     tokenizer = TokenizerFile.read(tmp_path / "model", "model")
     assert tokenizer is not None
-    (said,) = prompt_lengths.check_lengths(config, split, tokenizer)
+    (said,) = prompt_lengths.check_lengths(config.recipe, config.model, config.tasks.prompt_format, split, tokenizer)
     assert said.startswith("recipe.max_prompt_tokens = 3: none of the 1 shortest of 7 training prompts fits")
 
 

@@ -258,6 +258,24 @@ def test_a_forecast_that_came_too_late_is_not_counted(tmp_path: Path) -> None:
     assert conclude(tmp_path, RunStatus()) is None
 
 
+def test_an_evaluation_that_lacks_prompts_is_left_out_of_the_screen_and_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "REFRESH_SECONDS", 0.0)
+    config = settings(tmp_path)
+    follower = Follower()
+    follower.begin(config)
+    lossy = {"num_prompts": 35, "asked_prompts": 40, "missing_prompts": 5}
+    append(config.run_folder / "evaluations.jsonl", **evaluation(0, 0.2))
+    append(config.run_folder / "evaluations.jsonl", **evaluation(10, 0.9) | lossy)
+    news = follower.news()
+    told = "1 evaluation with less than 90 % of the prompts graded left out of curve and forecast"
+    assert [line for line in news if "left out" in line] == [told]
+    assert [point.step for point in follower.status.evaluations] == [0]
+    assert not any("0.9" in line for line in news)
+    assert follower.news() == []
+
+
 def test_why_no_group_is_used_is_told_once_before_the_first_step_and_whom_the_next_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from rollcast.config.errors import PassingError, UserError
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import trial as trials
 from rollcast.local.process import Command
-from rollcast.local.trial import outlook
+from rollcast.local.trial import TimeOutlook, outlook
 from rollcast.runfolder.trial import TrialRecord, TriedCompletion, UpdateTrialRecord
 from testkit.forked_programs import ForkedPrograms
 from testkit.system import command
@@ -38,6 +38,19 @@ def config(**budget: float) -> RunConfig:
     )
 
 
+def outlook_of(settings: RunConfig, tried: TrialRecord, update: UpdateTrialRecord) -> TimeOutlook:
+    """What the figures mean for these settings."""
+    return outlook(
+        settings.recipe,
+        settings.tasks,
+        settings.budget,
+        tried,
+        update,
+        generators=settings.local.generators,
+        workers=settings.generator.tensor_parallel,
+    )
+
+
 def trial(*rewards: float, truncated: int = 0, failed: int = 0) -> TrialRecord:
     tried = [TriedCompletion("p", "t", 10, 100, number < truncated, reward, "ok" if reward else "wrong")
              for number, reward in enumerate(rewards)]  # fmt: skip
@@ -53,14 +66,14 @@ STEP = 400
 def test_a_step_and_the_budget_take_what_the_measured_rates_make_of_them() -> None:
     """8 completions of 100 tokens in 2 s: 400 tokens/s; two generators make 8 completions a second."""
     tried = trial(*[1.0] * 4, *[0.0] * 4)
-    found = outlook(config(steps=20), tried, QUICK)
+    found = outlook_of(config(steps=20), tried, QUICK)
     assert found.tokens_per_second == pytest.approx(400)
     assert found.generation_seconds == pytest.approx(8 * 4 / 8)
     assert found.update_seconds == pytest.approx(4 * 0.25 + 0.5), "32 completions in place of 8; one optimizer step"
     assert found.step_seconds == found.generation_seconds, "the slower of the two"
     assert found.evaluation_seconds == pytest.approx(10 * 4 / 8)
     assert found.total_seconds == pytest.approx(20 * 4 + 5 * 5)
-    slow = outlook(config(steps=20), tried, UpdateTrialRecord(2.0, 1.0, 3))
+    slow = outlook_of(config(steps=20), tried, UpdateTrialRecord(2.0, 1.0, 3))
     assert slow.step_seconds == pytest.approx(4 * 2.0 + 1.0)
     assert slow.total_seconds == pytest.approx(20 * 9 + 5 * 5)
 
@@ -68,15 +81,15 @@ def test_a_step_and_the_budget_take_what_the_measured_rates_make_of_them() -> No
 def test_device_hours_are_enough_for_as_many_steps_as_their_devices_make_in_their_time() -> None:
     """Three devices train and two sample: an hour of each is 5 device-hours. 5 steps and an evaluation take 25 s."""
     hour = config(device_hours=5.0)
-    found = outlook(hour, trial(*[1.0] * 4, *[0.0] * 4), QUICK)
+    found = outlook_of(hour, trial(*[1.0] * 4, *[0.0] * 4), QUICK)
     assert found.num_devices == 5
     assert found.num_steps == int((3600 - 5) / 5)
     assert found.total_seconds == pytest.approx(3600, abs=10)
     said = "the budget of 5 device-hours, enough for 719 steps on 5 devices: about 59.9 min"
     assert said in expected(hour, found)
-    both = outlook(config(device_hours=5.0, steps=7), trial(1.0), QUICK)
+    both = outlook_of(config(device_hours=5.0, steps=7), trial(1.0), QUICK)
     assert both.num_steps == 7, "the first of the two ends it"
-    endless = outlook(config(), trial(1.0), QUICK)
+    endless = outlook_of(config(), trial(1.0), QUICK)
     assert (endless.num_steps, endless.total_seconds) == (None, None)
 
 

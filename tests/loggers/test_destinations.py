@@ -33,7 +33,7 @@ pytestmark = [
 
 def tell(config: RunConfig, run_id: str | None = None, feed: Feed | None = None) -> str | None:
     """All records of the run's folder; the id under which it is known."""
-    destination = open_destination(config.log[0], config, run_id)
+    destination = open_destination(config.log[0], config.run_folder, config.model_dump(mode="json"), run_id)
     destination.open()
     entries = (feed or Feed(config.run_folder, {})).read()
     destination.write(entries)
@@ -154,5 +154,5 @@ def test_a_server_that_is_not_there_is_an_error_soon_and_no_refusal(tmp_path: Pa
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"  # bound, and nobody listens
         config = run_config(tmp_path, {"kind": "mlflow", "url": url})
         with pytest.raises(Exception, match=r"refused|Max retries") as raised:
-            open_destination(config.log[0], config, None).open()
+            open_destination(config.log[0], config.run_folder, config.model_dump(mode="json"), None).open()
         assert not isinstance(raised.value, RefusedError)

@@ -7,6 +7,7 @@ from typing import Any
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.runfolder import files
+from rollcast.runfolder.format_version import mark_format
 from rollcast.runfolder.records import (
     EvaluationRecord,
     ForecastRecord,
@@ -38,6 +39,7 @@ def run_config(folder: Path, *logs: dict[str, Any]) -> RunConfig:
 
 
 def write_steps(folder: Path, steps: range = STEPS) -> None:
+    mark_format(folder)
     for step in steps:
         record = StepRecord(
             step=step, at=BEGAN + step, loss=1.0 / step, reward_mean=REWARDS[step], staleness_tokens={0: 10, 2: 30}

@@ -87,7 +87,7 @@ def test_the_dashboard_is_whole(path: Path) -> None:
 def test_every_panel_is_described_and_asks_by_the_dashboards_variables(path: Path) -> None:
     board = load(path)
     offered = {variable["name"] for variable in board["templating"]["list"]}
-    page = (ROOT / "docs" / "monitoring.md").read_text()
+    page = (ROOT / "docs" / "reference" / "dashboards.md").read_text()
     for panel in panels(board):
         assert len(panel["description"]) > 10
         assert f"| {panel['title']} | {panel['description']} |" in page

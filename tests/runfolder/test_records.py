@@ -21,7 +21,7 @@ from rollcast.local.frozen_forecast import load_frozen
 from rollcast.local.status import StatusReader
 from rollcast.runfolder.files import FROZEN_FORECAST
 from rollcast.runfolder.folder import prepare
-from rollcast.runfolder.format_version import NEWEST, check_format, mark_format
+from rollcast.runfolder.format_version import check_format, mark_format
 from rollcast.runfolder.outcomes import FrozenForecast, RunRecord, RunResult, SetRecord, State
 from rollcast.runfolder.records import (
     MAX_FILE_BYTES,
@@ -128,6 +128,7 @@ def test_every_reader_refuses_the_same_lines(change: dict[str, object], tmp_path
     """A pass rate that is no number stood on the terminal while the forecaster refused it."""
     (tmp_path / "r").mkdir()
     lines = f"{json.dumps(GOOD)}\n{json.dumps({**GOOD, 'step': 20, **change})}\n"
+    (tmp_path / "r" / "format.json").write_text('{"format": 1}')
     (tmp_path / "r" / "evaluations.jsonl").write_text(lines)
     reading = RunFolder(tmp_path / "r", "r").read()
     assert ([item.step for item in reading.evaluations], reading.skipped) == ([10], {"bad_line": 1})
@@ -206,30 +207,28 @@ def test_a_value_that_cannot_be_costs_no_more_than_itself(field: str) -> None:
         assert (record.step, getattr(record, field)) == (10, None)
 
 
-def test_evaluations_of_before_have_the_truncation_of_their_step(tmp_path: Path) -> None:
-    steps: list[dict[str, object]] = [{"step": step, "truncation_ratio": step / 100} for step in range(1, 13)]
-    # The trainer fell back to step 11 and made step 12 again.
-    steps += [{"step": step, "truncation_ratio": 0.5 + step / 100} for step in range(12, 22)]
-    (tmp_path / "steps.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in steps) + "torn\n")
-    made = [{**GOOD, "step": step, "incarnation": 1 + (step > 11)} for step in (0, 10, 20, 30)]
-    (tmp_path / "evaluations.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in made))
-    reading = RunFolder(tmp_path, "r").read()
-    assert [item.truncation_ratio for item in reading.evaluations] == [None, 0.1, 0.7, 0.71]
-
-
-def test_a_folder_of_before_formats_is_read_and_marked_when_it_is_continued(tmp_path: Path) -> None:
-    (tmp_path / "evaluations.jsonl").write_text(json.dumps(GOOD) + "\n")
-    assert check_format(tmp_path) == 0
-    prepare(tmp_path, resume=True)
-    mark_format(tmp_path)
-    assert check_format(tmp_path) == NEWEST
-    assert len(RunFolder(tmp_path, "r").read().evaluations) == 1
+@pytest.mark.parametrize("name", ["evaluations.jsonl", "steps.jsonl"])
+def test_records_without_a_format_are_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
+    check_format(tmp_path)
+    (tmp_path / name).write_text("")
+    for ask in (
+        check_format,
+        mark_format,
+        lambda folder: prepare(folder, resume=True),
+        lambda folder: RunFolder(folder, "r"),
+    ):
+        with pytest.raises(
+            UserError, match=r'format.json: does not say a format; write {"format": 1} into it'
+        ) as refused:
+            ask(tmp_path)
+        assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
         ('{"format": 2}', "is written in format 2, this Rollcast knows 1 at most; use the release that wrote it"),
+        ('{"format": 0}', "does not say a format"),
         ("{}", "does not say a format"),
         ("[", "does not say a format"),
         ('{"format": "1"}', "does not say a format"),

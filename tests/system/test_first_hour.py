@@ -64,7 +64,7 @@ def errors(home: Path) -> list[str]:
 
 
 def is_told(home: Path, title: str) -> bool:
-    """Whether one of the errors is the sentence of docs/mistakes.md."""
+    """Whether one of the errors is the sentence of docs/reference/mistakes.md."""
     wanted = told_by_the_page()[FIRST_MINUTES, title]
     return any(is_as_told(error, wanted) for error in errors(home))
 

@@ -164,7 +164,7 @@ def check_what_its_prometheus_kept(folder: Path, prometheus: str) -> None:
     # The port of then may be another run's by now, whose Prometheus would answer instead.
     local = config.local.model_copy(update={"prometheus_port": free_port("127.0.0.1")})
     config = config.model_copy(update={"local": local})
-    server = Service(prometheus_spec(config, prometheus))
+    server = Service(prometheus_spec(config.run_folder, config.local.prometheus_port, prometheus))
     url = f"http://127.0.0.1:{config.local.prometheus_port}"
     began = read_lines(folder / "evaluations.jsonl")[-1]["at"] - 30.0
     server.start()

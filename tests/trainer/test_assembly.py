@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from structlog.testing import capture_logs
 
 from rollcast.cli.shipped_recipes import find_recipe
 from rollcast.config.recipe import LengthPenalty, NoLengthControl, Recipe
-from rollcast.recipe.curriculum import Curriculum
 from rollcast.rollouts.records import (
     GradingStatus,
     Rollout,
@@ -21,15 +21,21 @@ from rollcast.rollouts.records import (
 )
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble, shaped_reward
-from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.telemetry import export_batch
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import group_of, make_task
+from testkit.trainer.states import make_state
 from tests.trainer.tiny_models import make_config
 
 V = PolicyVersion(1, 0)
+
+
+def make_reporter(folder: Path, exporter: Exporter) -> Reporter:
+    """Of a run without prompts."""
+    prompts: Any = None
+    return Reporter(make_state(folder), exporter, prompts, Recipe(), lag=8, max_bytes=1)
 
 
 def rollout(
@@ -100,7 +106,7 @@ def test_an_answer_in_part_keeps_half_of_its_lead_over_a_wrong_one() -> None:
     assert {n: shaped_reward(rollout(0, 0.5, length=n), recipe) for n in (4, 8, 12)} == {4: 0.5, 8: 0.375, 12: 0.25}
 
 
-@pytest.mark.parametrize("kind", ["config", "docs/recipes.md"])
+@pytest.mark.parametrize("kind", ["config", "docs/reference/recipes.md"])
 def test_what_is_said_of_the_longest_right_answer_is_what_it_counts(kind: str) -> None:
     counts = shaped_reward(rollout(0, 1.0, length=14_000), Recipe(length_control=LengthPenalty()))
     text = LengthPenalty.model_json_schema()["properties"]["kind"]["description"] if kind == "config" else ""
@@ -140,10 +146,10 @@ def test_truncation_and_interruption_are_exported_as_shares_of_the_batch() -> No
 def test_clamped_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
     config, exporter = make_config(tmp_path, tmp_path), Exporter("r")
     config.run_folder.mkdir()
-    reporter = Reporter(config, exporter, None, Curriculum(["a"], seed=0))  # type: ignore[arg-type]
+    reporter = make_reporter(config.run_folder, exporter)
     for clamped in (3, 4):
         stats = UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 0.0, 1, 0.001, clamped_ratios=clamped)
-        reporter.step(Progress(), stats, 0.0)
+        reporter.step(stats, 0.0)
     assert 'rollcast_clamped_ratios_total{run="r"} 7.0' in exporter.render().decode()
     written = (config.run_folder / "steps.jsonl").read_text().splitlines()
     assert [json.loads(line)["clamped_ratios"] for line in written] == [3, 4]
@@ -151,10 +157,8 @@ def test_clamped_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("truncated", "warns"), [(1, False), (2, True)])
 def test_more_than_a_tenth_of_truncated_rollouts_is_a_warning(tmp_path: Path, truncated: int, warns: bool) -> None:
-    config = make_config(tmp_path, tmp_path)
-    reporter = Reporter(config, Exporter("r"), None, Curriculum(["a"], seed=0))  # type: ignore[arg-type]
+    reporter = make_reporter(tmp_path, Exporter("r"))
     rollouts = [rollout(i, 1.0, stop=StopReason.LENGTH if i < truncated else StopReason.END) for i in range(10)]
     with capture_logs() as logs:
-        batch = [group(0, rollouts)]
-        reporter.batch(batch, batch, 0, 8)
+        reporter.batch([group(0, rollouts)], [])
     assert any("a tenth of the rollouts is truncated" in line["event"] for line in logs) == warns

@@ -39,7 +39,7 @@ def test_prompts_that_are_too_long_are_counted_in_every_set(tmp_path: Path) -> N
         },
         source="test",
     )
-    books = _read_books(config, CharTokenizer(), exporter := Exporter("r"))
+    books = _read_books(config.tasks, config.recipe, CharTokenizer(), exporter := Exporter("r"))
     assert 30 - 20 <= len(books.train) < 40, "some that are too long are among those held out"
     assert len(books.train) + len(books.held_out) == 30
     assert 'rollcast_prompts_skipped{reason="too_long",run="r"} 32.0' in exporter.render().decode()

@@ -6,28 +6,51 @@ import asyncio
 import random
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from rollcast.config.recipe import Recipe
+from rollcast.config.services import Weights
 from rollcast.rollouts.base import Claimed
 from rollcast.trainer.control import fleet as fleet_module
-from rollcast.trainer.control.build import restore_ledger
-from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.fleet import Fleet
-from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.resumption import restore_ledger
+from rollcast.trainer.control.state import TrainerState
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from testkit.trainer.quick_control import Answers, QuickLearners, make_config, make_controller
+from testkit.trainer.states import make_state
 
 
 def claim_all(broker: MemoryBroker, owner: str) -> list[Claimed]:
     generator = MemoryGeneratorQueue(broker, owner)
     return asyncio.run(generator.claim(train=8, evals=0, first_version=lambda: VERSION, block_seconds=0.0))
+
+
+def make_fleet(state: TrainerState, queue: MemoryTrainerQueue, counted: list[tuple[str, int, str]]) -> Fleet:
+    """Without generators; `counted` is told what is redone."""
+    parts: dict[str, Any] = {
+        "reporter": SimpleNamespace(count_group=lambda *what: counted.append(what), no_generator=lambda: None),
+        "schedule": None,
+        "intake": SimpleNamespace(snapshot=queue.outstanding()),
+        "make_publisher": lambda *_: SimpleNamespace(members=list),
+    }
+    return Fleet(
+        state,
+        queue,
+        pacing=Pacing(Recipe(prompts_per_step=4, max_completion_tokens=8), 3, 3.0),
+        stop_requested=lambda: False,
+        devices_each=1,
+        settings=Weights(),
+        is_sharded_over_gpus=False,
+        **parts,
+    )
 
 
 def test_a_ledger_takes_back_what_was_dispatched_after_its_checkpoint() -> None:
@@ -42,20 +65,12 @@ def test_a_ledger_takes_back_what_was_dispatched_after_its_checkpoint() -> None:
 
 
 def test_a_fleet_by_itself_gives_the_tasks_of_a_removed_generator_to_others(tmp_path: Path) -> None:
-    broker, counted = MemoryBroker(), []
+    broker, counted = MemoryBroker(), list[tuple[str, int, str]]()
     queue = MemoryTrainerQueue(broker)
     queue.dispatch([make_task(1), make_task(2)])
     claim_all(broker, "g")
-    fleet = Fleet(
-        make_config(tmp_path, steps=1),
-        queue=queue,
-        ledger=Ledger(outstanding={1: "prompt-1", 2: "prompt-2"}),
-        intake=SimpleNamespace(),  # type: ignore[arg-type]
-        pacing=Pacing(lag=3, groups_per_step=4, token_budget=8, drop_after_budgets=3.0),
-        compute=ComputeLedger(tmp_path / "compute.json"),
-        reporter=SimpleNamespace(count_group=lambda *what: counted.append(what)),  # type: ignore[arg-type]
-        stop_requested=lambda: False,
-    )
+    state = make_state(tmp_path, ledger=Ledger(outstanding={1: "prompt-1", 2: "prompt-2"}))
+    fleet = make_fleet(state, queue, counted)
     fleet.fence("g", "silent")
     assert counted == [("redone", 1, "prompt-1"), ("redone", 2, "prompt-2")]
     assert [claimed.task.attempt for claimed in claim_all(broker, "other")] == [1, 1]
@@ -67,27 +82,17 @@ def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
     """Redis was away for long: owners have a whole silence from its return on, and no longer."""
     now = 1_000.0
     monkeypatch.setattr(fleet_module, "time", SimpleNamespace(time=lambda: now, monotonic=lambda: now))
-    broker, counted = MemoryBroker(clock=lambda: now), []
+    broker, counted = MemoryBroker(clock=lambda: now), list[tuple[str, int, str]]()
     queue = MemoryTrainerQueue(broker)
-    config = make_config(tmp_path, steps=1)
-    silence = fleet_module.SILENT_HEARTBEATS * config.weights.heartbeat_timeout_seconds
-    fleet = Fleet(
-        config,
-        queue=queue,
-        ledger=Ledger(outstanding={1: "prompt-1"}),
-        intake=SimpleNamespace(snapshot=queue.outstanding()),  # type: ignore[arg-type]
-        pacing=Pacing(lag=3, groups_per_step=4, token_budget=8, drop_after_budgets=3.0),
-        compute=ComputeLedger(tmp_path / "compute.json"),
-        reporter=SimpleNamespace(count_group=lambda *what: counted.append(what), no_generator=lambda: None),  # type: ignore[arg-type]
-        stop_requested=lambda: False,
-    )
+    silence = fleet_module.MAX_SILENT_HEARTBEATS * Weights().heartbeat_timeout_seconds
+    fleet = make_fleet(make_state(tmp_path, ledger=Ledger(outstanding={1: "prompt-1"})), queue, counted)
     queue.dispatch([make_task(1)])
     claim_all(broker, "g")
     now += 10 * silence
     queue.away_seconds += 10 * silence
     for passed, swept in ((0.0, []), (0.9, []), (0.3, [("redone", 1, "prompt-1")])):
         now += passed * silence
-        assert fleet.watch([]) == (0.0 if passed else 10 * silence)
+        assert fleet.watch() == (0.0 if passed else 10 * silence)
         assert counted == swept
 
 
@@ -95,9 +100,10 @@ def test_a_version_is_no_defect_once_it_is_published() -> None:
     task = make_task(1)
     group = make_group(Claimed(task, "1-0", VERSION), "g")
     before = PolicyVersion(VERSION.incarnation, VERSION.step - 1)
-    finder = DefectFinder(SurvivingHistory((), VERSION.incarnation), vocab_size=1_000, max_length=64, newest=before)
+    state = make_state(published=before)
+    finder = DefectFinder(state, vocab_size=1_000, max_length=64)
     assert "the newest published is 1.6" in str(finder.find(group, task))
-    finder.newest = VERSION
+    state.published = VERSION
     assert finder.find(group, task) is None
 
 
@@ -105,11 +111,11 @@ def test_a_controller_tells_its_parts_of_removals_and_of_versions(tmp_path: Path
     broker = MemoryBroker()
     queue, answers = MemoryTrainerQueue(broker), Answers(0.5, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(make_config(tmp_path, steps=1), queue, answers, QuickLearners())
-    controller._dispatcher.dispatch(2, controller._intake)
+    controller._pipeline._dispatcher.dispatch(2, controller._pipeline.intake)
     assert len(claim_all(broker, "g")) == 2
     controller._publisher._removals._on_removed("g", "silent")
     assert sorted(queue.outstanding().waiting) == [0, 1]
-    controller._progress.step = 5
-    assert controller._defects.newest == PolicyVersion(1, 0)
+    controller.state.progress.step = 5
+    assert controller.state.published == PolicyVersion(1, 0)
     controller._publish()
-    assert controller._defects.newest == PolicyVersion(1, 5)
+    assert controller.state.published == PolicyVersion(1, 5)

@@ -18,10 +18,10 @@ from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.learner.checkpoint import checkpoint_version, checkpoints, load_weights
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.starting import begin, restore
+from rollcast.trainer.starting import begin
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.learner_state import state
-from tests.trainer.tiny_models import make_config, make_sequences, write_model
+from tests.trainer.tiny_models import make_config, make_sequences, newest_whole, write_model
 
 KILLED_WHILE_SAVING = """
 import os, signal, sys
@@ -180,13 +180,13 @@ def test_a_resumed_run_goes_on_from_the_newest_whole_checkpoint(
     progress = [Progress(step=step) for step in (1, 2)]
     paths = [saved(group, f"1.{one.step}", one.as_json()) for one in progress]
     spoil(paths[1], fault)
-    assert restore(config, group, resume=True) == progress[0]
+    assert newest_whole(config, group) == progress[0]
     said = [line for line in capsys.readouterr().out.splitlines() if "damaged" in line]
     assert len(said) == 1
     assert str(paths[1]) in said[0]
     spoil(paths[0], fault)
     with pytest.raises(UserError, match="remove it"):
-        restore(config, group, resume=True)
+        newest_whole(config, group)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -228,7 +228,7 @@ def test_a_new_run_begins_with_anothers_weights_and_says_what_they_cost(
     )
     later = LearnerGroup.build(config, ranks)
     make_folder(config.run_folder)
-    progress = begin(config, later)
+    progress = begin(config.run_folder, config.model, later)
     assert progress == Progress(spent_before=3.75)
     assert later.updates == 0
     for found, expected in zip(later.learner.weights, earlier.learner.weights, strict=True):
@@ -260,7 +260,7 @@ def test_a_damaged_earlier_run_gives_the_checkpoint_before_and_none_at_all_is_on
         untied_model, tmp_path / "later", model={"path": str(untied_model), "from_run": str(paths[0].parent)}
     )
     make_folder(config.run_folder)
-    begin(config, group)
+    begin(config.run_folder, config.model, group)
     before = spent_before(config.run_folder)
     assert before is not None
     assert (before.version, before.device_hours) == ("1.1", None)
@@ -268,7 +268,7 @@ def test_a_damaged_earlier_run_gives_the_checkpoint_before_and_none_at_all_is_on
         untied_model, tmp_path / "later", model={"path": str(untied_model), "from_run": str(tmp_path)}
     )
     with pytest.raises(UserError, match=r"^model\.from_run = .*: holds no checkpoint; give the folder of a run"):
-        begin(nothing, group)
+        begin(nothing.run_folder, nothing.model, group)
 
 
 def test_what_a_fine_tuned_model_cost_is_said_where_it_is_known(
@@ -277,10 +277,10 @@ def test_what_a_fine_tuned_model_cost_is_said_where_it_is_known(
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     plain = make_config(untied_model, tmp_path)
     make_folder(plain.run_folder)
-    assert begin(plain, group) == Progress()
+    assert begin(plain.run_folder, plain.model, group) == Progress()
     assert spent_before(plain.run_folder) is None
     tuned = make_config(untied_model, tmp_path, model={"path": str(untied_model), "spent_device_hours": 12.0})
-    assert begin(tuned, group) == Progress(spent_before=12.0)
+    assert begin(tuned.run_folder, tuned.model, group) == Progress(spent_before=12.0)
     before = spent_before(tuned.run_folder)
     assert before is not None
     assert before.sentence == f"before this run: 12 device-hours ({untied_model}), no part of the curve"

@@ -217,7 +217,7 @@ def test_a_spoilt_file_of_what_was_spent_is_one_sentence(content: str, tmp_path:
     path = tmp_path / "compute.json"
     path.write_bytes(content.encode("latin-1"))
     ledger = ComputeLedger(path)
-    with pytest.raises(UserError, match=rf"folder: {path} does not say what was spent; remove it"):
+    with pytest.raises(UserError, match=rf"folder: {path} does not contain the device-hours spent; remove it"):
         ledger.start(1, None, start_up=0.0)
     path.write_text(json.dumps(GOOD))
     ledger.start(1, None, start_up=0.0)

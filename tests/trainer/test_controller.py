@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 from collections import Counter
@@ -10,24 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rollcast.config.errors import UserError
 from rollcast.config.services import StopWhen
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.records import GradingStatus
+from rollcast.rollouts.records import GradingStatus, Purpose, RolloutGroup, StopReason
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import VERSION, make_group, make_task
+from testkit.rollouts.examples import VERSION, graded, make_group, make_task
 from testkit.rollouts.memory import MemoryBroker
 from testkit.system.audit import check_every_task_once
 from testkit.trainer.quick_control import (
     AnsweringQueue,
     Answers,
     QuickLearners,
+    answer_everything,
     follow_version,
     lines,
     make_config,
@@ -49,10 +52,10 @@ def test_a_run_ends_at_its_budget_with_balanced_books(tmp_path: Path) -> None:
     assert outcomes["used"] + outcomes["filtered"] >= 40
     assert max(int(age) for line in lines(config, "steps.jsonl") for age in line["staleness_tokens"]) <= 3
     assert list(learners.saved)[-1] == "1.10"
-    samples = parse_page(controller._exporter.render().decode())
+    samples = parse_page(controller._reporter._exporter.render().decode())
     told = {(sample.name, sample.labels.get("role")): sample.value for sample in samples}
     generated = told[names.TOKENS.name, "generator"]
-    waiting = sum(delivery.group.num_tokens for delivery in controller._intake.ready.values())
+    waiting = sum(delivery.group.num_tokens for delivery in controller._pipeline.intake.ready.values())
     assert told[names.CONSUMED_TOKENS.name, None] == generated - waiting > 0, "what came was consumed or lies ready"
 
 
@@ -74,6 +77,59 @@ def test_a_run_whose_prompts_are_all_solved_ends(tmp_path: Path) -> None:
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
     assert run(controller, answers) is TrainerEnding.FINISHED
     assert set(check_every_task_once(lines(config, "tasks.jsonl"))) <= {"filtered", "open"}
+
+
+class ImperfectEvaluations(AnsweringQueue):
+    """Of three held-out prompts the first is never graded, and the answers to the second match but are cut off."""
+
+    def read(self, max_groups: int, block_seconds: float) -> Any:
+        asyncio.run(answer_everything(self._generator, self._answers, spoil=self._spoilt))
+        return super().read(max_groups, block_seconds)
+
+    def _spoilt(self, group: RolloutGroup) -> RolloutGroup:
+        if group.purpose is Purpose.EVAL and group.prompt_id == "p100":
+            for rollout in group.rollouts:
+                rollout.reward = 0.0
+                rollout.grading_status = GradingStatus.TIMEOUT
+        if group.purpose is Purpose.EVAL and group.prompt_id == "p101":
+            most = group.length.max_tokens
+            group.rollouts = [graded(index, 1.0, self._answers.version, length=most) for index in range(2)]
+            for rollout in group.rollouts:
+                rollout.stop_reason = StopReason.LENGTH
+        return group
+
+
+def test_what_an_evaluation_lacks_is_recorded_exported_and_told(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path, steps=4), MemoryBroker()
+    answers = Answers(0.4, PolicyVersion(1, 0), random.Random(0))
+    controller = make_controller(config, ImperfectEvaluations(broker, answers), answers, QuickLearners())
+    with capture_logs() as logs:
+        assert run(controller, answers) is TrainerEnding.FINISHED
+    found = lines(config, "evaluations.jsonl")
+    assert [line["step"] for line in found] == [0, 2, 4]
+    counts = ("asked_prompts", "num_prompts", "missing_prompts", "samples", "truncated_matches")
+    assert [[line[name] for name in counts] for line in found] == 3 * [[3, 2, 0, 4, 2]]
+    page = parse_page(controller._exporter.render().decode())
+    lost = {item.labels["reason"]: item.value for item in page if item.name == names.EVAL_PROMPTS_LOST.name}
+    assert lost == {"given_up": 0, "deadline": 0, "no_verdict": 3}
+    matches = {item.labels["purpose"]: item.value for item in page if item.name == names.TRUNCATED_MATCHES.name}
+    assert matches["eval"] == 6
+    incomplete = [line for line in logs if line["event"].startswith("an evaluation is incomplete")]
+    assert [(line["step"], line["prompts"], line["asked"]) for line in incomplete] == [(0, 2, 3), (2, 2, 3), (4, 2, 3)]
+
+
+def test_a_trainer_says_once_why_none_of_its_first_groups_is_used(tmp_path: Path) -> None:
+    config, broker = make_config(tmp_path), MemoryBroker()
+    answers = Answers(0.0, PolicyVersion(1, 0), random.Random(0))
+    controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
+    controller._stop_requested = lambda: told(controller, "filtered") >= 24
+    with capture_logs() as logs:
+        controller.run()
+    said = [line["event"] for line in logs if "can be trained on" in line["event"]]
+    assert len(said) == 1
+    assert said[0].startswith(
+        "none of the first 12 groups can be trained on: 12 with every answer wrong; `rollcast try`"
+    )
 
 
 class TwoOfThree:
@@ -103,15 +159,15 @@ def test_no_batch_is_left_behind_while_weights_are_waited_for(tmp_path: Path) ->
     asked: Counter[int] = Counter()
 
     def acknowledged() -> int:
-        step = controller.version.step
+        step = controller.state.version.step
         asked[step] += 1
         return step if asked[step] > 6 else step - 2
 
     controller._publisher.lowest_step = acknowledged  # type: ignore[method-assign]
     assert run(controller, answers) is TrainerEnding.FINISHED
-    assert controller._dispatcher.is_exhausted
-    assert len(controller._intake.ready) < recipe.prompts_per_step
-    assert controller.version.step >= 22 // recipe.prompts_per_step
+    assert controller._pipeline._dispatcher.is_exhausted
+    assert len(controller._pipeline.intake.ready) < recipe.prompts_per_step
+    assert controller.state.version.step >= 22 // recipe.prompts_per_step
     check_every_task_once(lines(config, "tasks.jsonl"))
 
 
@@ -123,10 +179,10 @@ def test_a_few_right_answers_among_gradings_that_failed_remove_no_prompt(tmp_pat
     easy, stalling = (make_group(Claimed(task, "1-0", VERSION), "g") for task in tasks)
     for rollout in stalling.rollouts[3:]:
         rollout.reward, rollout.grading_status = 0.0, GradingStatus.TIMEOUT
-    controller._dispatcher.observe([stalling])
-    assert controller._curriculum.num_removed == 0
-    controller._dispatcher.observe([easy])
-    assert controller._curriculum.num_removed == 1
+    controller._pipeline._dispatcher.observe([stalling])
+    assert controller.state.curriculum.num_removed == 0
+    controller._pipeline._dispatcher.observe([easy])
+    assert controller.state.curriculum.num_removed == 1
 
 
 @pytest.mark.parametrize("second", ["wrong", "defective"])
@@ -140,7 +196,9 @@ def test_a_second_answer_to_a_group_in_training_ends_no_run(tmp_path: Path, seco
 
     def update(sequences: list[Any], between: Any) -> UpdateStats:
         broker.tasks.clear()
-        tasks = [controller._dispatcher.train_task(*item) for item in controller._ledger.outstanding.items()]
+        tasks = [
+            controller._pipeline._dispatcher.train_task(*item) for item in controller.state.ledger.outstanding.items()
+        ]
         queue.dispatch(tasks)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(answers, "pass_rate", 0.0)
@@ -170,7 +228,7 @@ def test_an_update_does_not_wait_for_redis_twice(tmp_path: Path) -> None:
         raise QueueAway("away")
 
     queue.read = read  # type: ignore[method-assign]
-    meanwhile = controller._meanwhile()
+    meanwhile = controller._dispatcher_during_update()
     for _ in range(5):
         meanwhile()
     assert asked == 1
@@ -187,7 +245,7 @@ def test_stop_when_ends_a_saturated_run_with_checkpoint_export_and_the_reason(tm
     (stopped,) = [line for line in lines(config, "tasks.jsonl") if line["what"] == "stopped_early"]
     assert "saturated" in stopped["reason"]
     assert stopped["step"] < 50
-    assert str(controller.version) in learners.saved
+    assert str(controller.state.version) in learners.saved
     assert lines(config, "evaluations.jsonl")[-1]["step"] == stopped["step"]
     assert (config.run_folder / "model").is_dir()
 
@@ -212,9 +270,9 @@ def test_groups_are_held_until_the_next_checkpoint_is_on_the_disk(tmp_path: Path
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
 
     def train_to(step: int) -> None:
-        while controller.version.step < step:
-            controller._turn()
-            answers.version = controller.version
+        while controller.state.version.step < step:
+            controller._step_or_wait()
+            answers.version = controller.state.version
 
     train_to(5)
     assert list(learners.saved) == ["1.3"], "training went on"
@@ -223,19 +281,19 @@ def test_groups_are_held_until_the_next_checkpoint_is_on_the_disk(tmp_path: Path
     assert ("checkpoint", None, "1.3") in between, (
         "the books are cut where the state was taken, not where it was written"
     )
-    held = dict(controller._ledger.held)
+    held = dict(controller.state.ledger.held)
     assert held, "the checkpoint that is being written could use them"
     learners.written.set_result(tmp_path)
-    controller._turn()
-    assert held.items() <= controller._ledger.held.items(), "they came after it"
+    controller._step_or_wait()
+    assert held.items() <= controller.state.ledger.held.items(), "they came after it"
     train_to(7)
     assert list(learners.saved) == ["1.3", "1.6"]
-    assert held.items() <= controller._ledger.held.items()
-    before = dict(controller._ledger.held)
+    assert held.items() <= controller.state.ledger.held.items()
+    before = dict(controller.state.ledger.held)
     learners.written.set_result(tmp_path)
-    controller._turn()
-    assert not held.keys() & controller._ledger.held.keys()
-    assert len(controller._ledger.held) < len(before)
+    controller._step_or_wait()
+    assert not held.keys() & controller.state.ledger.held.keys()
+    assert len(controller.state.ledger.held) < len(before)
 
 
 def test_a_disk_that_refuses_a_checkpoint_ends_the_run(tmp_path: Path) -> None:
@@ -245,8 +303,8 @@ def test_a_disk_that_refuses_a_checkpoint_ends_the_run(tmp_path: Path) -> None:
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
     controller._stop_requested = follow_version(controller, answers, 4)
     while not learners.saved:
-        controller._turn()
-        answers.version = controller.version
+        controller._step_or_wait()
+        answers.version = controller.state.version
     learners.written.set_exception(UserError("the disk is full"))
     with pytest.raises(UserError, match="the disk is full"):
         controller.run()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -92,6 +94,20 @@ def test_a_restart_decides_as_if_there_had_been_none() -> None:
     resumed.observe(point(step - 10))
     assert resumed.reason == undisturbed.reason
     assert EarlyStop(settings, budget, points).reason == undisturbed.reason, "a run that ended so ends at once"
+
+
+def test_an_evaluation_with_too_few_prompts_graded_is_left_out() -> None:
+    """Between the points of a run that still climbs, points at its ceiling of which half the prompts are lost."""
+    points: list[list[float]] = []
+    stop = EarlyStop(StopWhen(least_gain=0.05), Budget(steps=4000), points)
+    for step in range(0, 400, 10):
+        stop.observe(evaluation(step, 0.2 + 0.6 / (1 + (400 / max(step, 1e-9)) ** 2), 0.01 * step))
+        lossy = evaluation(step + 5, 0.999, 0.01 * step + 0.05)
+        stop.observe(replace(lossy, num_prompts=20, asked_prompts=40, missing_prompts=20))
+    assert stop.reason is None
+    assert [point[0] for point in points] == list(range(0, 400, 10))
+    stop.observe(replace(evaluation(400, 0.5, 4.0), num_prompts=36, asked_prompts=40, missing_prompts=4))
+    assert points[-1][:2] == [400, 0.5], "nine tenths are enough"
 
 
 def test_start_up_costs_do_not_shorten_the_rest_of_the_budget() -> None:

@@ -214,7 +214,7 @@ def test_downstream_sets_are_asked_for_at_checkpoints_or_as_often_as_they_say() 
         {"run": "r", "model": {"path": "m"}, "tasks": {"downstream": sets}, "trainer": {"checkpoint_every_steps": 50}},
         source="test",
     )
-    curve, *downstream = evaluation_plans(config)
+    curve, *downstream = evaluation_plans(config.tasks, config.trainer.checkpoint_every_steps)
     assert (curve.dataset, curve.every_steps, curve.rollouts_per_prompt) == ("arithmetic", 100, 16)
     assert [(plan.dataset, plan.every_steps, plan.rollouts_per_prompt) for plan in downstream] == [
         ("downstream:aime", 50, 16),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rollcast.recipe.staleness import Group
 from rollcast.rollouts.records import Claim, Purpose
-from rollcast.trainer.control.hand_over import OUTPACED, GroupOutlook, HandOvers, groups_to_move
+from rollcast.trainer.control.hand_over import MIN_SPEED_RATIO, GroupOutlook, HandOvers, groups_to_move
 from rollcast.wire.version import PolicyVersion
 
 LAG, STEP = 8, 10
@@ -105,7 +105,7 @@ def test_whatever_moves_would_be_late_and_has_a_faster_peer(
     moved = moves(rates, now=elapsed, outlook=outlook, step=step)
     if moved:
         fastest = max(peers)
-        assert fastest >= OUTPACED * owner
+        assert fastest >= MIN_SPEED_RATIO * owner
         assert elapsed + outlook.token_budget / owner > steps_left * outlook.step_seconds
         slower_queue = GroupOutlook(outlook.step_seconds, outlook.longest_tokens, outlook.token_budget, 1e9)
         assert not moves(rates, now=elapsed, outlook=slower_queue, step=step)

@@ -20,10 +20,9 @@ from rollcast.config.errors import UserError
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.starting import restore
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.learner_state import state
-from tests.trainer.tiny_models import make_config
+from tests.trainer.tiny_models import make_config, newest_whole
 
 NEST = "[" * 100_000 + "]" * 100_000
 
@@ -110,6 +109,20 @@ def test_code_in_the_place_of_a_tensor_never_runs(ranks: Ranks, untied_model: Pa
     written(path / file, content + harmful.getvalue())
     written(path / ".metadata", pickle.dumps(metadata))
     assert f"{name} is no tensor" in refusal(group, path)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("changed", [".metadata", "__0_0.distcp"])
+def test_no_file_is_read_before_all_are_as_they_were_written(
+    ranks: Ranks, untied_model: Path, tmp_path: Path, changed: str
+) -> None:
+    """Metadata that asks for code is not even looked at while it, or another file, is not what its checksum says."""
+    group = group_of(ranks, untied_model, tmp_path)
+    path, ran = saved(group), tmp_path / "ran"
+    written(path / ".metadata", pickle.dumps(_Runs(ran)))
+    content = (path / changed).read_bytes()
+    (path / changed).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert f"{changed} is not as it was written" in refusal(group, path)
     assert not ran.exists()
 
 
@@ -240,7 +253,7 @@ def test_a_state_that_no_controller_had_gives_the_checkpoint_before(
     group = group_of(ranks, untied_model, tmp_path)
     saved(group, "1.1", step=1)
     newest = group.save(PolicyVersion(1, 2), Progress(step=2).as_json() | change).result()
-    found = restore(group.config, group, resume=True)
+    found = newest_whole(group.config, group)
     assert found is not None
     assert found.step == 1
     assert [str(newest) in line for line in capsys.readouterr().out.splitlines() if "damaged" in line] == [True]
@@ -252,7 +265,7 @@ def test_a_newer_checkpoint_is_not_passed_over(ranks: Ranks, untied_model: Path,
     path = saved(group, "1.2", step=2)
     (path / "controller.json").write_text(with_checksum('{"format": 3, "updates": 1}'))
     with pytest.raises(UserError, match=r"is of format 3, this Rollcast knows 2 at most; resume with the release"):
-        restore(group.config, group, resume=True)
+        newest_whole(group.config, group)
 
 
 def test_metadata_that_names_a_file_elsewhere_is_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:

@@ -440,7 +440,7 @@ def test_an_impossible_group_costs_its_task_one_of_three_failures(tmp_path: Path
 
 
 def page(controller: Controller, name: str, **labels: str) -> list[Any]:
-    samples = parse_page(controller._exporter.render().decode())
+    samples = parse_page(controller._reporter._exporter.render().decode())
     return [item for item in samples if item.name == name and labels.items() <= dict(item.labels).items()]
 
 

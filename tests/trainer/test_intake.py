@@ -27,6 +27,7 @@ from rollcast.trainer.control.ledger import Ledger
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import graded, group_of
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
+from testkit.trainer.states import make_state
 
 
 class FlakyQueue:
@@ -67,9 +68,8 @@ class Desk:
         self.outcomes: Counter[str] = Counter()
         self.exporter = Exporter("r")
         self.intake = Intake(
+            make_state(ledger=self.ledger, history=SurvivingHistory(((1, 5),), 2)),
             self.queue,
-            self.ledger,
-            SurvivingHistory(((1, 5),), 2),
             self.open_evaluations,
             self.exporter,
             make_task=self.make_task,

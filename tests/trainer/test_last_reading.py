@@ -141,7 +141,7 @@ def test_nobody_is_waited_for_for_longer_than_half_a_minute(tmp_path: Path, trai
         began = time.monotonic()
         assert system.processes["trainer"].wait(60) == 0
         assert time.monotonic() - began > PATIENCE_SECONDS / 2
-        assert "not everyone who reads the metrics came for the last ones" in system.log("trainer")
+        assert "not every reader of the metrics has read the last ones" in system.log("trainer")
 
 
 def test_a_forecaster_sees_the_last_evaluation_though_others_read_more_often(

@@ -39,8 +39,8 @@ sys.exit(plan)
 LAUNCH = """
 import sys, subprocess
 from rollcast.trainer import launch, named_trainer
-launch.END_SECONDS = 1.0
-named_trainer.LOOK_SECONDS, named_trainer.PATIENCE_SECONDS = 0.1, 1.0
+launch.LOST_RANK_PATIENCE_SECONDS = 1.0
+named_trainer.READ_INTERVAL_SECONDS, named_trainer.PATIENCE_SECONDS = 0.1, 1.0
 real = subprocess.Popen
 def stand_in(command, **options):
     assert command[1:3] == ["-m", "rollcast.trainer"], command

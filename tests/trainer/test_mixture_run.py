@@ -7,11 +7,9 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.curves.curve_source import read_curve
@@ -22,6 +20,7 @@ from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.local.status import StatusReader
+from rollcast.runfolder.format_version import mark_format
 from rollcast.tasks.prompts import Prompt
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.build import build_controller
@@ -85,14 +84,13 @@ def make_controller(
     config: RunConfig, queue: AnsweringQueue, answers: Answers, learners: QuickLearners, progress: Progress | None
 ) -> Controller:
     config.run_folder.mkdir(parents=True, exist_ok=True)
-    ranks: Any = SimpleNamespace(num_devices=1, device=torch.device("cpu"))
+    mark_format(config.run_folder)
     group: Any = learners
     exporter = Exporter("r")
     controller = build_controller(
         config,
         learners=group,
-        ranks=ranks,
-        make_publisher=publisher_maker(config, group, ranks, exporter),
+        make_publisher=publisher_maker(config, group, exporter),
         queue=queue,
         books=Books(
             train=book(math=30, code=30),
@@ -104,7 +102,7 @@ def make_controller(
         progress=progress or Progress(),
         stop_requested=lambda: False,
     )
-    answers.version = controller.version
+    answers.version = controller.state.version
     return controller
 
 
@@ -134,7 +132,7 @@ def test_every_set_has_its_curve_and_the_parts_their_shares(tmp_path: Path) -> N
     for step in evens:
         mean = 0.75 * rates["part:math", step] + 0.25 * rates["part:code", step]
         assert rates[OWN, step] == pytest.approx(mean)
-    drawn = [controller._curriculum.draw() for _ in range(40)]
+    drawn = [controller.state.curriculum.draw() for _ in range(40)]
     assert Counter(str(prompt_id).rstrip("0123456789") for prompt_id in drawn) == {"math": 30, "code": 10}
 
 
@@ -143,7 +141,7 @@ def test_fewer_unique_prompts_are_fewer_of_every_part(tmp_path: Path) -> None:
     config = config.model_copy(update={"recipe": config.recipe.model_copy(update={"unique_prompts": 6})})
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(2))
     controller = make_controller(config, AnsweringQueue(MemoryBroker(), answers), answers, QuickLearners(), None)
-    drawn = {str(controller._curriculum.draw()) for _ in range(60)}
+    drawn = {str(controller.state.curriculum.draw()) for _ in range(60)}
     assert Counter(prompt_id.rstrip("0123456789") for prompt_id in drawn) == {"math": 3, "code": 3}
 
 
@@ -152,7 +150,7 @@ def test_a_restart_repeats_no_evaluation_that_was_closed_before_the_checkpoint(t
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(1))
     learners = QuickLearners()
     first = make_controller(config, AnsweringQueue(broker, answers), answers, learners, None)
-    first._reporter.started(first._history, 0, 3)
+    first._reporter.started()
 
     def save(version: PolicyVersion, state: dict[str, Any]) -> Any:
         if version.step == 9:
@@ -165,7 +163,7 @@ def test_a_restart_repeats_no_evaluation_that_was_closed_before_the_checkpoint(t
     del learners.save
     progress = Progress.from_json(learners.saved["1.6"])
     second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress)
-    second._reporter.started(second._history, 6, 3)
+    second._reporter.started()
     assert run(second, answers) is TrainerEnding.FINISHED
     check_every_task_once(lines(config, "tasks.jsonl"))
     again = {

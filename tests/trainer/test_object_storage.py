@@ -20,10 +20,9 @@ from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.learner.checkpoint import checkpoints, storage_at
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.starting import restore
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.learner_state import state
-from tests.trainer.tiny_models import make_config, make_sequences
+from tests.trainer.tiny_models import make_config, make_sequences, newest_whole
 from tests.weights.conftest import wait_until
 
 needs_s3 = pytest.mark.skipif(
@@ -110,7 +109,7 @@ def test_a_damaged_one_is_passed_over_for_the_one_before(
     progress = [Progress(step=step) for step in (1, 2)]
     paths = [str(group.save(PolicyVersion(1, one.step), one.as_json()).result()) for one in progress]
     spoil(paths[1], fault)
-    assert restore(group.config, group, resume=True) == progress[0]
+    assert newest_whole(group.config, group) == progress[0]
     assert [paths[1] in line for line in capsys.readouterr().out.splitlines() if "damaged" in line] == [True]
 
 

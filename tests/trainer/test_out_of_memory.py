@@ -60,8 +60,8 @@ SENTENCES = {
     "start": r"this rank's share of model.path = '.*' does not fit.*; give the trainer more ranks",
     "slots": rf"{STAGED}.*; give the trainer more ranks",
     "save": r"the copy of weights and optimizer that a checkpoint is written from does not fit.*; give the trainer .*",
-    "restore": r"what is read of the checkpoint .*1\.2 does not fit.*; give the trainer more ranks",
-    "take": r"what is read of the checkpoint .*1\.2 \(model.from_run\) does not fit.*; give the trainer more ranks",
+    "restore": r"this rank's part of the checkpoint .*1\.2 does not fit.*; give the trainer more ranks",
+    "take": r"this rank's part of the checkpoint .*1\.2 \(model.from_run\) does not fit.*; give the trainer more ranks",
     "update": r"an update does not fit.*; lower trainer.tokens_per_micro_batch \(now 120\), "
     r"set trainer.activation_checkpointing, or give the trainer more ranks",
 }

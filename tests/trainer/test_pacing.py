@@ -7,24 +7,27 @@ import json
 import pytest
 
 from rollcast.config.backstop import backstop_seconds
-from rollcast.config.run import parse_run_config
+from rollcast.config.recipe import Recipe
+from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import Claim, Purpose, RolloutGroup
 from rollcast.tasks.time_limits import grading_seconds as deadline
 from rollcast.trainer.control.hand_over import GroupOutlook
-from rollcast.trainer.control.pacing import Pacing, grading_seconds
+from rollcast.trainer.control.pacing import Pacing, longest_verdict_seconds
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import make_group, make_task
 
 
-def make_pacing(token_budget: int, grading_seconds: float = 0.0) -> Pacing:
-    return Pacing(
-        lag=8,
-        groups_per_step=4,
-        token_budget=token_budget,
-        drop_after_budgets=3.0,
-        grading_seconds=grading_seconds,
+def verdict_seconds(config: RunConfig) -> float:
+    """The longest wait for a verdict under these settings."""
+    return longest_verdict_seconds(
+        config.tasks, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
     )
+
+
+def make_pacing(token_budget: int, grading_seconds: float = 0.0) -> Pacing:
+    recipe = Recipe(prompts_per_step=4, max_completion_tokens=token_budget)
+    return Pacing(recipe, lag=8, drop_after_budgets=3.0, verdict_seconds=grading_seconds)
 
 
 def claim(at: float) -> Claim:
@@ -71,7 +74,7 @@ def test_what_works_in_the_sandbox_may_wait_until_every_slot_before_it_is_graded
         },
         source="test",
     )
-    assert grading_seconds(config) == seconds
+    assert verdict_seconds(config) == seconds
 
 
 def test_the_wait_for_graders_is_bounded_by_the_longest_grading_and_needs_no_verifier_installed_here() -> None:
@@ -89,7 +92,7 @@ def test_the_wait_for_graders_is_bounded_by_the_longest_grading_and_needs_no_ver
     )
     many = json.dumps({"kind": "stdin", "cases": [{"input": "", "output": ""}] * 512})
     longest = backstop_seconds(deadline(config.tasks.grading, "code", many))
-    assert grading_seconds(config) == 16 * longest
+    assert verdict_seconds(config) == 16 * longest
     assert longest < config.grader.patience_seconds
 
 

@@ -25,8 +25,8 @@ from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.dispatch import Dispatcher
 from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.telemetry import export_batch
+from testkit.trainer.states import make_state
 from tests.trainer.evaluating import ask, make_group, points
-from tests.trainer.tiny_models import make_config
 
 FAILED = (GradingStatus.TIMEOUT, GradingStatus.ERROR)
 Outcome = tuple[float, GradingStatus | None, StopReason]
@@ -60,8 +60,9 @@ def ended(reward: float, failed: GradingStatus | None = None) -> Outcome:
 def observed(group: RolloutGroup, tmp_path: Any) -> Curriculum:
     """What training remembers of the group's prompt."""
     curriculum = Curriculum([group.prompt_id, "another"], seed=0)
-    parts: dict[str, Any] = dict.fromkeys(("prompts", "maker", "ledger", "queue", "reporter"))
-    Dispatcher(make_config(tmp_path, tmp_path), curriculum=curriculum, **parts).observe([group])
+    parts: dict[str, Any] = dict.fromkeys(("queue", "reporter", "prompts", "maker"))
+    state = make_state(curriculum=curriculum)
+    Dispatcher(state, recipe=Recipe(), max_bytes=1 << 20, **parts).observe([group])
     return curriculum
 
 

@@ -80,7 +80,7 @@ def outcomes_by_step(config: RunConfig) -> list[Counter[str]]:
 
 
 def gauge(controller: Any, name: str) -> float:
-    families = text_string_to_metric_families(controller._exporter.render().decode())
+    families = text_string_to_metric_families(controller._reporter._exporter.render().decode())
     (value,) = [sample.value for family in families for sample in family.samples if sample.name == name]
     return float(value)
 
@@ -94,7 +94,9 @@ def test_refilled_batches_are_full(tmp_path: Path, schedule: Any) -> None:
     steps = outcomes_by_step(config)
     assert [step["used"] for step in steps] == [4] * 8
     assert sum(step["filtered"] for step in steps) > 30
-    assert controller._pacing._groups_taken() > 6.0, "4 used and about as many filtered: what is dispatched reckons so"
+    assert controller._pipeline._pacing._groups_taken() > 6.0, (
+        "4 used and about as many filtered: what is dispatched reckons so"
+    )
     outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
     assert outcomes["used"] == 32
     assert all(len({s.advantage for s in update}) > 1 for update in learners.updates)
@@ -114,14 +116,14 @@ def test_without_refilling_filtered_groups_count_towards_the_batch(tmp_path: Pat
 def test_refilling_counts_the_history_of_filtered_prompts_and_survives_a_restart(tmp_path: Path) -> None:
     config, answers, queue, learners, first = make(tmp_path, seed=1, pass_rate=0.1, refill_filtered=True)
     assert run(first, answers, limit=4) is TrainerEnding.INTERRUPTED
-    progress = Progress.from_json(learners.saved[str(first.version)])
+    progress = Progress.from_json(learners.saved[str(first.state.version)])
     assert progress.curriculum is not None
     settled = sum(map(sum, (step.values() for step in outcomes_by_step(config))))
     history = cast(CurriculumState, progress.curriculum)["history"]
     assert sum(evaluations for _, _, evaluations, _ in history.values()) >= settled
     second = make_controller(config, RecordingQueue(queue.broker, answers), answers, learners, progress=progress)
-    second._reporter.started(second._history, progress.step, 3)
-    assert second._curriculum.state() == progress.curriculum
+    second._reporter.started()
+    assert second.state.curriculum.state() == progress.curriculum
     assert run(second, answers) is TrainerEnding.FINISHED
     check_every_task_once(lines(config, "tasks.jsonl"))
 
@@ -148,8 +150,8 @@ def test_rollouts_by_difficulty_keep_the_budget_and_prompts_equal_weights(tmp_pa
 def test_a_task_that_redis_lost_is_asked_again_with_as_many_rollouts(tmp_path: Path) -> None:
     _, _, queue, _, controller = make(tmp_path, seed=3, rollouts_per_prompt=4)
     prompt_id = "p0"
-    sequence = controller._ledger.dispatch(prompt_id, 6)
-    controller._intake.reconcile()
+    sequence = controller.state.ledger.dispatch(prompt_id, 6)
+    controller._pipeline.intake.reconcile()
     ((task,),) = queue.calls
     assert (task.sequence, task.prompt_id, task.num_rollouts) == (sequence, prompt_id, 6)
 
@@ -177,7 +179,7 @@ def test_a_run_whose_few_prompts_are_all_solved_ends(tmp_path: Path) -> None:
 def test_another_number_of_unique_prompts_is_not_the_same_run(tmp_path: Path) -> None:
     config, answers, queue, learners, first = make(tmp_path, seed=6, unique_prompts=10)
     assert run(first, answers, limit=2) is TrainerEnding.INTERRUPTED
-    progress = Progress.from_json(learners.saved[str(first.version)])
+    progress = Progress.from_json(learners.saved[str(first.state.version)])
     other = config.model_copy(update={"recipe": config.recipe.model_copy(update={"unique_prompts": 9})})
     with pytest.raises(UserError, match="differ from those of the checkpoint"):
         make_controller(other, queue, answers, learners, progress=progress)

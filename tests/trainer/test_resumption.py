@@ -37,7 +37,7 @@ from testkit.trainer.quick_control import (
 
 def started_from(controller: Controller) -> dict[str, float]:
     """What its page tells of the steps that incarnations began with."""
-    samples = parse_page(controller._exporter.render().decode())
+    samples = parse_page(controller._reporter._exporter.render().decode())
     return {
         sample.labels["incarnation"]: sample.value for sample in samples if sample.name == names.INCARNATION_START.name
     }
@@ -48,11 +48,11 @@ def test_an_owed_prompt_that_is_the_last_one_is_trained_on(tmp_path: Path) -> No
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
     for number in range(22):
-        controller._curriculum.observe(f"p{number}", reward=3, graded=3, sampled=3)
-    controller._ledger.owed = ["p3"]
-    controller._turn()
-    assert list(controller._ledger.outstanding.values()) == ["p3"]
-    assert not controller._budget_reached(), "it was dispatched a moment ago"
+        controller.state.curriculum.observe(f"p{number}", reward=3, graded=3, sampled=3)
+    controller.state.ledger.owed = ["p3"]
+    controller._step_or_wait()
+    assert list(controller.state.ledger.outstanding.values()) == ["p3"]
+    assert not controller._has_ended(), "it was dispatched a moment ago"
 
 
 def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Controller]:
@@ -61,8 +61,8 @@ def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Control
     answers = Answers(0.4, PolicyVersion(1, 0), random.Random(3))
     learners = QuickLearners()
     first = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
-    first._reporter.started(first._history, 0, 3)
-    first._compute.start(1, None, start_up=0.0)
+    first._reporter.started()
+    first.state.compute.start(1, None, start_up=0.0)
     killed = False
 
     def kill(*_: Any) -> Any:
@@ -79,11 +79,11 @@ def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Control
     del learners.save
     progress = Progress.from_json(learners.saved["1.6"])
     second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress=progress)
-    second._reporter.started(second._history, 6, 3)
+    second._reporter.started()
     assert started_from(first) == {"1": 0.0}
     assert started_from(second) == {"2": 6.0}
-    second._compute.start(1, progress.compute_state, start_up=progress.start_up)
-    assert second.version == PolicyVersion(2, 6)
+    second.state.compute.start(1, progress.compute_state, start_up=progress.start_up)
+    assert second.state.version == PolicyVersion(2, 6)
     assert run(second, answers) is TrainerEnding.FINISHED
     return first, second
 
@@ -103,7 +103,7 @@ def test_an_evaluation_that_was_made_twice_is_one_point_for_every_reader(tmp_pat
     assert written == [(1, 0), (1, 2), (1, 4), (1, 6), *((2, step) for step in range(6, 15, 2))]
     expected = [(1, 0), (1, 2), (1, 4), *((2, step) for step in range(6, 15, 2))]
 
-    pages = [interpret(parse_page(one._exporter.render().decode()), at=0.0) for one in (first, second)]
+    pages = [interpret(parse_page(one._reporter._exporter.render().decode()), at=0.0) for one in (first, second)]
     folder = RunFolder(config.run_folder, config.run).read()
     for readings in (pages, [folder], [*pages, folder]):
         log = EvaluationLog()
@@ -116,7 +116,7 @@ def test_an_evaluation_that_was_made_twice_is_one_point_for_every_reader(tmp_pat
     rates = {(line["incarnation"], line["step"]): line["pass_rate"] for line in lines(config, "evaluations.jsonl")}
     curve = read_curve(str(config.run_folder / "evaluations.jsonl"), Columns(), None)
     assert [curve.initial, *curve.pass_rate] == [rates[version] for version in expected]
-    assert [(point[0], point[1]) for point in second._progress.curve] == [
+    assert [(point[0], point[1]) for point in second.state.progress.curve] == [
         (version[1], rates[version]) for version in expected
     ]
 
@@ -139,30 +139,30 @@ def test_a_resume_with_a_smaller_window_gives_up_what_it_cannot_use_and_dispatch
     first = make_controller(config, queue, answers, learners)
 
     def stop_with_many_under_way() -> bool:
-        answers.version = first.version
-        queue.silent = first.version.step >= 5
-        return len(first._ledger.outstanding) > 4 and queue.silent
+        answers.version = first.state.version
+        queue.silent = first.state.version.step >= 5
+        return len(first.state.ledger.outstanding) > 4 and queue.silent
 
     first._stop_requested = stop_with_many_under_way
     assert first.run() is TrainerEnding.INTERRUPTED
-    checkpoint, stopped = learners.saved[str(first.version)], first.version.step
+    checkpoint, stopped = learners.saved[str(first.state.version)], first.state.version.step
     assert len(checkpoint["ledger"]["outstanding"]) > 4, "more than the window of k = 1 holds"
 
     recipe = config.recipe.model_copy(update={"schedule": PipelineSchedule(max_staleness=1)})
     narrow = config.model_copy(update={"recipe": recipe})
     progress = Progress.from_json(checkpoint)
     second = make_controller(narrow, queue, answers, learners, progress=progress)
-    second._reporter.started(second._history, stopped, 1)
+    second._reporter.started()
 
     def answer_after_the_first_look() -> bool:
-        answers.version = second.version
-        queue.silent = not second._ledger.owed and second.version.step == stopped
+        answers.version = second.state.version
+        queue.silent = not second.state.ledger.owed and second.state.version.step == stopped
         return False
 
     second._stop_requested = answer_after_the_first_look
     assert second.run() is TrainerEnding.FINISHED
     outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
     assert outcomes["stale"] == len(checkpoint["ledger"]["outstanding"]) - 4
-    assert second._ledger.owed == [], "what was given up was dispatched again"
+    assert second.state.ledger.owed == [], "what was given up was dispatched again"
     resumed = [line for line in lines(config, "steps.jsonl") if line["step"] > stopped]
     assert max(int(age) for line in resumed for age in line["staleness_tokens"]) <= 1

@@ -18,7 +18,7 @@ from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.learner import pad_micro_batch
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.router_replay import UNKNOWN
+from rollcast.trainer.learner.router_replay import UNKNOWN_EXPERT
 from testkit.tiny_model import make_architecture
 from tests.trainer.slow_model import SMALL, slow_model
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
@@ -54,7 +54,7 @@ def scores_by_hand(architecture: str, router: Any, hidden: Tensor, chosen: Tenso
 
 
 def by_hand(folder: Path, architecture: str, experts: Tensor) -> Any:
-    """The plain code with every router replaced. `experts` [B, S, layers, choices]; UNKNOWN: the router's own."""
+    """The plain code with every router replaced. `experts` [B, S, layers, choices]; UNKNOWN_EXPERT: its own."""
     plain = slow_model(folder)
     routers = [module for module in plain.modules() if type(module).__name__.endswith("Router")]
     assert len(routers) == LAYERS
@@ -64,7 +64,7 @@ def by_hand(folder: Path, architecture: str, experts: Tensor) -> Any:
             logits = hidden.reshape(-1, hidden.shape[-1]) @ router.weight.T
             own = logits.argsort(dim=-1, descending=True)[:, : CHOICES[architecture]]
             told = experts[:, :, layer].flatten(0, 1).long()
-            return scores_by_hand(architecture, router, hidden, torch.where(told == UNKNOWN, own, told))
+            return scores_by_hand(architecture, router, hidden, torch.where(told == UNKNOWN_EXPERT, own, told))
 
         return forward
 

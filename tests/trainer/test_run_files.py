@@ -124,6 +124,7 @@ def test_a_line_that_a_kill_tore_at_any_byte_costs_nothing_but_itself(
 ) -> None:
     path = tmp_path / "run" / "evaluations.jsonl"
     path.parent.mkdir()
+    (path.parent / "format.json").write_text('{"format": 1}')
     whole = json.dumps(evaluation(20))
     for written_bytes in range(len(whole) + 2):
         path.unlink(missing_ok=True)

@@ -13,7 +13,11 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.recipe.effective_batch import effective_batch
 from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan
+from rollcast.runfolder.checkpoint_place import checkpoint_place
+from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.starting import restore
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import group_of, make_task
 
@@ -46,6 +50,12 @@ def write_model(
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>").save_pretrained(folder)
     return folder
+
+
+def newest_whole(config: RunConfig, group: LearnerGroup) -> Progress | None:
+    """What a trainer with these settings goes on from."""
+    place = checkpoint_place(config.run_folder, config.trainer.checkpoints)
+    return restore(config.run, place, group, resume=True)
 
 
 def make_config(model_path: Path, run_folder: Path, /, **changes: Mapping[str, object]) -> RunConfig:

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from rollcast.telemetry.service_process import run_service
 
-if TYPE_CHECKING:
-    from rollcast.config.run import RunConfig
-
-
-def serve(config: RunConfig) -> int:
-    from rollcast.autoscaler import service
-
-    return service.serve(config)
-
-
 if __name__ == "__main__":
-    sys.exit(run_service("autoscaler", "Decides how many generators a run needs.", serve))
+    sys.exit(
+        run_service("autoscaler", "Decides how many generators a run needs.", module="rollcast.autoscaler.service")
+    )

@@ -16,6 +16,7 @@ from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.keda import MAX_CALLS, ExternalScaler
 from rollcast.autoscaler.loop import Loop
 from rollcast.autoscaler.sources import open_source
+from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Rpc
@@ -39,7 +40,7 @@ def serve(config: RunConfig) -> int:
     """
     stop = StopSignal()
     settings = config.autoscaler
-    deployment = open_deployment(config)
+    deployment = open_deployment(settings)
     board, exporter = DecisionBoard(), Exporter(config.run)
     heartbeat = Heartbeat(settings.every_seconds + MAX_TURN_SECONDS)
     loop = Loop(config, open_source(settings.source, config.http, config.run, config.run_folder), deployment)
@@ -83,12 +84,11 @@ def serve(config: RunConfig) -> int:
         loop.close()
 
 
-def open_deployment(config: RunConfig) -> Any:
+def open_deployment(settings: Autoscaler) -> Any:
     """The Deployment that the settings name, or None.
 
     Raises UserError where Kubernetes cannot be reached; in mode controller also where others scale it.
     """
-    settings = config.autoscaler
     if settings.deployment is None:
         return None
     from rollcast.autoscaler.api_server import ClusterAway, connect, own_namespace

@@ -144,7 +144,7 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
     ]
     for name in _names(recipes):
         found = find_recipe(name)
-        change = transplanted(found.recipe, base, is_published=is_shipped(found))
+        change = transplanted(found.recipe, base.recipe, is_published=is_shipped(found))
         variants.append(Variant(found.name, f"the recipe {found.name}", change))
     names = [variant.name for variant in variants]
     if not variants or len({*names, WHOLE}) != len(names) + 1:
@@ -158,7 +158,7 @@ def settings_left_behind(base: RunConfig, recipes: str | None) -> dict[str, dict
     from rollcast.local.ablation_parts import left_behind
 
     found = [find_recipe(name) for name in _names(recipes)]
-    stays = {one.name: left_behind(one.recipe, base, is_published=is_shipped(one)) for one in found}
+    stays = {one.name: left_behind(one.recipe, base.recipe, is_published=is_shipped(one)) for one in found}
     return {name: settings for name, settings in stays.items() if settings}
 
 

@@ -64,7 +64,7 @@ def check(
         config, found = preflight.load_to_start(file)
         cautions = preflight.check_files(config)
         changes = check_run_folder(config, resume=resume)
-        left = preflight.not_checked(config)
+        left = preflight.not_checked(config.redis, config.model.path)
         filled_in = preflight.in_words(found)
     device: Device | None = None
     if gpu is not None:

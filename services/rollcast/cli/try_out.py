@@ -46,7 +46,16 @@ def try_out(
     for line in [*completions(trial), *figures(settings, trial)]:
         typer.echo(line)
     say("timing one update of the trainer on as many ...")
-    for line in expected(settings, outlook(settings, trial, time_update(settings, trial))):
+    times = outlook(
+        settings.recipe,
+        settings.tasks,
+        settings.budget,
+        trial,
+        time_update(settings, trial),
+        generators=settings.local.generators,
+        workers=settings.generator.tensor_parallel,
+    )
+    for line in expected(settings, times):
         say(line)
 
 

@@ -7,33 +7,68 @@ config check`, every process that reads a run file, and the chart's check before
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.datasets import CountdownDataset, Dataset, HuggingfaceDataset, Mixture, RowsDataset
-from rollcast.config.loggers import is_installed
+from rollcast.config.engine_arguments import EngineArguments
+from rollcast.config.loggers import Log, is_installed
+from rollcast.config.model import Model
 from rollcast.config.recipe import (
     DifficultyAllocation,
     Interruption,
     LengthPenalty,
     PipelineSchedule,
+    Recipe,
     ReinforceLoss,
 )
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, wrong_value
-from rollcast.config.services import CurveFile, CurveQueries
+from rollcast.config.services import (
+    Budget,
+    CurveFile,
+    CurveQueries,
+    Forecaster,
+    Generator,
+    Grader,
+    Redis,
+    StopWhen,
+)
+from rollcast.config.tasks import Grading, PromptFormat, Tasks
 
-Rule = Callable[[RunConfig], Iterator[Wrong]]
+
+def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong]:
+    """What is wrong with settings that are right one by one. `to_start`: a run is started from them, so it must end."""
+    recipe = config.recipe
+    model = config.model
+    tasks = config.tasks
+    yield from _lengths_fit_the_model(recipe, model)
+    yield from _groups_fit_a_generator(config.generator, recipe, tasks)
+    yield from _an_earlier_run_knows_what_it_spent(model)
+    yield from _graders_have_time(tasks.grading, config.grader)
+    yield from _refilling_needs_a_filter(recipe)
+    yield from _prompts_fill_a_step(recipe)
+    yield from _reinforce_is_on_policy(recipe)
+    yield from _allocation_is_a_range(recipe)
+    yield from _quantised_weights_are_bfloat16(config.generator.engine, model)
+    yield from _interruption_fits_the_budget(recipe)
+    yield from _penalty_fits_the_budget(recipe)
+    yield from _prompt_format_is_one(tasks.prompt_format)
+    yield from _data_sets_are_told_apart(tasks)
+    yield from _verifiers_are_told_apart(tasks)
+    yield from _curves_are_told_apart(config.forecaster)
+    yield from _data_sets_have_a_place(tasks)
+    yield from _autoscaler_knows_its_fleet(config.autoscaler)
+    yield from _one_logger_of_a_kind(config.log)
+    yield from _a_socket_needs_no_tls(config.redis)
+    if to_start:
+        yield from _the_run_ends(config.budget, config.stop_when)
+        yield from _loggers_are_installed(config.log)
 
 
-def broken_rules(config: RunConfig, rules: tuple[Rule, ...]) -> list[Wrong]:
-    """What is wrong with settings that are right one by one."""
-    return [wrong for rule in rules for wrong in rule(config)]
-
-
-def the_run_ends(config: RunConfig) -> Iterator[Wrong]:
-    budget = config.budget
+def _the_run_ends(budget: Budget, stop_when: StopWhen | None) -> Iterator[Wrong]:
     bounds = budget.steps is not None or budget.device_hours is not None
-    if not (bounds or budget.endless or config.stop_when is not None):
+    if not (bounds or budget.endless or stop_when is not None):
         yield Wrong(
             "budget",
             "sets neither steps nor device_hours, so the run would never end; set one of them, or stop_when, or "
@@ -49,8 +84,8 @@ def the_run_ends(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
-def _lengths_fit_the_model(config: RunConfig) -> Iterator[Wrong]:
-    recipe, length = config.recipe, config.model.max_length
+def _lengths_fit_the_model(recipe: Recipe, model: Model) -> Iterator[Wrong]:
+    length = model.max_length
     need = recipe.max_prompt_tokens + recipe.max_completion_tokens
     if need > length:
         yield wrong_value(
@@ -64,8 +99,8 @@ def _lengths_fit_the_model(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
-def _groups_fit_a_generator(config: RunConfig) -> Iterator[Wrong]:
-    slots, recipe, tasks = config.generator.most_slots, config.recipe, config.tasks
+def _groups_fit_a_generator(generator: Generator, recipe: Recipe, tasks: Tasks) -> Iterator[Wrong]:
+    slots = generator.most_slots
     groups = {
         "recipe.rollouts_per_prompt": recipe.rollouts_per_prompt,
         "tasks.evaluation.rollouts_per_prompt": tasks.evaluation.rollouts_per_prompt,
@@ -84,18 +119,18 @@ def _groups_fit_a_generator(config: RunConfig) -> Iterator[Wrong]:
             )
 
 
-def _an_earlier_run_knows_what_it_spent(config: RunConfig) -> Iterator[Wrong]:
-    if config.model.from_run is not None and config.model.spent_device_hours is not None:
+def _an_earlier_run_knows_what_it_spent(model: Model) -> Iterator[Wrong]:
+    if model.from_run is not None and model.spent_device_hours is not None:
         yield wrong_value(
             "model.spent_device_hours",
-            config.model.spent_device_hours,
+            model.spent_device_hours,
             "the checkpoint of model.from_run says what was spent; remove one of the two",
             "model.from_run",
         )
 
 
-def _graders_have_time(config: RunConfig) -> Iterator[Wrong]:
-    grading, patience = config.tasks.grading, config.grader.patience_seconds
+def _graders_have_time(grading: Grading, grader: Grader) -> Iterator[Wrong]:
+    patience = grader.patience_seconds
     if grading.sandbox == "remote" and patience <= grading.longest_wall_seconds:
         yield wrong_value(
             "grader.patience_seconds",
@@ -107,8 +142,8 @@ def _graders_have_time(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
-def _refilling_needs_a_filter(config: RunConfig) -> Iterator[Wrong]:
-    if config.recipe.refill_filtered and not config.recipe.zero_variance_filter:
+def _refilling_needs_a_filter(recipe: Recipe) -> Iterator[Wrong]:
+    if recipe.refill_filtered and not recipe.zero_variance_filter:
         yield wrong_value(
             "recipe.refill_filtered",
             True,
@@ -117,8 +152,9 @@ def _refilling_needs_a_filter(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
-def _prompts_fill_a_step(config: RunConfig) -> Iterator[Wrong]:
-    unique, needed = config.recipe.unique_prompts, config.recipe.prompts_per_step
+def _prompts_fill_a_step(recipe: Recipe) -> Iterator[Wrong]:
+    unique = recipe.unique_prompts
+    needed = recipe.prompts_per_step
     if unique is not None and unique < needed:
         yield wrong_value(
             "recipe.unique_prompts",
@@ -129,10 +165,10 @@ def _prompts_fill_a_step(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
-def _reinforce_is_on_policy(config: RunConfig) -> Iterator[Wrong]:
-    schedule = config.recipe.schedule
+def _reinforce_is_on_policy(recipe: Recipe) -> Iterator[Wrong]:
+    schedule = recipe.schedule
     on_policy = 0 if isinstance(schedule, PipelineSchedule) else 1
-    if isinstance(config.recipe.loss, ReinforceLoss) and schedule.max_staleness > on_policy:
+    if isinstance(recipe.loss, ReinforceLoss) and schedule.max_staleness > on_policy:
         yield wrong_value(
             "recipe.schedule.max_staleness",
             schedule.max_staleness,
@@ -142,8 +178,9 @@ def _reinforce_is_on_policy(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
-def _allocation_is_a_range(config: RunConfig) -> Iterator[Wrong]:
-    allocation, usual = config.recipe.rollout_allocation, config.recipe.rollouts_per_prompt
+def _allocation_is_a_range(recipe: Recipe) -> Iterator[Wrong]:
+    allocation = recipe.rollout_allocation
+    usual = recipe.rollouts_per_prompt
     if not isinstance(allocation, DifficultyAllocation):
         return
     if allocation.least > allocation.most:
@@ -163,8 +200,9 @@ def _allocation_is_a_range(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
-def _interruption_fits_the_budget(config: RunConfig) -> Iterator[Wrong]:
-    control, most = config.recipe.length_control, config.recipe.max_completion_tokens
+def _interruption_fits_the_budget(recipe: Recipe) -> Iterator[Wrong]:
+    control = recipe.length_control
+    most = recipe.max_completion_tokens
     if not isinstance(control, Interruption):
         return
     low, high = control.position
@@ -184,8 +222,9 @@ def _interruption_fits_the_budget(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
-def _penalty_fits_the_budget(config: RunConfig) -> Iterator[Wrong]:
-    control, most = config.recipe.length_control, config.recipe.max_completion_tokens
+def _penalty_fits_the_budget(recipe: Recipe) -> Iterator[Wrong]:
+    control = recipe.length_control
+    most = recipe.max_completion_tokens
     if not isinstance(control, LengthPenalty):
         return
     if control.cache_tokens > control.max_tokens:
@@ -207,17 +246,19 @@ def _penalty_fits_the_budget(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
-def _prompt_format_is_one(config: RunConfig) -> Iterator[Wrong]:
-    text, field = config.tasks.prompt_format, "tasks.prompt_format"
-    if text.layout == "bare" and (text.system is not None or text.enable_thinking is not None):
+def _prompt_format_is_one(prompt_format: PromptFormat) -> Iterator[Wrong]:
+    field = "tasks.prompt_format"
+    if prompt_format.layout == "bare" and (
+        prompt_format.system is not None or prompt_format.enable_thinking is not None
+    ):
         yield wrong_value(
             f"{field}.layout",
-            text.layout,
+            prompt_format.layout,
             "takes neither system nor enable_thinking; remove them or choose another layout",
             f"{field}.system",
             f"{field}.enable_thinking",
         )
-    if text.open_thinking and text.enable_thinking is False:
+    if prompt_format.open_thinking and prompt_format.enable_thinking is False:
         yield wrong_value(
             f"{field}.open_thinking",
             True,
@@ -226,25 +267,25 @@ def _prompt_format_is_one(config: RunConfig) -> Iterator[Wrong]:
         )
 
 
-def _data_sets_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
+def _data_sets_are_told_apart(tasks: Tasks) -> Iterator[Wrong]:
     names: Counter[str] = Counter()
-    for field, dataset in _datasets(config):
+    for field, dataset in _datasets(tasks):
         names[dataset.name] += 1
         if names[dataset.name] == 2:
             yield wrong_value(f"{field}.name", dataset.name, "is given more than once; each needs a name of its own")
 
 
-def _verifiers_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
+def _verifiers_are_told_apart(tasks: Tasks) -> Iterator[Wrong]:
     names: Counter[str] = Counter()
-    for index, verifier in enumerate(config.tasks.verifiers):
+    for index, verifier in enumerate(tasks.verifiers):
         names[verifier.name] += 1
         if names[verifier.name] == 2:
             field = f"tasks.verifiers.{index}.name"
             yield wrong_value(field, verifier.name, "is given more than once; each needs a name of its own")
 
 
-def _curves_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
-    source = config.forecaster.source
+def _curves_are_told_apart(forecaster: Forecaster) -> Iterator[Wrong]:
+    source = forecaster.source
     runs: Counter[str] = Counter()
     curves: tuple[CurveFile | CurveQueries, ...] = () if source.kind == "scrape" else source.curves
     for index, curve in enumerate(curves):
@@ -254,8 +295,8 @@ def _curves_are_told_apart(config: RunConfig) -> Iterator[Wrong]:
             yield wrong_value(field, curve.run, "is given more than once; each needs a name of its own")
 
 
-def _data_sets_have_a_place(config: RunConfig) -> Iterator[Wrong]:
-    for field, dataset in _datasets(config):
+def _data_sets_have_a_place(tasks: Tasks) -> Iterator[Wrong]:
+    for field, dataset in _datasets(tasks):
         if isinstance(dataset, CountdownDataset) and dataset.numbers[0] > dataset.numbers[1]:
             yield wrong_value(
                 f"{field}.numbers", list(dataset.numbers), "must be [low, high] with low <= high; swap them"
@@ -270,90 +311,63 @@ def _data_sets_have_a_place(config: RunConfig) -> Iterator[Wrong]:
             yield Wrong(f"{field}.path", "is missing: give the data set's name on the hub, such as openai/gsm8k")
 
 
-def _autoscaler_knows_its_fleet(config: RunConfig) -> Iterator[Wrong]:
-    scaler = config.autoscaler
-    if scaler.least > scaler.most:
+def _autoscaler_knows_its_fleet(autoscaler: Autoscaler) -> Iterator[Wrong]:
+    if autoscaler.least > autoscaler.most:
         yield wrong_value(
             "autoscaler.least",
-            scaler.least,
-            f"exceeds most, {scaler.most}; lower least or raise most",
+            autoscaler.least,
+            f"exceeds most, {autoscaler.most}; lower least or raise most",
             "autoscaler.most",
         )
-    if scaler.mode == "controller" and scaler.deployment is None:
+    if autoscaler.mode == "controller" and autoscaler.deployment is None:
         yield wrong_value(
-            "autoscaler.mode", scaler.mode, "needs deployment, the name of the generators' Deployment; set it"
+            "autoscaler.mode", autoscaler.mode, "needs deployment, the name of the generators' Deployment; set it"
         )
-    if scaler.trainer_jobs is not None and scaler.deployment is None:
+    if autoscaler.trainer_jobs is not None and autoscaler.deployment is None:
         yield wrong_value(
             "autoscaler.trainer_jobs",
-            scaler.trainer_jobs,
+            autoscaler.trainer_jobs,
             "needs autoscaler.deployment, whose generators are let go; set it",
         )
 
 
-def _one_logger_of_a_kind(config: RunConfig) -> Iterator[Wrong]:
-    for kind, count in Counter(item.kind for item in config.log).items():
+def _one_logger_of_a_kind(log: tuple[Log, ...]) -> Iterator[Wrong]:
+    for kind, count in Counter(item.kind for item in log).items():
         if count > 1:
             yield wrong_value("log", f"{count} of kind {kind}", "a run is logged to each kind once; leave one of them")
 
 
-def _loggers_are_installed(config: RunConfig) -> Iterator[Wrong]:
-    for item in config.log:
+def _loggers_are_installed(log: tuple[Log, ...]) -> Iterator[Wrong]:
+    for item in log:
         if not is_installed(item):
             remedy = f"pip install 'rollcast[{item.kind}]', or take it out of log"
             yield Wrong("log", f"kind {item.kind} needs the package {item.kind}, which is not installed; {remedy}")
 
 
-def _datasets(config: RunConfig) -> Iterator[tuple[str, Dataset | Mixture]]:
+def _datasets(tasks: Tasks) -> Iterator[tuple[str, Dataset | Mixture]]:
     """Every data set with the setting that holds it."""
-    dataset = config.tasks.dataset
+    dataset = tasks.dataset
     yield "tasks.dataset", dataset
     if isinstance(dataset, Mixture):
         for index, part in enumerate(dataset.parts):
             yield f"tasks.dataset.parts.{index}.dataset", part.dataset
-    for index, item in enumerate(config.tasks.downstream):
+    for index, item in enumerate(tasks.downstream):
         yield f"tasks.downstream.{index}.dataset", item.dataset
 
 
-def _quantised_weights_are_bfloat16(config: RunConfig) -> Iterator[Wrong]:
-    quantization = config.generator.engine.quantization
-    if quantization is not None and config.model.dtype != "bfloat16":
+def _quantised_weights_are_bfloat16(engine: EngineArguments, model: Model) -> Iterator[Wrong]:
+    quantization = engine.quantization
+    if quantization is not None and model.dtype != "bfloat16":
         yield wrong_value(
             "generator.engine.quantization",
             quantization,
-            f"it quantises bfloat16 weights, and model.dtype is {config.model.dtype}; set that to bfloat16 or remove quantization",
+            f"it quantises bfloat16 weights, and model.dtype is {model.dtype}; set that to bfloat16 or remove quantization",
             "model.dtype",
         )
 
 
-def _a_socket_needs_no_tls(config: RunConfig) -> Iterator[Wrong]:
-    if config.redis.socket is not None and config.redis.tls is not None:
+def _a_socket_needs_no_tls(redis: Redis) -> Iterator[Wrong]:
+    if redis.socket is not None and redis.tls is not None:
         yield wrong_value(
-            "redis.socket", str(config.redis.socket), "a Unix socket carries no TLS; remove redis.tls", "redis.tls"
+            "redis.socket", str(redis.socket), "a Unix socket carries no TLS; remove redis.tls", "redis.tls"
         )
-
-
-RULES: tuple[Rule, ...] = (
-    _lengths_fit_the_model,
-    _groups_fit_a_generator,
-    _an_earlier_run_knows_what_it_spent,
-    _graders_have_time,
-    _refilling_needs_a_filter,
-    _prompts_fill_a_step,
-    _reinforce_is_on_policy,
-    _allocation_is_a_range,
-    _quantised_weights_are_bfloat16,
-    _interruption_fits_the_budget,
-    _penalty_fits_the_budget,
-    _prompt_format_is_one,
-    _data_sets_are_told_apart,
-    _verifiers_are_told_apart,
-    _curves_are_told_apart,
-    _data_sets_have_a_place,
-    _autoscaler_knows_its_fleet,
-    _one_logger_of_a_kind,
-    _a_socket_needs_no_tls,
-)
-"""What every reader of a run file asks for."""
-START_RULES: tuple[Rule, ...] = (*RULES, the_run_ends, _loggers_are_installed)
-"""What a run is started by."""

@@ -14,12 +14,14 @@ from pydantic_core import ErrorDetails
 from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
 from rollcast.config.gone_settings import without_gone_settings
-from rollcast.config.rules import RULES, START_RULES, Rule, broken_rules
+from rollcast.config.rules import broken_rules
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, described, kind_of, num_described, without
 from rollcast.config.yaml_loader import load_yaml
 
 MAX_FILE_BYTES = 1 << 20
+FillIn = Callable[[RunConfig], RunConfig]
+"""Gives what a run file leaves out."""
 __all__ = ["RunConfig", "WrongSettingsError", "load_run_config", "parse_run_config"]
 
 MOST_MENDS = 4
@@ -44,9 +46,7 @@ class WrongSettingsError(UserError):
         self.config = config
 
 
-def load_run_config(
-    path: Path, *, to_start: bool = False, filled_in: Callable[[RunConfig], RunConfig] | None = None
-) -> RunConfig:
+def load_run_config(path: Path, *, to_start: bool = False, filled_in: FillIn | None = None) -> RunConfig:
     """Read a run file (YAML or JSON). `to_start`: the whole run will be started from it, so that it must also end.
     `filled_in`: gives what the file leaves out, before rules across settings are asked.
 
@@ -71,14 +71,14 @@ def parse_run_config(
     *,
     source: str,
     to_start: bool = False,
-    filled_in: Callable[[RunConfig], RunConfig] | None = None,
+    filled_in: FillIn | None = None,
 ) -> RunConfig:
     """Check settings that were already read; secrets in the environment win over the file's.
 
     Raises UserError: one sentence for each mistake, all of them at once.
     """
     data = without_gone_settings(data, source)
-    config, mistakes, num_more = _checked(data, START_RULES if to_start else RULES, filled_in)
+    config, mistakes, num_more = _checked(data, filled_in, to_start=to_start)
     if mistakes:
         raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None
@@ -97,7 +97,7 @@ def parse_run_config(
 
 
 def _checked(
-    data: dict[str, Any], rules: tuple[Rule, ...], filled_in: Callable[[RunConfig], RunConfig] | None
+    data: dict[str, Any], filled_in: FillIn | None, *, to_start: bool
 ) -> tuple[RunConfig | None, list[Wrong], int]:
     """The settings, every mistake in them, and how many more there are where they are too many. Rules are asked with the default where a setting is wrong by itself."""
     mistakes: list[Wrong] = []
@@ -116,7 +116,8 @@ def _checked(
         if filled_in is not None:
             before, config = config, filled_in(config)
             made = {one.field for one in differences(before, config)}
-        broken = [wrong for wrong in broken_rules(config, rules) if not any(wrong.touches(m) for m in mistakes)]
+        all_broken = broken_rules(config, to_start=to_start)
+        broken = [wrong for wrong in all_broken if not any(wrong.touches(m) for m in mistakes)]
         return config, mistakes + [wrong.told_of(data, made) for wrong in broken], 0
     return None, mistakes, 0
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import ssl
 
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig
-from rollcast.config.services import TLS
+from rollcast.config.services import TLS, Http, Redis, Rpc
 
 
-def check_certificates(config: RunConfig) -> None:
+def check_certificates(redis: Redis, rpc: Rpc, http: Http) -> None:
     """Whether every PEM file of the run can be used. Raises UserError for the first that cannot."""
-    if config.redis.tls is not None:
-        check_client(config.redis.tls, "redis.tls")
-    if config.rpc.tls is not None:
-        check_server(config.rpc.tls, "rpc.tls")
-    if config.http.tls is not None:
-        check_server(config.http.tls, "http.tls")
+    if redis.tls is not None:
+        check_client(redis.tls, "redis.tls")
+    if rpc.tls is not None:
+        check_server(rpc.tls, "rpc.tls")
+    if http.tls is not None:
+        check_server(http.tls, "http.tls")
 
 
 def check_server(tls: TLS, setting: str) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from rollcast.config.errors import UserError
@@ -12,10 +10,10 @@ from rollcast.curves.evaluations import CurvePoint, EvaluationLog, checked
 from rollcast.curves.left_out import incomplete_points
 from rollcast.curves.reading import Reading
 from rollcast.curves.run_history import RunHistory
-from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS, STEPS
+from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
 from rollcast.runfolder.format_version import check_format
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import BeforeRecord, EvaluationRecord, IncarnationRecord, StepRecord, read_record
+from rollcast.runfolder.records import BeforeRecord, EvaluationRecord, IncarnationRecord, read_record
 from rollcast.telemetry.names import is_own_curve
 
 
@@ -23,18 +21,15 @@ class RunFolder:
     """Read from where the last look ended."""
 
     def __init__(self, folder: Path, run: str) -> None:
-        """`run`: of evaluations that name none. Raises UserError where the folder is of a newer format."""
+        """`run`: of evaluations that name none. Raises UserError if the folder is of another format."""
+        check_format(folder)
         self._folder = folder
         self._run = run
-        self._format = check_format(folder)
         self._open()
 
     def _open(self) -> None:
         self._evaluations = RecordFile(self._folder / EVALUATIONS, EvaluationRecord)
         self._incarnations = RecordFile(self._folder / INCARNATIONS, IncarnationRecord)
-        # Evaluations of format 0 do not tell how many answers were cut off; the steps around them do.
-        self._steps = RecordFile(self._folder / STEPS, StepRecord) if self._format == 0 else None
-        self._truncation: dict[int, float] = {}
         self._told = 0
         self._runs: set[str] = set()
 
@@ -44,7 +39,7 @@ class RunFolder:
         The files belong together: the steps from which incarnations continued cut the evaluations.
         """
         reading = self._read()
-        if any(file.was_written_anew for file in (self._evaluations, self._incarnations, self._steps) if file):
+        if self._evaluations.was_written_anew or self._incarnations.was_written_anew:
             void = self._runs
             self._open()
             reading = self._read()
@@ -53,15 +48,12 @@ class RunFolder:
 
     def _read(self) -> Reading:
         reading, now = Reading(), time.time()
-        records = list(self._evaluations.read())
-        # An evaluation is written after the step that it belongs to: read later, the steps reach at least as far.
-        self._read_steps()
-        for record in records:
+        for record in self._evaluations.read():
             run = record.run or self._run
             if record.started_from is not None:
                 reading.starts.setdefault(run, {})[record.incarnation] = record.started_from
             try:
-                reading.evaluations.append(self._with_truncation(point_of(record, run, now)))
+                reading.evaluations.append(point_of(record, run, now))
             except ValueError:
                 reading.skipped["out_of_bounds"] += 1
         for began in self._incarnations.read():
@@ -71,20 +63,6 @@ class RunFolder:
             self._told += new
         self._runs |= reading.starts.keys() | {item.run for item in reading.evaluations}
         return reading
-
-    def _read_steps(self) -> None:
-        """A step that was lost and made again stands further down the file: the last line of a step holds."""
-        if self._steps is not None:
-            for record in self._steps.read():
-                if record.truncation_ratio is not None:
-                    self._truncation[record.step] = record.truncation_ratio
-
-    def _with_truncation(self, point: CurvePoint) -> CurvePoint:
-        if point.truncation_ratio is not None or not self._truncation:
-            return point
-        made = sorted(self._truncation)
-        before = bisect.bisect_right(made, point.step)
-        return replace(point, truncation_ratio=self._truncation[made[before - 1]]) if before else point
 
 
 def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, int]:

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from rollcast.telemetry.service_process import run_service
 
-if TYPE_CHECKING:
-    from rollcast.config.run import RunConfig
-
-
-def serve(config: RunConfig) -> int:
-    from rollcast.grader import service
-
-    return service.serve(config)
-
-
 if __name__ == "__main__":
-    sys.exit(run_service("grader", "Grades completions for generators.", serve))
+    description = "Grades completions for generators."
+    sys.exit(run_service("grader", description, module="rollcast.grader.service"))

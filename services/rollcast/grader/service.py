@@ -14,6 +14,7 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Redis, Rpc
 from rollcast.connections.grpc import MAX_GRADING_BYTES, start_server
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
@@ -68,7 +69,7 @@ def serve(config: RunConfig) -> int:
     Raises UserError where it holds credentials, a port cannot be had, or this machine cannot contain programs.
     """
     stop = StopSignal()
-    refuse_credentials(config)
+    refuse_credentials(config.redis, config.rpc)
     settings = config.grader
     exporter = Exporter(config.run)
     verifiers = Verifiers.of(config.tasks)
@@ -97,7 +98,7 @@ def serve(config: RunConfig) -> int:
             setting="grader.port",
             max_calls=settings.processes + settings.queue + CALLS_TO_REFUSE,
             max_message_bytes=MAX_GRADING_BYTES,
-            secret_place=secret_place(config, "grader.token"),
+            secret_place=secret_place(config.run_folder, "grader.token"),
         )
         publish_port(config.run_folder, "grader", http.port)
         publish_port(config.run_folder, "grader-grpc", port)
@@ -126,11 +127,11 @@ def import_verifiers(sandbox: Sandbox, names: list[str]) -> None:
         thread.join(max(0.0, until - time.monotonic()))
 
 
-def refuse_credentials(config: RunConfig) -> None:
+def refuse_credentials(redis: Redis, rpc: Rpc) -> None:
     """Raises UserError where the process was given a secret that it has no use for, and a program could be after."""
     for setting, variable, secret in (
-        ("redis.password", "ROLLCAST_REDIS_PASSWORD", config.redis.password),
-        ("rpc.token", "ROLLCAST_RPC_TOKEN", config.rpc.token),
+        ("redis.password", "ROLLCAST_REDIS_PASSWORD", redis.password),
+        ("rpc.token", "ROLLCAST_RPC_TOKEN", rpc.token),
     ):
         if secret is not None:
             raise UserError(

@@ -18,6 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from rollcast.config.errors import UserError
+from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import reveal
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
@@ -96,7 +97,7 @@ def run_set(
         _check_folder(item.config, resume=resume)
     for place, (item, record) in enumerate(zip(planned, records, strict=True)):
         if is_finished(item.config.run_folder):
-            _conclude(record, item.config)
+            _conclude(record, StatusReader(item.config), item.config.run_folder)
         else:
             _run(item.config, record, view_of(place), seconds_per_run)
             if record.state is State.FAILED:
@@ -116,7 +117,7 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
     records = [_record(item) for item in planned]
     for item, record in zip(planned, records, strict=True):
         check_format(item.config.run_folder)
-        _check_recipe(item.config)
+        _check_recipe(item.config.run_folder, item.config.recipe, item.config.seed)
         reader = StatusReader(item.config)
         evaluations = reader.read().evaluations
         if evaluations and evaluations[-1].step > 0:
@@ -154,15 +155,15 @@ def _record(item: PlannedRun) -> RunRecord:
     )
 
 
-def _check_recipe(config: RunConfig) -> None:
+def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
     """Of a run that was trained elsewhere, where its folder holds its run file: paths and addresses may differ."""
     for name in (UP_FILE, RUN_FILE):
-        file = config.run_folder / name
+        file = run_folder / name
         if file.exists():
             made = load_run_config(file)
-            if (made.recipe, made.seed) != (config.recipe, config.seed):
+            if (made.recipe, made.seed) != (recipe, seed):
                 raise UserError(
-                    f"run folder {config.run_folder}: was made with another recipe or seed than the set's; give the "
+                    f"run folder {run_folder}: was made with another recipe or seed than the set's; give the "
                     "--config, --without, --recipe and --seeds it was made with"
                 )
             return
@@ -194,18 +195,18 @@ def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: floa
         if ending is Ending.INTERRUPTED:
             record.state = State.INTERRUPTED
         else:
-            _conclude(record, config)
+            _conclude(record, StatusReader(config), config.run_folder)
     record.seconds = round(time.monotonic() - started, 1)
 
 
-def _conclude(record: RunRecord, config: RunConfig) -> None:
+def _conclude(record: RunRecord, reader: StatusReader, run_folder: Path) -> None:
     """Note how the run ended; its result stays in its folder and says that it is finished."""
-    result = conclude(config.run_folder, StatusReader(config).read())
+    result = conclude(run_folder, reader.read())
     if result is None:
         record.state, record.error = State.FAILED, "not one evaluation came back"
         return
     record.state, record.initial, record.measured = State.FINISHED, result.initial, result.measured
-    record.interrupted_ratio = _interrupted_ratio(config.run_folder)
+    record.interrupted_ratio = _interrupted_ratio(run_folder)
 
 
 def _interrupted_ratio(run_folder: Path) -> float | None:

@@ -15,6 +15,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, LengthPenalty, Recipe
 from rollcast.config.resolved import reveal
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.config.tasks import Tasks
 
 Change = dict[str, Any]
 """Settings put over a run file; a mapping that names a `kind` replaces the whole mapping there."""
@@ -55,8 +56,8 @@ class RecipePart:
     without: Callable[[RunConfig], Change]
 
 
-def _papers_penalty(base: RunConfig) -> Change:
-    return _penalty(LengthPenalty(), base.recipe.max_completion_tokens / PAPERS_BUDGET)
+def _papers_penalty(base: Recipe) -> Change:
+    return _penalty(LengthPenalty(), base.max_completion_tokens / PAPERS_BUDGET)
 
 
 def _recipe(**settings: Any) -> Callable[[RunConfig], Change]:
@@ -111,7 +112,7 @@ PARTS: tuple[RecipePart, ...] = (
         "the length penalty",
         "figure 7",
         lambda recipe: isinstance(recipe.length_control, Interruption),
-        lambda base: {"recipe": {"length_control": _papers_penalty(base)}},
+        lambda base: {"recipe": {"length_control": _papers_penalty(base.recipe)}},
     ),
     RecipePart(
         "pipeline",
@@ -135,7 +136,8 @@ def fresh_data(reuse: int = REUSE) -> RecipePart:
     name = FRESH_DATA if reuse == REUSE else f"{FRESH_DATA}:{reuse}"
 
     def without(base: RunConfig) -> Change:
-        num_prompts, step = _num_prompts(base), base.recipe.prompts_per_step
+        num_prompts = _num_prompts(base.recipe, base.tasks)
+        step = base.recipe.prompts_per_step
         if num_prompts // reuse < step:
             raise UserError(
                 f"--without {name}: 1 in {reuse} of the {num_prompts} training prompts makes {num_prompts // reuse}, "
@@ -176,16 +178,14 @@ def changed(base: RunConfig, change: Mapping[str, Any], source: str) -> RunConfi
 def is_same_in_effect(one: RunConfig, other: RunConfig) -> bool:
     """Whether both train alike: run, seed and folder may differ, and the head where the model is as precise."""
 
-    def effective(config: RunConfig) -> dict[str, Any]:
-        settings = config.model_dump(exclude={"run", "seed", "folder"})
-        if config.model.dtype == "float32":
+    effective = [config.model_dump(exclude={"run", "seed", "folder"}) for config in (one, other)]
+    for settings in effective:
+        if settings["model"]["dtype"] == "float32":
             settings["recipe"]["lm_head"] = "fp32"
-        return settings
-
-    return effective(one) == effective(other)
+    return effective[0] == effective[1]
 
 
-def transplanted(recipe: Recipe, base: RunConfig, *, is_published: bool) -> Change:
+def transplanted(recipe: Recipe, base: Recipe, *, is_published: bool) -> Change:
     """The switches of `recipe` as a change of `base`, lengths scaled from its completion budget to the base's.
 
     `is_published`: of the paper; where such a one is defined by a larger batch than the paper's 48 prompts, the base's
@@ -193,14 +193,14 @@ def transplanted(recipe: Recipe, base: RunConfig, *, is_published: bool) -> Chan
     """
     settings = {name: value for name, value in recipe.model_dump(mode="json").items() if name in SWITCHES}
     control = recipe.length_control
-    if recipe.max_completion_tokens != base.recipe.max_completion_tokens:
-        share = base.recipe.max_completion_tokens / recipe.max_completion_tokens
+    if recipe.max_completion_tokens != base.max_completion_tokens:
+        share = base.max_completion_tokens / recipe.max_completion_tokens
         if isinstance(control, LengthPenalty):
             settings["length_control"] = _penalty(control, share)
         elif isinstance(control, Interruption):
-            settings["length_control"] = _interruption(control, base.recipe, share)
+            settings["length_control"] = _interruption(control, base, share)
     if _brings_its_batch(recipe, is_published):
-        settings["prompts_per_step"] = round(base.recipe.prompts_per_step * recipe.prompts_per_step / PAPERS_BATCH)
+        settings["prompts_per_step"] = round(base.prompts_per_step * recipe.prompts_per_step / PAPERS_BATCH)
     return {"recipe": settings}
 
 
@@ -208,7 +208,7 @@ def _brings_its_batch(recipe: Recipe, is_published: bool) -> bool:
     return is_published and recipe.prompts_per_step != PAPERS_BATCH
 
 
-def left_behind(recipe: Recipe, base: RunConfig, *, is_published: bool) -> dict[str, tuple[Any, Any]]:
+def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str, tuple[Any, Any]]:
     """Settings of `recipe` that `transplanted` does not bring although they differ: name -> (its own, the base's).
 
     Lengths and a batch that are scaled are brought; the interruption of a base with one of its own stays.
@@ -216,13 +216,13 @@ def left_behind(recipe: Recipe, base: RunConfig, *, is_published: bool) -> dict[
     names = {name for name in Recipe.model_fields if name not in SWITCHES}
     if (
         isinstance(recipe.length_control, Interruption)
-        and isinstance(base.recipe.length_control, Interruption)
-        and recipe.max_completion_tokens != base.recipe.max_completion_tokens
+        and isinstance(base.length_control, Interruption)
+        and recipe.max_completion_tokens != base.max_completion_tokens
     ):
         names.add("length_control")
     if _brings_its_batch(recipe, is_published):
         names.remove("prompts_per_step")
-    theirs, ours = (_leaves(one.model_dump(mode="json", include=names)) for one in (recipe, base.recipe))
+    theirs, ours = (_leaves(one.model_dump(mode="json", include=names)) for one in (recipe, base))
     return {name: (theirs[name], ours[name]) for name in theirs if theirs[name] != ours[name]}
 
 
@@ -265,8 +265,8 @@ def _interruption(control: Interruption, base: Recipe, share: float) -> Change:
     return control.model_dump(mode="json") | {"position": [low, high], "answer_tokens": answer}
 
 
-def _num_prompts(base: RunConfig) -> int:
+def _num_prompts(base: Recipe, tasks: Tasks) -> int:
     """Training prompts of the base."""
     from rollcast.tasks.prompts import load
 
-    return min(base.recipe.unique_prompts or 1 << 62, len(load(base.tasks).train))
+    return min(base.unique_prompts or 1 << 62, len(load(tasks).train))

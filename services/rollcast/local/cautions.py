@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from rollcast.config.run import RunConfig
+from rollcast.config.services import Generator, Local
+from rollcast.config.tasks import PromptFormat
 from rollcast.local.base_model import PLACEHOLDER
-from rollcast.local.devices import usable_gpus
+from rollcast.local.devices import num_devices, usable_gpus
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.local.model_name import files_of, is_on_the_hub, similar_folder
 from rollcast.tasks.chats import flat
@@ -33,9 +34,9 @@ _LEFT_OUT = {
 """By PromptSplit's reason: what is said of the rows that are left out."""
 
 
-def of_settings(config: RunConfig) -> list[str]:
-    """What the run file's own figures say, and this machine's."""
-    return [*_few_points(config), *_few_cores(config)]
+def of_settings(every_steps: int, budget_steps: int | None, local: Local, generator: Generator) -> list[str]:
+    """Too few evaluations for a forecast, or too few cores. `every_steps`: between two evaluations."""
+    return [*_few_points(every_steps, budget_steps), *_few_cores(local, generator)]
 
 
 def of_data(split: PromptSplit) -> list[str]:
@@ -47,9 +48,15 @@ def of_data(split: PromptSplit) -> list[str]:
     ]
 
 
-def of_tokens(config: RunConfig, split: PromptSplit, tokenizer: TokenizerFile) -> list[str]:
+def of_tokens(
+    max_prompt_tokens: int, prompt_format: PromptFormat, split: PromptSplit, tokenizer: TokenizerFile
+) -> list[str]:
     """What the model's tokenizer makes of the prompts and of the marks of a think block."""
-    return [*_too_long(config, split, tokenizer), *_not_spelt(split, tokenizer), *_think_marks(config, tokenizer)]
+    return [
+        *_too_long(max_prompt_tokens, split, tokenizer),
+        *_not_spelt(split, tokenizer),
+        *_think_marks(prompt_format, tokenizer),
+    ]
 
 
 def of_model_name(path: str) -> list[str]:
@@ -70,8 +77,7 @@ def of_model_name(path: str) -> list[str]:
     return [f"model.path = {path}: is not in the folder {owner}, so the hub is asked for it; {meant}"]
 
 
-def _few_points(config: RunConfig) -> Iterator[str]:
-    every, steps = config.tasks.evaluation.every_steps, config.budget.steps
+def _few_points(every: int, steps: int | None) -> Iterator[str]:
     if steps is None:
         return
     points = math.ceil(steps / every)
@@ -86,13 +92,14 @@ def _few_points(config: RunConfig) -> Iterator[str]:
     )
 
 
-def _few_cores(config: RunConfig) -> Iterator[str]:
+def _few_cores(local: Local, generator: Generator) -> Iterator[str]:
     """Without a GPU every generator and every rank of the trainer takes a core."""
-    generators, ranks = config.local.generators, config.local.trainer_ranks
-    needed = generators * config.generator.tensor_parallel + ranks
+    generators = local.generators
+    ranks = local.trainer_ranks
+    needed = num_devices(local, generator)
     cores = len(os.sched_getaffinity(0))
     if needed > max(cores, 2) and not usable_gpus():
-        most = max(1, (cores - ranks) // config.generator.tensor_parallel)
+        most = max(1, (cores - ranks) // generator.tensor_parallel)
         remedy = f"local.generators = {most}" if most < generators else "local.trainer_ranks = 1"
         yield (
             f"local.generators = {generators}, local.trainer_ranks = {ranks}: they keep {needed} cores busy, and this "
@@ -100,9 +107,8 @@ def _few_cores(config: RunConfig) -> Iterator[str]:
         )
 
 
-def _too_long(config: RunConfig, split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
-    limit, looked_at = config.recipe.max_prompt_tokens, 0
-    longer = 0
+def _too_long(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
+    looked_at = longer = 0
     for prompt in _spread(split.train):
         looked_at += 1
         longer += tokenizer.count(flat(prompt.messages)) > limit
@@ -130,8 +136,7 @@ def _not_spelt(split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
         )
 
 
-def _think_marks(config: RunConfig, tokenizer: TokenizerFile) -> Iterator[str]:
-    layout = config.tasks.prompt_format
+def _think_marks(layout: PromptFormat, tokenizer: TokenizerFile) -> Iterator[str]:
     if layout.layout != "think" and not layout.open_thinking:
         return
     lacks = [mark for mark in (THINK_START, THINK_END) if not tokenizer.has(mark)]

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig
+from rollcast.config.services import Generator, Local
 from rollcast.memory.device import gpu_sizes
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -46,14 +46,15 @@ def named_gpus(count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(left)
 
 
-def num_devices(config: RunConfig) -> int:
+def num_devices(local: Local, generator: Generator) -> int:
     """Of this machine's processes, one for each rank and each worker of a generator."""
-    return config.local.trainer_ranks + config.local.generators * config.generator.tensor_parallel
+    return local.trainer_ranks + local.generators * generator.tensor_parallel
 
 
-def check_gpus(config: RunConfig, gpus: Sequence[str]) -> None:
+def check_gpus(local: Local, generator: Generator, gpus: Sequence[str]) -> None:
     """Raise UserError where there are some, and too few."""
-    local, workers, needed = config.local, config.generator.tensor_parallel, num_devices(config)
+    workers = generator.tensor_parallel
+    needed = num_devices(local, generator)
     if 0 < len(gpus) < needed:
         raise UserError(
             f"local.trainer_ranks = {local.trainer_ranks}: with local.generators {local.generators} of "
@@ -62,15 +63,15 @@ def check_gpus(config: RunConfig, gpus: Sequence[str]) -> None:
         )
 
 
-def trainer_gpus(config: RunConfig, gpus: Sequence[str]) -> dict[str, str]:
+def trainer_gpus(local: Local, gpus: Sequence[str]) -> dict[str, str]:
     """What the environment of each trainer rank gets."""
-    return _seen(gpus, gpus[: config.local.trainer_ranks])
+    return _seen(gpus, gpus[: local.trainer_ranks])
 
 
-def generator_gpus(config: RunConfig, gpus: Sequence[str], index: int) -> dict[str, str]:
+def generator_gpus(local: Local, generator: Generator, gpus: Sequence[str], index: int) -> dict[str, str]:
     """The same of the index-th generator."""
-    workers = config.generator.tensor_parallel
-    first = config.local.trainer_ranks + index * workers
+    workers = generator.tensor_parallel
+    first = local.trainer_ranks + index * workers
     return _seen(gpus, gpus[first : first + workers])
 
 

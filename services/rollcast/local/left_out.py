@@ -9,17 +9,19 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from rollcast.config.base import Settings
 from rollcast.config.datasets import RowsDataset
 from rollcast.config.errors import UserError
-from rollcast.config.recipe import Interruption, LengthControl, NoLengthControl
-from rollcast.config.rules import RULES, broken_rules
+from rollcast.config.model import Model
+from rollcast.config.recipe import Interruption, LengthControl, NoLengthControl, Recipe
+from rollcast.config.rules import broken_rules
 from rollcast.config.run import RunConfig
 from rollcast.config.sentences import overlap
-from rollcast.config.tasks import PromptFormat
+from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
-from rollcast.local.ports import can_have
+from rollcast.local.ports import can_have, named_ports
 from rollcast.memory.context_length import config_of, known_length
 from rollcast.tasks.prompts import PromptSplit, load
 
@@ -32,47 +34,58 @@ HELD_OUT = 5
 LEAST_INTERRUPTED = 2_048
 """Completion tokens below which no thinking is interrupted: phrase and answer would take much of them."""
 MAX_TOKENIZER_BYTES = 64 << 20
+Group = TypeVar("Group", bound=Settings)
 
 
 def filled_in(config: RunConfig) -> RunConfig:
     """`config` with what its file does not set. What cannot be read stays as it is: the checks say why."""
     config = _on_this_machine(config)
-    config = _changed(config, "model", max_length=_model_length(config))
-    prompts = _prompts(config)
-    config = _shares(config, prompts)
-    config = _lengths(config, prompts)
-    return _changed(config, "recipe", length_control=_length_control(config))
+    model = _filled(config.model, max_length=_model_length(config.model))
+    tasks = config.tasks
+    recipe = config.recipe
+    broken = broken_rules(config.model_copy(update={"model": model}))
+    is_data_wrong = any(overlap(wrong.field, "tasks") for wrong in broken)
+    prompts = None if is_data_wrong else _prompts(tasks, recipe, model)
+    if prompts is not None and isinstance(tasks.dataset, RowsDataset):
+        total = len(prompts.train) + len(prompts.held_out)
+        tasks = _with_held_out_share(tasks, total)
+        left = max(1, total - tasks.evaluation.num_prompts)
+        recipe = _filled(recipe, prompts_per_step=min(recipe.prompts_per_step, left))
+    if not _fit(recipe, model):
+        recipe = _with_lengths(recipe, model.max_length, tasks.prompt_format, prompts)
+    recipe = _filled(recipe, length_control=_length_control(recipe, Path(model.path)))
+    return config.model_copy(update={"model": model, "tasks": tasks, "recipe": recipe})
 
 
-def _changed(config: RunConfig, group: str, **values: Any) -> RunConfig:
+def _filled(settings: Group, **values: Any) -> Group:
     """The group with those values that its file does not set; None = leave it."""
-    settings = getattr(config, group)
     update = {name: value for name, value in values.items() if value is not None and not _given(settings, name)}
-    return config.model_copy(update={group: settings.model_copy(update=update)}) if update else config
+    return settings.model_copy(update=update)
 
 
-def _given(settings: Any, name: str) -> bool:
+def _given(settings: Settings, name: str) -> bool:
     return name in settings.model_fields_set
 
 
 def _on_this_machine(config: RunConfig) -> RunConfig:
     """A Redis of its own, and ports that nobody has."""
     if not _given(config.redis, "host") and config.redis.socket is None:
-        config = _changed(config, "redis", port=0)
+        config = config.model_copy(update={"redis": _filled(config.redis, port=0)})
     if config.tasks.grading.sandbox == "remote" and not _given(config.grader, "host"):
-        config = _changed(config, "grader", port=0)
-    page, prometheus = config.forecaster, config.local.prometheus_port
-    if not can_have(config, "forecaster.http_port", page.bind, page.http_port):
-        config = _changed(config, "forecaster", http_port=0)
-    if not can_have(config, "local.prometheus_port", PROMETHEUS_HOST, prometheus):
-        config = _changed(config, "local", prometheus_port=0)
-    return _changed(config, "rpc", port=0)
+        config = config.model_copy(update={"grader": _filled(config.grader, port=0)})
+    page = config.forecaster
+    if not can_have(named_ports(config), "forecaster.http_port", page.bind, page.http_port):
+        config = config.model_copy(update={"forecaster": _filled(page, http_port=0)})
+    local = config.local
+    if not can_have(named_ports(config), "local.prometheus_port", PROMETHEUS_HOST, local.prometheus_port):
+        config = config.model_copy(update={"local": _filled(local, prometheus_port=0)})
+    return config.model_copy(update={"rpc": _filled(config.rpc, port=0)})
 
 
-def _model_length(config: RunConfig) -> int | None:
+def _model_length(model: Model) -> int | None:
     """The model's own length where it is below the default."""
-    length = known_length(config_of(config.model))
-    return length if length is not None and length < config.model.max_length else None
+    length = known_length(config_of(model))
+    return length if length is not None and length < model.max_length else None
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
@@ -82,15 +95,12 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _prompts(config: RunConfig) -> PromptSplit | None:
+def _prompts(tasks: Tasks, recipe: Recipe, model: Model) -> PromptSplit | None:
     """Every prompt, where they decide anything: rows of a data set, or lengths that do not fit the model."""
-    tasks, recipe = config.tasks, config.recipe
-    if any(overlap(wrong.field, "tasks") for wrong in broken_rules(config, RULES)):
-        return None
     shares = isinstance(tasks.dataset, RowsDataset) and not (
         _given(tasks.evaluation, "num_prompts") and _given(recipe, "prompts_per_step")
     )
-    if not shares and (_fit(config) or _given(recipe, "max_prompt_tokens")):
+    if not shares and (_fit(recipe, model) or _given(recipe, "max_prompt_tokens")):
         return None
     least = 1 if not _given(tasks.evaluation, "num_prompts") else tasks.evaluation.num_prompts
     evaluation = tasks.evaluation.model_copy(update={"num_prompts": least})
@@ -99,39 +109,29 @@ def _prompts(config: RunConfig) -> PromptSplit | None:
     return None
 
 
-def _shares(config: RunConfig, prompts: PromptSplit | None) -> RunConfig:
-    """Of a small data set: how many prompts are held out, and how many a step takes."""
-    if prompts is None or not isinstance(config.tasks.dataset, RowsDataset):
-        return config
-    total = len(prompts.train) + len(prompts.held_out)
-    evaluation = config.tasks.evaluation
-    if not _given(evaluation, "num_prompts"):
-        held_out = min(evaluation.num_prompts, max(1, total // HELD_OUT))
-        evaluation = evaluation.model_copy(update={"num_prompts": held_out})
-        config = config.model_copy(update={"tasks": config.tasks.model_copy(update={"evaluation": evaluation})})
-    left = max(1, total - evaluation.num_prompts)
-    return _changed(config, "recipe", prompts_per_step=min(config.recipe.prompts_per_step, left))
+def _with_held_out_share(tasks: Tasks, total: int) -> Tasks:
+    """Of a small data set: how many of its `total` prompts are held out."""
+    evaluation = tasks.evaluation
+    held_out = min(evaluation.num_prompts, max(1, total // HELD_OUT))
+    return tasks.model_copy(update={"evaluation": _filled(evaluation, num_prompts=held_out)})
 
 
-def _fit(config: RunConfig) -> bool:
-    return config.recipe.max_prompt_tokens + config.recipe.max_completion_tokens <= config.model.max_length
+def _fit(recipe: Recipe, model: Model) -> bool:
+    return recipe.max_prompt_tokens + recipe.max_completion_tokens <= model.max_length
 
 
-def _lengths(config: RunConfig, prompts: PromptSplit | None) -> RunConfig:
+def _with_lengths(recipe: Recipe, room: int, prompt_format: PromptFormat, prompts: PromptSplit | None) -> Recipe:
     """Of a model too short for the paper's: what the longest prompt needs, at most half; completions get the rest."""
-    if _fit(config):
-        return config
-    recipe, room = config.recipe, config.model.max_length
     left = room - recipe.max_completion_tokens if _given(recipe, "max_completion_tokens") else room // 2
     longest = recipe.max_prompt_tokens
     if prompts is not None:
         texts = [
             prompt.text for part in (prompts.train, prompts.held_out, *prompts.downstream.values()) for prompt in part
         ]
-        longest = min(longest, max(len(text.encode()) for text in texts) + tokens_around(config.tasks.prompt_format))
-    config = _changed(config, "recipe", max_prompt_tokens=max(1, min(longest, left)))
-    rest = max(1, room - config.recipe.max_prompt_tokens)
-    return _changed(config, "recipe", max_completion_tokens=min(recipe.max_completion_tokens, rest))
+        longest = min(longest, max(len(text.encode()) for text in texts) + tokens_around(prompt_format))
+    recipe = _filled(recipe, max_prompt_tokens=max(1, min(longest, left)))
+    rest = max(1, room - recipe.max_prompt_tokens)
+    return _filled(recipe, max_completion_tokens=min(recipe.max_completion_tokens, rest))
 
 
 def tokens_around(prompt_format: PromptFormat) -> int:
@@ -141,15 +141,16 @@ def tokens_around(prompt_format: PromptFormat) -> int:
     return TEMPLATE_TOKENS + (THINK_TOKENS if prompt_format.layout == "think" else 0)
 
 
-def _length_control(config: RunConfig) -> LengthControl | None:
+def _length_control(recipe: Recipe, model: Path) -> LengthControl | None:
     """Interruption in the paper's proportions where the tokenizer knows the marker, else none; None = as it is."""
-    control, most = config.recipe.length_control, config.recipe.max_completion_tokens
+    control = recipe.length_control
+    most = recipe.max_completion_tokens
     if not isinstance(control, Interruption):
         return None
-    if not _knows(Path(config.model.path), control.end_of_thinking) or most < LEAST_INTERRUPTED:
+    if not _knows(model, control.end_of_thinking) or most < LEAST_INTERRUPTED:
         return NoLengthControl()
     low, high = control.position
-    whole = type(config.recipe).model_fields["max_completion_tokens"].default
+    whole = type(recipe).model_fields["max_completion_tokens"].default
     if most >= whole:
         return None
     return Interruption(position=(low * most // whole, high * most // whole), answer_tokens=most // 7)

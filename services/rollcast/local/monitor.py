@@ -22,6 +22,7 @@ import yaml
 
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Http
 from rollcast.connections import http
 from rollcast.connections.port_files import ports_of, read_port
 from rollcast.local.process import Command, ServiceSpec
@@ -81,28 +82,30 @@ def _write(config: RunConfig) -> Path:
         token = folder / TOKEN
         token.touch(mode=0o600)
         token.write_text(config.http.token.get_secret_value())
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(_prometheus(config), sort_keys=False))
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(_prometheus(config.http), sort_keys=False))
     (folder / "rules.yaml").write_text(_filled_in(shipped_files() / "rules.yaml", config.run))
     (provisioning / "datasources" / "rollcast.yaml").write_text(yaml.safe_dump(_data_sources(config), sort_keys=False))
     (provisioning / "dashboards" / "rollcast.yaml").write_text(yaml.safe_dump(_provider(folder), sort_keys=False))
     for dashboard in sorted((shipped_files() / "dashboards").glob("*.json")):
         (folder / "dashboards" / f"rollcast-{dashboard.name}").write_text(_filled_in(dashboard, config.run))
     shutil.copyfile(compose_file(), folder / COMPOSE)
-    Targets(config).refresh()
+    Targets(config.run_folder, config.http, config.forecaster.bind).refresh()
     return folder
 
 
 class Targets:
     """Whom Prometheus scrapes: every service that told its port, by its own name."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self._config = config
-        self._file = config.run_folder / MONITOR / TARGETS
+    def __init__(self, run_folder: Path, http: Http, forecaster_bind: str) -> None:
+        self._run_folder = run_folder
+        self._http = http
+        self._forecaster_bind = forecaster_bind
+        self._file = run_folder / MONITOR / TARGETS
         self._written: list[dict[str, Any]] | None = None
 
     def refresh(self) -> None:
         """Write the file where something changed: a service that was started again may listen elsewhere."""
-        found = [self._target(path) for path in sorted(ports_of(self._config.run_folder).glob("*")) if _is_page(path)]
+        found = [self._target(path) for path in sorted(ports_of(self._run_folder).glob("*")) if _is_page(path)]
         targets = [target for target in found if target is not None]
         if targets == self._written:
             return
@@ -115,30 +118,30 @@ class Targets:
             port = read_port(path)
         except (OSError, ValueError):
             return None
-        settings = self._config.http
+        settings = self._http
         if path.name == "forecaster":
-            settings = settings.model_copy(update={"bind": self._config.forecaster.bind})
+            settings = settings.model_copy(update={"bind": self._forecaster_bind})
         _, _, address = http.local_url(settings, port).partition("://")
         return {"targets": [address], "labels": {"job": path.name.partition("-")[0], "instance": path.name}}
 
 
-def prometheus_spec(config: RunConfig, server: str) -> ServiceSpec:
+def prometheus_spec(run_folder: Path, port: int, server: str) -> ServiceSpec:
     """Started and stopped with the run, which goes on without it."""
-    folder = config.run_folder / MONITOR
+    folder = run_folder / MONITOR
     arguments = (
         server,
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address={HOST}:{config.local.prometheus_port}",
+        f"--web.listen-address={HOST}:{port}",
         "--log.level=warn",
     )
-    command = Command(arguments, config.run_folder / LOGS / "prometheus.log")
+    command = Command(arguments, run_folder / LOGS / "prometheus.log")
     return ServiceSpec("prometheus", (command,), stop_order=3, stop_seconds=STOP_SECONDS, essential=False)
 
 
-def how_to_watch(config: RunConfig, server: str | None) -> list[str]:
+def how_to_watch(run_folder: Path, port: int, server: str | None) -> list[str]:
     """What the user is told: where Prometheus is, and how Grafana is started with all of it."""
-    folder, port = config.run_folder / MONITOR, config.local.prometheus_port
+    folder = run_folder / MONITOR
     if server is None:
         prometheus = "no prometheus on the path; install one, or start both in containers (below)"
     else:
@@ -161,15 +164,15 @@ def _is_page(path: Path) -> bool:
     return path.name in ("trainer", "forecaster", "grader", "loggers") or path.name.startswith("generator-")
 
 
-def _prometheus(config: RunConfig) -> dict[str, Any]:
+def _prometheus(http: Http) -> dict[str, Any]:
     scrape: dict[str, Any] = {
         "job_name": "rollcast",
         "honor_labels": True,
         "file_sd_configs": [{"files": [TARGETS], "refresh_interval": f"{SCRAPE_SECONDS}s"}],
     }
-    if config.http.token is not None:
+    if http.token is not None:
         scrape["authorization"] = {"credentials_file": TOKEN}
-    if config.http.tls is not None:  # pages are asked by address, which certificates rarely name
+    if http.tls is not None:  # pages are asked by address, which certificates rarely name
         scrape |= {"scheme": "https", "tls_config": {"insecure_skip_verify": True}}
     interval = f"{SCRAPE_SECONDS}s"
     return {

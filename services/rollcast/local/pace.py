@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rollcast.config.run import RunConfig
-from rollcast.local.devices import num_devices
+from rollcast.config.services import Budget
 from rollcast.runfolder.records import StepRecord
 
 RECENT_STEPS = 20
@@ -26,16 +25,25 @@ class Pace:
     end_at: float | None
 
 
-def pace_of(steps: Sequence[StepRecord], config: RunConfig, compute_device_hours: float) -> Pace | None:
-    """`steps`: those of this start, in order. None before the second: a first one holds the start-up."""
+def pace_of(
+    steps: Sequence[StepRecord],
+    budget: Budget,
+    *,
+    every_steps: int,
+    num_devices: int,
+    compute_device_hours: float,
+) -> Pace | None:
+    """`steps`: those of this start, in order. None before the second: a first one holds the start-up.
+
+    `every_steps`: between two evaluations. `num_devices`: of this machine's processes.
+    """
     times = [record.at for record in steps[-RECENT_STEPS - 1 :] if record.at is not None]
     if len(times) < 2 or times[-1] <= times[0]:
         return None
     step, now = steps[-1].step, times[-1]
     seconds = (now - times[0]) / (len(times) - 1)
-    end = _end(config, step, seconds, now, compute_device_hours)
-    every = config.tasks.evaluation.every_steps
-    evaluated = step + every - step % every
+    end = _end(budget, step, seconds, now, compute_device_hours, num_devices)
+    evaluated = step + every_steps - step % every_steps
     evaluation_at = now + (evaluated - step) * seconds
     is_before_end = end is None or evaluation_at <= end + seconds / 2
     return Pace(
@@ -46,11 +54,11 @@ def pace_of(steps: Sequence[StepRecord], config: RunConfig, compute_device_hours
     )
 
 
-def _end(config: RunConfig, step: int, seconds: float, now: float, compute: float) -> float | None:
-    """At the first of the budgets; device-hours pass at the rate of the devices of this machine's processes."""
+def _end(budget: Budget, step: int, step_seconds: float, now: float, spent: float, num_devices: int) -> float | None:
+    """At the first of the budgets; device-hours pass at the rate of all devices. `spent`: device-hours."""
     ends = []
-    if config.budget.steps is not None:
-        ends.append(now + (config.budget.steps - step) * seconds)
-    if config.budget.device_hours is not None:
-        ends.append(now + (config.budget.device_hours - compute) / num_devices(config) * SECONDS_PER_HOUR)
+    if budget.steps is not None:
+        ends.append(now + (budget.steps - step) * step_seconds)
+    if budget.device_hours is not None:
+        ends.append(now + (budget.device_hours - spent) / num_devices * SECONDS_PER_HOUR)
     return max(now, min(ends)) if ends else None

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,17 +98,39 @@ def keep_port(host: str, port: int) -> bool:
     return True
 
 
-def check_named_ports(config: RunConfig, *, monitor: bool) -> None:
-    """Raise UserError for two processes with one port, and for a port that does not exist. Nothing is bound.
+def named_ports(config: RunConfig, *, monitor: bool = False) -> list[NamedPort]:
+    """Each generator of this machine takes the next one from generator.http_port on.
 
     `monitor`: a Prometheus is started as well.
     """
+    grader = config.grader.port if config.tasks.grading.sandbox == "remote" else 0
+    redis = config.redis.port if config.redis.socket is None else 0
+    first = config.generator.http_port
+    bind = config.http.bind
+    there = [("redis.port", config.redis.host, redis), ("grader.port", config.grader.host, grader)]
+    wanted = [
+        ("rpc.port", config.rpc.bind, config.rpc.port),
+        ("trainer.http_port", bind, config.trainer.http_port),
+        ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
+        ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
+    ]
+    ports = [NamedPort(name, host, port, False) for name, host, port in there if port and host in _THIS_MACHINE]
+    if first:
+        count = config.local.generators
+        ports += [NamedPort("generator.http_port", bind, first + index, index=index) for index in range(count)]
+    return ports + [NamedPort(*one) for one in wanted if one[2]]
+
+
+def check_named_ports(ports: Sequence[NamedPort]) -> None:
+    """Raise UserError for two processes with one port, and for a port that does not exist. Nothing is bound."""
     seen: list[NamedPort] = []
-    for port in _named(config, monitor=monitor):
+    for port in ports:
         if port.number > MAX_PORT:
+            first_port = port.number - port.index
+            generators = sum(one.setting == port.setting for one in ports)
             raise UserError(
-                f"generator.http_port = {config.generator.http_port}: each of local.generators = "
-                f"{config.local.generators} takes the next port, and {MAX_PORT} is the last; lower one of the two"
+                f"{port.setting} = {first_port}: each of local.generators = {generators} takes the next port, and "
+                f"{MAX_PORT} is the last; lower one of the two"
             )
         first = next((one for one in seen if port.meets(one)), None)
         if first is not None:
@@ -119,46 +141,26 @@ def check_named_ports(config: RunConfig, *, monitor: bool) -> None:
         seen.append(port)
 
 
-def check_free_ports(config: RunConfig, *, monitor: bool) -> None:
+def check_free_ports(ports: Sequence[NamedPort]) -> None:
     """Listen on every named port for a moment. Raises UserError if another program has one.
 
     Those that `check_named_ports` refuses are left to it.
     """
     seen: list[NamedPort] = []
     with contextlib.ExitStack() as taken:
-        for port in _named(config, monitor=monitor):
+        for port in ports:
             if port.is_ours and port.number <= MAX_PORT and not any(port.meets(one) for one in seen):
                 taken.enter_context(listen(port.host, port.number, setting=port.setting))
             seen.append(port)
 
 
-def can_have(config: RunConfig, setting: str, host: str, number: int) -> bool:
+def can_have(ports: Sequence[NamedPort], setting: str, host: str, number: int) -> bool:
     """Whether the process of `setting` could listen there: no other setting gives that port, no program has it."""
     port = NamedPort(setting, host, number)
-    if any(port.meets(other) for other in _named(config, monitor=False) if other.setting != setting):
+    if any(port.meets(other) for other in ports if other.setting != setting):
         return False
     try:
         listen(host, number, setting=setting).close()
     except UserError:
         return False
     return True
-
-
-def _named(config: RunConfig, *, monitor: bool) -> Iterator[NamedPort]:
-    """Each generator of this machine takes the next one from generator.http_port on."""
-    grader = config.grader.port if config.tasks.grading.sandbox == "remote" else 0
-    redis = config.redis.port if config.redis.socket is None else 0
-    there = [("redis.port", config.redis.host, redis), ("grader.port", config.grader.host, grader)]
-    yield from (NamedPort(name, host, port, False) for name, host, port in there if port and host in _THIS_MACHINE)
-    of_generators = config.generator.http_port
-    yield from (
-        NamedPort("generator.http_port", config.http.bind, of_generators + index, index=index)
-        for index in range(config.local.generators if of_generators else 0)
-    )
-    wanted = [
-        ("rpc.port", config.rpc.bind, config.rpc.port),
-        ("trainer.http_port", config.http.bind, config.trainer.http_port),
-        ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
-        ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
-    ]
-    yield from (NamedPort(*one) for one in wanted if one[2])

@@ -8,14 +8,18 @@ import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
+from rollcast.config.base import Settings
 from rollcast.config.differences import Difference, differences
 from rollcast.config.errors import PassingError, UserError
-from rollcast.config.rules import START_RULES, broken_rules
+from rollcast.config.model import Model
+from rollcast.config.recipe import Recipe
+from rollcast.config.rules import broken_rules
 from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
 from rollcast.config.sentences import Wrong, overlap
-from rollcast.config.tasks import Tasks
+from rollcast.config.services import Generator, Local, Redis, Trainer
+from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.connections.certificates import check_certificates
 from rollcast.local import cautions
 from rollcast.local.devices import check_gpus, usable_gpus
@@ -23,7 +27,7 @@ from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
 from rollcast.local.left_out import filled_in
 from rollcast.local.model_name import check_hub_name, files_of, is_on_the_hub, similar_folder
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
-from rollcast.local.ports import check_free_ports, check_named_ports, free_port, keep_port
+from rollcast.local.ports import check_free_ports, check_named_ports, free_port, keep_port, named_ports
 from rollcast.local.prompt_lengths import check_lengths
 from rollcast.memory.causal import check_causal
 from rollcast.memory.check import check_memory
@@ -44,6 +48,7 @@ SPARE_BYTES = 256 << 20
 """For logs, the queue's append-only file and the forecaster's history."""
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 """Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own weights."""
+Group = TypeVar("Group", bound=Settings)
 Check = Callable[[], Sequence[str] | None]
 """Returns cautions, or raises UserError."""
 
@@ -79,8 +84,11 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
     `monitor`: a Prometheus is started with it. Raises UserError for all that would stop the run on this machine: one
     sentence for each, none of them twice.
     """
-    ports = partial(check_free_ports, monitor=monitor)
-    others = [partial(make, config) for make in (ports, _check_redis, _check_memory)]
+    others: list[Check] = [
+        lambda: check_free_ports(named_ports(config, monitor=monitor)),
+        lambda: _check_redis(config.redis),
+        lambda: _check_memory(config),
+    ]
     return _raise_all([*_settings_and_files(config, monitor=monitor), *others])
 
 
@@ -89,14 +97,14 @@ def check_files(config: RunConfig) -> list[str]:
     return _raise_all(_settings_and_files(config))
 
 
-def not_checked(config: RunConfig) -> list[str]:
-    """What only a start can tell, in words."""
+def not_checked(redis: Redis, model: str) -> list[str]:
+    """What only a start can tell, in words. `model`: its path."""
     left = ["whether ports are free"]
-    if not config.redis.is_embedded:
-        left.append(f"Redis at {config.redis.place}")
-    if is_on_the_hub(config.model.path):
-        left.append(f"whether the hub has the model {config.model.path}")
-    if files_of(config.model.path) is None:
+    if not redis.is_embedded:
+        left.append(f"Redis at {redis.place}")
+    if is_on_the_hub(model):
+        left.append(f"whether the hub has the model {model}")
+    if files_of(model) is None:
         left.append("what its tokenizer makes of the prompts")
     return left
 
@@ -106,54 +114,70 @@ def _refuse(error: UserError) -> NoReturn:
 
 
 def _settings_and_files(config: RunConfig, *, monitor: bool = False) -> list[Check]:
-    ports = partial(check_named_ports, config, monitor=monitor)
-    return [lambda: _check_rules(config), ports, *_files(config), lambda: cautions.of_settings(config)]
+    return [
+        lambda: _refuse_broken_rules(list(broken_rules(config, to_start=True))),
+        lambda: check_named_ports(named_ports(config, monitor=monitor)),
+        *_files(config),
+        lambda: cautions.of_settings(
+            config.tasks.evaluation.every_steps, config.budget.steps, config.local, config.generator
+        ),
+    ]
 
 
 def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
     """Checks of what settings name or ask for, but of those settings that are mistaken themselves."""
     checks: list[tuple[tuple[str, ...], Check]] = [
-        (("redis.tls", "rpc.tls", "http.tls", "grader"), lambda: check_certificates(config)),
+        (
+            ("redis.tls", "rpc.tls", "http.tls", "grader"),
+            lambda: check_certificates(config.redis, config.rpc, config.http),
+        ),
         (
             ("model.path", "model.dtype", "folder", "run", "trainer.keep_checkpoints", "trainer.checkpoints"),
-            lambda: _check_disk(config, weight_bytes(config.model.path)),
+            lambda: _check_disk(config.run_folder, config.trainer, config.model),
         ),
         (("model.path",), lambda: check_causal(config.model)),
         (("model.path", "model.max_length"), lambda: check_max_length(config.model)),
         (("model.path",), lambda: cautions.of_model_name(config.model.path)),
-        (("model.from_run",), lambda: _check_earlier_run(config)),
-        (("generator.cpu", "trainer.cpu", "local"), lambda: _check_cores(config)),
-        ((), lambda: _check_compiler(config)),
-        (("generator.tensor_parallel", "local"), lambda: _check_devices(config)),
-        (("tasks", "recipe.prompts_per_step"), lambda: _check_tasks(config)),
+        (("model.from_run",), lambda: _check_earlier_run(config.model.from_run)),
+        (
+            ("generator.cpu", "trainer.cpu", "local"),
+            lambda: _check_cores(config.generator, config.trainer, config.local),
+        ),
+        ((), lambda: _check_compiler(config.local.generators)),
+        (("generator.tensor_parallel", "local"), lambda: _check_devices(config.local, config.generator)),
+        (("tasks", "recipe.prompts_per_step"), lambda: _check_tasks(config.tasks, config.recipe, config.model)),
     ]
     wrong = {name for mistake in mistakes for name in (mistake.field, *mistake.others)}
     return [check for settings, check in checks if not any(overlap(one, name) for one in wrong for name in settings)]
 
 
-def _check_tasks(config: RunConfig) -> list[str]:
+def _check_tasks(tasks: Tasks, recipe: Recipe, model: Model) -> list[str]:
     """Verifiers are found, prompts are read; then the tokenizer reads some, and the user's own verifiers grade some."""
     loaded: list[PromptSplit] = []
 
     def read_prompts() -> list[str]:
-        loaded.append(load(config.tasks))
-        check_prompts(loaded[0], config.recipe.prompts_per_step)
+        loaded.append(load(tasks))
+        check_prompts(loaded[0], recipe.prompts_per_step)
         return cautions.of_data(loaded[0])
 
-    found = _raise_all([*_verifier_checks(config.tasks), read_prompts])
+    found = _raise_all([*_verifier_checks(tasks), read_prompts])
     split = loaded[0]
     downstream = [prompt for prompts in split.downstream.values() for prompt in prompts]
-    graded = partial(try_verifiers, config.tasks, [*split.train, *downstream])
-    return [*found, *_raise_all([partial(_check_tokens, config, split), graded])]
+    graded = partial(try_verifiers, tasks, [*split.train, *downstream])
+    read = partial(_check_tokens, recipe, model, tasks.prompt_format, split)
+    return [*found, *_raise_all([read, graded])]
 
 
-def _check_tokens(config: RunConfig, split: PromptSplit) -> list[str]:
+def _check_tokens(recipe: Recipe, model: Model, prompt_format: PromptFormat, split: PromptSplit) -> list[str]:
     """By the tokenizer that this machine has of the model, if it has one."""
-    folder = files_of(config.model.path)
-    tokenizer = None if folder is None else TokenizerFile.read(folder, config.model.path)
+    folder = files_of(model.path)
+    tokenizer = None if folder is None else TokenizerFile.read(folder, model.path)
     if tokenizer is None:
         return []
-    return [*check_lengths(config, split, tokenizer), *cautions.of_tokens(config, split, tokenizer)]
+    return [
+        *check_lengths(recipe, model, prompt_format, split, tokenizer),
+        *cautions.of_tokens(recipe.max_prompt_tokens, prompt_format, split, tokenizer),
+    ]
 
 
 def _verifier_checks(tasks: Tasks) -> list[Check]:
@@ -194,36 +218,40 @@ def resolve_ports(config: RunConfig, *, monitor: bool = False) -> RunConfig:
 
     Raises UserError where another run has taken a port that is set, although its service does not listen yet.
     """
-    config = _untaken(config, "forecaster", "http_port", config.forecaster.bind)
+    redis = config.redis
+    rpc = config.rpc
+    grader = config.grader
+    local = config.local
+    forecaster = _untaken("forecaster.http_port", config.forecaster, config.forecaster.bind)
     if monitor:
-        config = _untaken(config, "local", "prometheus_port", PROMETHEUS_HOST)
-        forecaster, local = config.forecaster, config.local
+        local = _untaken("local.prometheus_port", local, PROMETHEUS_HOST)
         page = forecaster.http_port or free_port(forecaster.bind)
         prometheus = local.prometheus_port or free_port(PROMETHEUS_HOST)
-        config = config.model_copy(
-            update={
-                "forecaster": forecaster.model_copy(update={"http_port": page}),
-                "local": local.model_copy(update={"prometheus_port": prometheus}),
-            }
-        )
+        forecaster = forecaster.model_copy(update={"http_port": page})
+        local = local.model_copy(update={"prometheus_port": prometheus})
     return config.model_copy(
         update={
-            "redis": config.redis.model_copy(update={"port": config.redis.port or free_port(config.redis.host)}),
-            "rpc": config.rpc.model_copy(update={"port": config.rpc.port or free_port(config.rpc.bind)}),
-            "grader": config.grader.model_copy(update={"port": config.grader.port or free_port(config.grader.bind)}),
+            "forecaster": forecaster,
+            "local": local,
+            "redis": redis.model_copy(update={"port": redis.port or free_port(redis.host)}),
+            "rpc": rpc.model_copy(update={"port": rpc.port or free_port(rpc.bind)}),
+            "grader": grader.model_copy(update={"port": grader.port or free_port(grader.bind)}),
         }
     )
 
 
-def _untaken(config: RunConfig, group: str, name: str, host: str) -> RunConfig:
-    """A usual port that another run of this machine has taken becomes 0, any free one, if the run file left it out."""
-    settings = getattr(config, group)
+def _untaken(setting: str, settings: Group, host: str) -> Group:
+    """A usual port that another run of this machine has taken becomes 0, any free one, if the run file left it out.
+
+    `settings`: the group of `setting`.
+    """
+    name = setting.rpartition(".")[2]
     port = getattr(settings, name)
     if not port or keep_port(host, port):
-        return config
+        return settings
     if name in settings.model_fields_set:
-        raise UserError(f"{group}.{name} = {port}: another run of this machine is about to use it; choose a free port")
-    return config.model_copy(update={group: settings.model_copy(update={name: 0})})
+        raise UserError(f"{setting} = {port}: another run of this machine is about to use it; choose a free port")
+    return settings.model_copy(update={name: 0})
 
 
 def weight_bytes(model: str) -> int:
@@ -258,23 +286,22 @@ def weight_bytes(model: str) -> int:
     return sum(sizes)
 
 
-def _check_disk(config: RunConfig, weight_bytes: int) -> None:
+def _check_disk(run_folder: Path, trainer: Trainer, model: Model) -> None:
     """The run's folder, and that of its checkpoints where it is another; what a URL has room for nobody tells."""
-    held = config.trainer.keep_checkpoints + 1
-    checkpoints = weight_bytes * _STATE_PER_WEIGHT[config.model.dtype] * held
-    place = checkpoint_place(config)
-    is_apart = config.run_folder not in (place, *(place.parents if isinstance(place, Path) else ()))
+    held = trainer.keep_checkpoints + 1
+    checkpoints = weight_bytes(model.path) * _STATE_PER_WEIGHT[model.dtype] * held
+    place = checkpoint_place(run_folder, trainer.checkpoints)
+    is_apart = run_folder not in (place, *(place.parents if isinstance(place, Path) else ()))
     own = SPARE_BYTES if is_apart else SPARE_BYTES + checkpoints
     for_what = f"{held} checkpoints; free space, or set folder or trainer.keep_checkpoints"
-    _check_room(config.run_folder, own, f"folder = {config.folder}", "`folder`", for_what)
+    _check_room(run_folder, own, f"folder = {run_folder.parent}", "`folder`", for_what)
     if is_apart and isinstance(place, Path):
         name = "trainer.checkpoints"
-        _check_room(place, checkpoints, f"{name} = {config.trainer.checkpoints}", f"`{name}`", for_what)
+        _check_room(place, checkpoints, f"{name} = {trainer.checkpoints}", f"`{name}`", for_what)
 
 
-def _check_earlier_run(config: RunConfig) -> None:
-    """What is behind a URL the trainer sees."""
-    name = config.model.from_run
+def _check_earlier_run(name: str | None) -> None:
+    """What is behind a URL the trainer sees. `name`: model.from_run."""
     place = None if name is None else earlier_run_place(name)
     if isinstance(place, Path) and not any(place.glob(f"*/{CONTROLLER}")):
         raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
@@ -296,17 +323,17 @@ def _check_room(wanted: Path, needed: int, said: str, setting: str, for_what: st
         raise UserError(f"{said}: {free >> 20} MiB are free and {needed >> 20} MiB are needed for {for_what}")
 
 
-def _check_rules(config: RunConfig) -> None:
+def _refuse_broken_rules(broken: Sequence[Wrong]) -> None:
     """Also for settings that no file gave: those of `--generators`, of `ablate`, of the demo."""
-    if broken := broken_rules(config, START_RULES):
+    if broken:
         raise UserError("\n".join(wrong.sentence for wrong in broken))
 
 
-def _check_redis(config: RunConfig) -> None:
-    if config.redis.is_embedded:
-        check_embeddable(config.redis)
+def _check_redis(redis: Redis) -> None:
+    if redis.is_embedded:
+        check_embeddable(redis)
     else:
-        wait_until_ready(config.redis)
+        wait_until_ready(redis)
 
 
 def _check_memory(config: RunConfig) -> None:
@@ -315,34 +342,34 @@ def _check_memory(config: RunConfig) -> None:
         check_memory(config, device, host=HostLimits(config.local.trainer_ranks, machine=free_bytes()))
 
 
-def _check_devices(config: RunConfig) -> None:
+def _check_devices(local: Local, generator: Generator) -> None:
     """Where there is no GPU every worker takes a core."""
     gpus = usable_gpus()
-    check_gpus(config, gpus)
+    check_gpus(local, generator, gpus)
     cores = len(os.sched_getaffinity(0))
-    if config.generator.tensor_parallel > cores and not gpus:
+    if generator.tensor_parallel > cores and not gpus:
         raise UserError(
-            f"generator.tensor_parallel = {config.generator.tensor_parallel}: this machine has no GPU, and "
+            f"generator.tensor_parallel = {generator.tensor_parallel}: this machine has no GPU, and "
             f"this process may run on {cores} cores; set at most {cores}"
         )
 
 
-def _check_compiler(config: RunConfig) -> None:
+def _check_compiler(num_generators: int) -> None:
     """What torch asks for where vLLM samples on a CPU; the variable and the name are torch's own."""
     compiler = os.environ.get("CXX") or "g++"
-    if config.local.generators and not usable_gpus() and shutil.which(compiler) is None:
+    if num_generators and not usable_gpus() and shutil.which(compiler) is None:
         raise UserError(
             f"CXX = {compiler}: there is no such C++ compiler on the path, and vLLM needs one on a CPU; install it "
             "(Debian's package is g++), or name another in the environment variable CXX"
         )
 
 
-def _check_cores(config: RunConfig) -> None:
+def _check_cores(generator: Generator, trainer: Trainer, local: Local) -> None:
     """Each process takes one, from the named core on."""
     cores = os.sched_getaffinity(0)
     for first, setting, count, counted in (
-        (config.generator.cpu, "generator.cpu", config.local.generators, "local.generators"),
-        (config.trainer.cpu, "trainer.cpu", config.local.trainer_ranks, "local.trainer_ranks"),
+        (generator.cpu, "generator.cpu", local.generators, "local.generators"),
+        (trainer.cpu, "trainer.cpu", local.trainer_ranks, "local.trainer_ranks"),
     ):
         missing = [] if first is None else sorted(set(range(first, first + count)) - cores)
         if missing:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig
+from rollcast.config.model import Model
+from rollcast.config.recipe import Recipe
+from rollcast.config.tasks import PromptFormat
 from rollcast.local.left_out import tokens_around
 from rollcast.tasks.chats import flat
 from rollcast.tasks.prompts import Prompt, PromptSplit
@@ -45,18 +47,20 @@ class PromptPart:
         return [prompt for _, prompt in sorted(self.counted, key=lambda item: item[0])[:MAX_EXACT_PROMPTS]]
 
 
-def check_lengths(config: RunConfig, split: PromptSplit, tokenizer: TokenizerFile) -> list[str]:
+def check_lengths(
+    recipe: Recipe, model: Model, prompt_format: PromptFormat, split: PromptSplit, tokenizer: TokenizerFile
+) -> list[str]:
     """Cautions. Raises UserError if the run would start without a training, held-out or downstream prompt."""
-    limit = config.recipe.max_prompt_tokens
+    limit = recipe.max_prompt_tokens
     named = [("training", split.train), ("held-out", split.held_out)]
     named += [(repr(name), prompts) for name, prompts in split.downstream.items()]
     parts = [PromptPart(name, len(found), _counted(found, tokenizer, limit)) for name, found in named if found]
-    room = _room_around(config, tokenizer)
+    room = _room_around(prompt_format, tokenizer)
     at_the_edge = [part for part in parts if part.shortest <= limit < part.shortest + room]
     cautions = [_not_all_seen(part, limit) for part in parts if part.shortest > limit and not _is_whole(part)]
     refused = [(part, part.shortest) for part in parts if part.shortest > limit and _is_whole(part)]
     if at_the_edge and not refused:
-        exact = _exact(config, [part.shortest_prompts for part in at_the_edge])
+        exact = _exact(model, prompt_format, [part.shortest_prompts for part in at_the_edge])
         if exact is None:
             cautions.append(
                 f"recipe.max_prompt_tokens = {limit}: whether the shortest prompts fit was not found out here"
@@ -64,7 +68,7 @@ def check_lengths(config: RunConfig, split: PromptSplit, tokenizer: TokenizerFil
         else:
             refused = [(part, tokens) for part, tokens in zip(at_the_edge, exact, strict=True) if tokens > limit]
     if refused:
-        raise UserError(_too_long(config, *max(refused, key=lambda item: item[1])))
+        raise UserError(_too_long(recipe, model.max_length, *max(refused, key=lambda item: item[1])))
     return cautions
 
 
@@ -79,11 +83,11 @@ def _not_all_seen(part: PromptPart, limit: int) -> str:
     )
 
 
-def _too_long(config: RunConfig, part: PromptPart, shortest: int) -> str:
+def _too_long(recipe: Recipe, room: int, part: PromptPart, shortest: int) -> str:
     each = f"each of the {part.total} {part.name} prompts" if part.total > 1 else f"the one {part.name} prompt"
     return (
-        f"recipe.max_prompt_tokens = {config.recipe.max_prompt_tokens}: {each} is longer, the shortest has {shortest} "
-        f"tokens; {_remedy(config, shortest)}"
+        f"recipe.max_prompt_tokens = {recipe.max_prompt_tokens}: {each} is longer, the shortest has {shortest} "
+        f"tokens; {_remedy(recipe, room, shortest)}"
     )
 
 
@@ -99,21 +103,21 @@ def _counted(prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: int) ->
     return counted
 
 
-def _room_around(config: RunConfig, tokenizer: TokenizerFile) -> int:
+def _room_around(prompt_format: PromptFormat, tokenizer: TokenizerFile) -> int:
     """More tokens than the text around a prompt usually has."""
-    layout = config.tasks.prompt_format.layout
+    layout = prompt_format.layout
     has_text = layout == "think" or (layout == "auto" and tokenizer.has_chat_template)
-    return tokens_around(config.tasks.prompt_format) if has_text else SPECIAL_TOKENS
+    return tokens_around(prompt_format) if has_text else SPECIAL_TOKENS
 
 
-def _exact(config: RunConfig, groups: Sequence[Sequence[Prompt]]) -> list[int] | None:
+def _exact(model: Model, prompt_format: PromptFormat, groups: Sequence[Sequence[Prompt]]) -> list[int] | None:
     """Tokens of the shortest prompt of each group, as the trainer counts them; None if that cannot be found out here.
 
     Raises UserError.
     """
     asked = {
-        "model": config.model.model_dump(),
-        "prompt_format": config.tasks.prompt_format.model_dump(),
+        "model": model.model_dump(),
+        "prompt_format": prompt_format.model_dump(),
         "groups": [
             [[(message.role, message.content) for message in prompt.messages] for prompt in prompts]
             for prompts in groups
@@ -131,14 +135,13 @@ def _exact(config: RunConfig, groups: Sequence[Sequence[Prompt]]) -> list[int] |
     return [int(number) for number in done.stdout.split()] if done.returncode == 0 else None
 
 
-def _remedy(config: RunConfig, shortest: int) -> str:
-    """What can be changed, if anything makes them fit."""
-    room = config.model.max_length
+def _remedy(recipe: Recipe, room: int, shortest: int) -> str:
+    """What can be changed, if anything makes them fit. `room`: model.max_length."""
     if shortest >= room:
         return (
             f"no more than model.max_length = {room} fit with a completion: shorten the prompts, or use another model"
         )
-    if shortest + config.recipe.max_completion_tokens <= room:
+    if shortest + recipe.max_completion_tokens <= room:
         return f"set at least {shortest}"
     return (
         f"set at least {shortest} (and recipe.max_completion_tokens at most {room - shortest}, since both must fit "

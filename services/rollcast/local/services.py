@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Redis
 from rollcast.connections.port_files import port_file
 from rollcast.local.devices import generator_gpus, no_gpus, trainer_gpus
 from rollcast.local.embedded_redis import find_server, write_server_config
@@ -25,6 +26,8 @@ LOGGERS_STOP_SECONDS = 25.0
 """What is left is told, where it is taken."""
 GRADER_STOP_SECONDS = 20.0
 """Beyond the grading under way."""
+Environment = Callable[[], Mapping[str, str]]
+"""Called at every start of a process."""
 
 
 def service_specs(
@@ -40,31 +43,33 @@ def service_specs(
 
     `gpus`: enough for all; none = CPU.
     """
-    specs = [_redis(config)] if embed_redis else []
+    folder = config.run_folder
+    without_gpus = no_gpus(gpus)
+    specs = [_redis(config.redis, folder)] if embed_redis else []
     if embed_grader:
-        specs.append(_grader(config, no_gpus(gpus)))
-    specs.append(_forecaster(config, run_file, no_gpus(gpus)))
+        specs.append(_grader(config, without_gpus))
+    specs.append(_forecaster(folder, run_file, without_gpus))
     if config.log:
-        specs.append(_loggers(config, run_file, no_gpus(gpus)))
-    specs.append(_trainer(config, run_file, trainer_gpus(config, gpus), resume=resume))
-    specs.extend(
-        _generator(config, run_file, index, generator_gpus(config, gpus, index))
-        for index in range(config.local.generators)
-    )
+        specs.append(_loggers(folder, run_file, without_gpus))
+    environments = rank_environments(config.local.trainer_ranks, trainer_gpus(config.local, gpus))
+    specs.append(_trainer(folder, run_file, environments, resume=resume))
+    for index in range(config.local.generators):
+        devices = generator_gpus(config.local, config.generator, gpus, index)
+        specs.append(_generator(folder, run_file, index, devices, config.generator.drain_seconds))
     return specs
 
 
-def _log(config: RunConfig, name: str) -> Path:
-    return config.run_folder / files.LOGS / f"{name}.log"
+def _log(run_folder: Path, name: str) -> Path:
+    return run_folder / files.LOGS / f"{name}.log"
 
 
 def _module(name: str, run_file: Path, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", f"rollcast.{name}", "--config", str(run_file), *arguments)
 
 
-def _redis(config: RunConfig) -> ServiceSpec:
-    server = write_server_config(config.redis, config.run_folder / files.REDIS)
-    command = Command((str(find_server()), str(server)), _log(config, "redis"))
+def _redis(settings: Redis, folder: Path) -> ServiceSpec:
+    server = write_server_config(settings, folder / files.REDIS)
+    command = Command((str(find_server()), str(server)), _log(folder, "redis"))
     return ServiceSpec("redis", (command,), stop_order=3, stop_seconds=20.0)
 
 
@@ -83,7 +88,7 @@ def _grader(config: RunConfig, devices: Mapping[str, str]) -> ServiceSpec:
     )
     command = Command(
         _module("grader", run_file),
-        _log(config, "grader"),
+        _log(config.run_folder, "grader"),
         lambda: {
             **dict.fromkeys(
                 ("ROLLCAST_REDIS_PASSWORD", "ROLLCAST_RPC_TOKEN", "ROLLCAST_HTTP_TOKEN", "ROLLCAST_PUSH_TOKEN"), ""
@@ -96,21 +101,21 @@ def _grader(config: RunConfig, devices: Mapping[str, str]) -> ServiceSpec:
     return ServiceSpec("grader", (command,), stop_order=2, stop_seconds=stop_seconds, ready_file=ready)
 
 
-def _forecaster(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
+def _forecaster(folder: Path, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
     command = Command(
         _module("forecaster", run_file),
-        _log(config, "forecaster"),
+        _log(folder, "forecaster"),
         lambda: {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **devices},
     )
     # Together with the trainer: one after the other they take seconds longer.
-    ready = port_file(config.run_folder, "forecaster")
+    ready = port_file(folder, "forecaster")
     return ServiceSpec("forecaster", (command,), stop_order=1, stop_seconds=10.0, essential=False, ready_file=ready)
 
 
-def _loggers(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
+def _loggers(folder: Path, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
     """Stopped after all that writes records."""
     command = Command(
-        _module("loggers", run_file), _log(config, "loggers"), lambda: {"OMP_NUM_THREADS": "1", **devices}
+        _module("loggers", run_file), _log(folder, "loggers"), lambda: {"OMP_NUM_THREADS": "1", **devices}
     )
     return ServiceSpec(
         "loggers",
@@ -120,17 +125,16 @@ def _loggers(config: RunConfig, run_file: Path, devices: Mapping[str, str]) -> S
         essential=False,
         unhurried=True,
         when_cut="what is left is told when the run goes on",
-        ready_file=port_file(config.run_folder, "loggers"),
+        ready_file=port_file(folder, "loggers"),
     )
 
 
-def rank_environments(config: RunConfig, devices: Mapping[str, str]) -> list[Callable[[], Mapping[str, str]]]:
+def rank_environments(world_size: int, devices: Mapping[str, str]) -> list[Environment]:
     """Of each trainer rank, to be asked at every start: what torchrun would give it.
 
     torchrun's agent would cost a process that imports torch, and would hide the exit code that tells a user's mistake
     from a crash.
     """
-    world_size = config.local.trainer_ranks
     rendezvous: dict[str, str] = {}
 
     def environment(rank: int) -> Mapping[str, str]:
@@ -151,14 +155,14 @@ def rank_environments(config: RunConfig, devices: Mapping[str, str]) -> list[Cal
     return [functools.partial(environment, rank) for rank in range(world_size)]
 
 
-def _trainer(config: RunConfig, run_file: Path, devices: Mapping[str, str], *, resume: bool) -> ServiceSpec:
+def _trainer(folder: Path, run_file: Path, environments: Sequence[Environment], *, resume: bool) -> ServiceSpec:
     commands = tuple(
         Command(
             _module("trainer", run_file, *(["--resume"] if resume else [])),
-            _log(config, "trainer" if rank == 0 else f"trainer-rank{rank}"),
+            _log(folder, "trainer" if rank == 0 else f"trainer-rank{rank}"),
             environment,
         )
-        for rank, environment in enumerate(rank_environments(config, devices))
+        for rank, environment in enumerate(environments)
     )
     return ServiceSpec(
         "trainer",
@@ -167,19 +171,21 @@ def _trainer(config: RunConfig, run_file: Path, devices: Mapping[str, str], *, r
         stop_seconds=TRAINER_STOP_SECONDS,
         saves=True,
         restart_arguments=() if resume else ("--resume",),
-        ready_file=port_file(config.run_folder, "trainer"),
+        ready_file=port_file(folder, "trainer"),
     )
 
 
-def _generator(config: RunConfig, run_file: Path, index: int, devices: Mapping[str, str]) -> ServiceSpec:
+def _generator(
+    folder: Path, run_file: Path, index: int, devices: Mapping[str, str], drain_seconds: float
+) -> ServiceSpec:
     name = f"generator-{index}"
     arguments = _module("generator", run_file, "--name", name, "--index", str(index))
-    command = Command(arguments, _log(config, name), lambda: devices)
+    command = Command(arguments, _log(folder, name), lambda: devices)
     return ServiceSpec(
         name,
         (command,),
         stop_order=0,
-        stop_seconds=config.generator.drain_seconds + HAND_BACK_SECONDS,
+        stop_seconds=drain_seconds + HAND_BACK_SECONDS,
         when_cut="what it had not handed back is sampled again when the run goes on",
-        ready_file=port_file(config.run_folder, name),
+        ready_file=port_file(folder, name),
     )

@@ -12,6 +12,7 @@ from rollcast.config.run import RunConfig
 from rollcast.connections import http
 from rollcast.connections.page_readers import ONE_LOOK
 from rollcast.connections.port_files import port_file, read_port
+from rollcast.local.devices import num_devices
 from rollcast.local.forecast_reading import ForecastReading, Page, first, forecast_on_page
 from rollcast.local.pace import RECENT_STEPS, Pace, pace_of
 from rollcast.local.start_up import Phase, StartUp
@@ -121,7 +122,13 @@ class StatusReader:
             is_started=bool(own),
             stepped_at=own[-1].at if own else None,
             waits_for=None if ready or not own else "a generator" if trainer else "the trainer",
-            pace=pace_of(own, self._config, compute),
+            pace=pace_of(
+                own,
+                self._config.budget,
+                every_steps=self._config.tasks.evaluation.every_steps,
+                num_devices=num_devices(self._config.local, self._config.generator),
+                compute_device_hours=compute,
+            ),
             group_signals={
                 labels.get("signal", ""): int(count) for labels, count in trainer.get(names.GROUP_SIGNALS.name, [])
             },

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from rollcast.config.errors import PassingError, UserError
+from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Budget
+from rollcast.config.tasks import Tasks
 from rollcast.local.devices import trainer_gpus, usable_gpus
 from rollcast.local.last_words import last_words
 from rollcast.local.process import Command, Orphans, Service, ServiceSpec
@@ -62,7 +65,8 @@ def try_out(config: RunConfig, num_prompts: int) -> TrialRecord:
     """Sample and grade a few prompts with the real engine. Raises UserError."""
     with tempfile.TemporaryDirectory(prefix="rollcast-try-") as name:
         folder = Path(name)
-        program = _program("generator", config, folder, "--prompts", str(num_prompts))
+        write_resolved(config, folder / RUN_FILE)
+        program = _program("generator", folder, "--prompts", str(num_prompts))
         return _record([Command(program, folder / "trial.log")], folder, TrialRecord)
 
 
@@ -71,19 +75,18 @@ def time_update(config: RunConfig, trial: TrialRecord) -> UpdateTrialRecord:
     with tempfile.TemporaryDirectory(prefix="rollcast-try-") as name:
         folder = Path(name)
         (folder / "tried.json").write_text(json.dumps(asdict(trial)))
-        program = _program("trainer", config, folder, "--trial", str(folder / "tried.json"))
-        environments = rank_environments(config, trainer_gpus(config, usable_gpus()))
+        write_resolved(config, folder / RUN_FILE)
+        program = _program("trainer", folder, "--trial", str(folder / "tried.json"))
+        environments = rank_environments(config.local.trainer_ranks, trainer_gpus(config.local, usable_gpus()))
         commands = [
             Command(program, folder / f"trial-{rank}.log", environment) for rank, environment in enumerate(environments)
         ]
         return _record(commands, folder, UpdateTrialRecord)
 
 
-def _program(service: str, config: RunConfig, folder: Path, *arguments: str) -> tuple[str, ...]:
-    run_file = folder / RUN_FILE
-    write_resolved(config, run_file)
-    module = ("-m", f"rollcast.{service}.trial", "--config", str(run_file), "--out", str(folder / "found.json"))
-    return (sys.executable, *module, *arguments)
+def _program(service: str, folder: Path, *arguments: str) -> tuple[str, ...]:
+    files = ("--config", str(folder / RUN_FILE), "--out", str(folder / "found.json"))
+    return (sys.executable, "-m", f"rollcast.{service}.trial", *files, *arguments)
 
 
 def _record(commands: Sequence[Command], folder: Path, kind: type[_Record]) -> _Record:
@@ -131,19 +134,27 @@ def _failed(log: Path, code: int) -> UserError:
     return PassingError(f"the trial ended with exit code {code}: {last_words(log, 0)} (log: {kept})")
 
 
-def outlook(config: RunConfig, trial: TrialRecord, update: UpdateTrialRecord) -> TimeOutlook:
-    """What the measured rates mean for the run file's step, evaluation and budget."""
-    recipe, tasks, budget = config.recipe, config.tasks, config.budget
+def outlook(
+    recipe: Recipe,
+    tasks: Tasks,
+    budget: Budget,
+    trial: TrialRecord,
+    update: UpdateTrialRecord,
+    *,
+    generators: int,
+    workers: int,
+) -> TimeOutlook:
+    """What the measured rates mean for a step, an evaluation and the budget. `workers`: devices of a generator."""
     at_once = len(trial.completions)
     mean = sum(one.num_tokens for one in trial.completions) / at_once
     rate = at_once * mean / max(trial.sampling_seconds, 1e-6)
-    per_completion = mean / rate / max(1, config.local.generators)
+    per_completion = mean / rate / max(1, generators)
     of_a_step = recipe.prompts_per_step * recipe.rollouts_per_prompt
     generation = of_a_step * per_completion
     training = update.passes_seconds * of_a_step / at_once + update.rest_seconds
     held_out = sum(tasks.held_out_prompts(part) for part in tasks.parts)
     evaluation = held_out * tasks.evaluation.rollouts_per_prompt * per_completion
-    devices = update.num_devices + config.local.generators * config.generator.tensor_parallel
+    devices = update.num_devices + generators * workers
     step, every = max(generation, training), tasks.evaluation.every_steps
     steps = budget.steps
     if budget.device_hours is not None:

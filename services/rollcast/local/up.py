@@ -89,10 +89,10 @@ def _monitored(config: RunConfig, specs: list[ServiceSpec], view: View) -> Targe
     server = find_prometheus()
     write_monitor(config)
     if server is not None:
-        specs.append(prometheus_spec(config, server))
-    for line in how_to_watch(config, server):
+        specs.append(prometheus_spec(config.run_folder, config.local.prometheus_port, server))
+    for line in how_to_watch(config.run_folder, config.local.prometheus_port, server):
         view.report(line)
-    return Targets(config)
+    return Targets(config.run_folder, config.http, config.forecaster.bind)
 
 
 def _tick(view: View, targets: Targets | None, doing: Doing) -> None:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rollcast.config.loggers import Log, MlflowLog, TensorBoardLog
-from rollcast.config.run import RunConfig
 from rollcast.loggers.destination import Destination
 from rollcast.runfolder.files import TENSORBOARD
 
 
-def open_destination(log: Log, config: RunConfig, run_id: str | None) -> Destination:
-    """`run_id`: under which it knew the run before."""
+def open_destination(log: Log, run_folder: Path, settings: dict[str, Any], run_id: str | None) -> Destination:
+    """`settings`: the run file's, without secrets. `run_id`: under which it knew the run before."""
+    run = run_folder.name
     if isinstance(log, TensorBoardLog):
         from rollcast.loggers.tensorboard_files import TensorBoardFiles
 
-        return TensorBoardFiles(log.folder or config.run_folder / TENSORBOARD, settings_of(config))
+        return TensorBoardFiles(log.folder or run_folder / TENSORBOARD, settings)
     if isinstance(log, MlflowLog):
         from rollcast.loggers.mlflow_run import MlflowRun
 
-        return MlflowRun(log, config.run, settings_of(config), run_id)
+        return MlflowRun(log, run, settings, run_id)
     from rollcast.loggers.wandb_run import WandbRun
 
-    return WandbRun(log, config.run, config.run_folder, settings_of(config), run_id)
-
-
-def settings_of(config: RunConfig) -> dict[str, Any]:
-    """The run file's settings, secrets hidden."""
-    return config.model_dump(mode="json")
+    return WandbRun(log, run, run_folder, settings, run_id)

@@ -33,9 +33,10 @@ def serve(config: RunConfig) -> int:
     http = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener, config.http)
     http.start()
     publish_port(config.run_folder, "loggers", http.port)
+    folder = config.run_folder
+    settings = config.model_dump(mode="json")  # secrets are hidden
     forwarders = [
-        Forwarder(item.kind, config.run_folder, partial(open_destination, item, config), exporter)
-        for item in config.log
+        Forwarder(item.kind, folder, partial(open_destination, item, folder, settings), exporter) for item in config.log
     ]
     for forwarder in forwarders:
         forwarder.start()

@@ -9,15 +9,15 @@ Life of a task; every arrow is one atomic script, so a snapshot never sees a tas
                                         |
                                         +--> dead --retire--> gone          third failure, or unreadable
 
-A task whose entry nobody can read is dead with fewer failures than `MAX_FAILURES`: the trainer retires it and
+A task whose entry cannot be read is dead with fewer failures than `MAX_FAILURES`: the trainer retires it and
 dispatches it again.
 
 A generator owns a task as long as its entry is pending under its name. Whatever it sends after the task was taken from
 it is refused and counted. All calls may be repeated: a repeated one finds that its work is done and changes nothing.
 
-What Redis loses (a second of AOF, a stream, everything) is missing from `outstanding()`; the trainer dispatches again
-what it dispatched, has not settled, does not hold and does not find there. Redis may also forget a removal and
-deliver a group again: the trainer's ledger of settled sequences knows it.
+Tasks that Redis loses (a second of AOF, a stream, everything) are missing from `outstanding()`; the trainer dispatches
+again every task that it dispatched, has not settled, does not hold and does not find there. Redis may also forget a
+removal and deliver a group again: the trainer's ledger of settled sequences recognises it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ MAX_FAILURES = 3
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A task nobody has claimed."""
+    """An unclaimed task."""
 
     attempt: int
     purpose: Purpose
     stream_id: str
     first_version: PolicyVersion | None
-    """Of the partial rollouts it carries; None = no token yet."""
+    """First version of the partial rollouts it carries; None = no token yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """A task that nobody works on. It stays in the snapshot until it is retired: its credit is returned once."""
+    """A task that was given up. It stays in the snapshot until it is retired: its credit is returned once."""
 
     attempt: int
     """Failures. Below `MAX_FAILURES` its answer, or the task itself, could not be read: it may be dispatched again."""
@@ -103,7 +103,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Redispatch:
-    """What became of tasks taken from their owners: waiting again, or dead after too many failures."""
+    """Outcome of tasks that were taken from their owners: waiting again, or dead after too many failures."""
 
     redone: tuple[int, ...] = ()
     dead: tuple[int, ...] = ()
@@ -124,7 +124,7 @@ class Claimed:
     task: PromptTask
     stream_id: str
     first_version: PolicyVersion
-    """As recorded: of the rollouts handed back, else of the weights at the claim."""
+    """The recorded one: of the rollouts handed back, else of the weights at the claim."""
 
     def handed_back(self, task: PromptTask) -> PromptTask:
         """Return `task` as its next owner gets it: same attempt, one more hand-back, first version of its tokens."""
@@ -151,7 +151,7 @@ class TrainerQueue(Protocol):
     def start_incarnation(self, at_least: int) -> int:
         """Begin the next incarnation and return it: one more than the last, and never below `at_least`.
 
-        Raises UserError where the last one's number is damaged: versions of two incarnations must not share a name."""
+        Raises UserError if the last one's number is damaged: versions of two incarnations must not share a name."""
 
     def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
         """Queue tasks by purpose; returns the sequences added. One that is outstanding already is left alone."""
@@ -159,8 +159,8 @@ class TrainerQueue(Protocol):
     def read(self, max_groups: int, block_seconds: float) -> list[Delivery]:
         """Return up to `max_groups` groups not returned before by this object, waiting up to `block_seconds` for one.
 
-        What a former trainer read and did not remove comes too. What cannot be read, or was published by nobody who
-        owned its task, is buried and counted.
+        Groups that a former trainer read and did not remove come too. Unreadable entries, and those whose publisher did
+        not own the task, are buried and counted.
         """
 
     def remove(self, stream_ids: Sequence[str]) -> None:
@@ -185,16 +185,16 @@ class TrainerQueue(Protocol):
         """Take tasks off wire 1 wherever they are; an answer that still comes is refused."""
 
     def depth(self) -> QueueDepth:
-        """Return what lies on the queue."""
+        """Return the number and size of finished groups on the queue."""
 
     def refused(self) -> int:
         """Return how many late answers were refused since the run began."""
 
     def unreadable(self) -> int:
-        """Return how many entries and records were of no use to anybody since the run began."""
+        """Return how many useless entries and records were found since the run began."""
 
     def get_state(self, name: str) -> bytes | None:
-        """Return what `set_state` stored under `name`."""
+        """Return the value that `set_state` stored under `name`."""
 
     def set_state(self, name: str, value: bytes) -> None:
         """Store a value with the run."""
@@ -204,7 +204,7 @@ class TrainerQueue(Protocol):
 
 
 class GeneratorQueue(Protocol):
-    """A generator's end, for asyncio. Raises QueueAway where Redis stays away."""
+    """A generator's end, for asyncio. Raises QueueAway if Redis stays away."""
 
     owner: str
 

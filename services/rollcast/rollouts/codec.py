@@ -1,4 +1,4 @@
-"""Records of wire 1 as protobuf, and back. What comes in is hostile: sizes are bounded and lengths have to agree.
+"""Records of wire 1 as protobuf, and back. Input is hostile: sizes are bounded and lengths have to agree.
 
 Token arrays travel as raw little-endian bytes, 4 for an id and 4 for a log-probability; a router's choice takes one.
 """
@@ -61,7 +61,7 @@ OnUnknown = Callable[[int], None]
 
 
 def encode_task(task: PromptTask) -> bytes:
-    """Raises CodecError where the task contradicts itself."""
+    """Raises CodecError if the task contradicts itself."""
     check_task(task)
     message = pb.PromptTask(
         sequence=task.sequence,
@@ -110,7 +110,7 @@ def decode_task(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Promp
 
 
 def encode_group(group: RolloutGroup) -> bytes:
-    """Raises CodecError where the group contradicts itself."""
+    """Raises CodecError if the group contradicts itself."""
     check_group(group)
     message = pb.RolloutGroup(
         sequence=group.sequence,
@@ -274,7 +274,8 @@ def _experts_to_proto(experts: RoutedExperts | None) -> pb.RoutedExperts | None:
 
 
 def _experts(message: pb.RoutedExperts) -> RoutedExperts:
-    layers, choices = message.layers, message.choices
+    layers = message.layers
+    choices = message.choices
     if not 0 < layers * choices <= MAX_CHOICES or len(message.experts) % (layers * choices):
         raise CodecError(f"{len(message.experts)} experts are not {layers} layers x {choices} choices of whole tokens")
     return np.frombuffer(message.experts, np.uint8).reshape(-1, layers, choices)

@@ -1,10 +1,10 @@
-"""What can go wrong on wire 1."""
+"""Errors of wire 1."""
 
 from __future__ import annotations
 
 
 class CodecError(ValueError):
-    """A message that is not what it claims to be: damaged, hostile, or of an incompatible program."""
+    """A message whose content contradicts its form: damaged, hostile, or of an incompatible program."""
 
 
 class QueueAway(ConnectionError):  # noqa: N818

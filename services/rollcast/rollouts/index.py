@@ -7,7 +7,7 @@ Text, because the scripts write and read them (and so can a person with redis-cl
     finished  attempt purpose rollouts_id first_version num_bytes owner task_stream_id
     dead      attempt purpose dead_id reason
 
-Whoever can write to Redis can write a record: what has another form than these is none.
+Any Redis client can write a record: one of another form than these is damaged.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from rollcast.wire.version import PolicyVersion
 
 NO_VERSION = "-"
 
-_SMALL, _COUNT = "(?:0|[1-9][0-9]{0,8})", "(?:0|[1-9][0-9]{0,14})"
-_VERSION, _ID, _OWNER = rf"{_SMALL}\.{_SMALL}", "[0-9]{1,20}-[0-9]{1,20}", r"[^\x00-\x20\x7f]+"
+_SMALL = "(?:0|[1-9][0-9]{0,8})"
+_COUNT = "(?:0|[1-9][0-9]{0,14})"
+_VERSION = rf"{_SMALL}\.{_SMALL}"
+_ID = "[0-9]{1,20}-[0-9]{1,20}"
+_OWNER = r"[^\x00-\x20\x7f]+"
 _HEAD = f"({_SMALL}) (train|eval) ({_ID}) "
 _SEQUENCE = re.compile(_COUNT.encode())
 _REST = {
@@ -38,8 +41,9 @@ def version_text(version: PolicyVersion | None) -> str:
 
 
 def outstanding(records: Iterable[tuple[bytes, bytes]]) -> tuple[Outstanding, list[tuple[bytes, bytes]]]:
-    """Sort (sequence, record) pairs by what became of the task; returns those that cannot be read apart."""
-    result, damaged = Outstanding(), []
+    """Sort (sequence, record) pairs by the state of the task; the unreadable ones are returned separately."""
+    result = Outstanding()
+    damaged = []
     for key, value in records:
         state, _, rest = value.decode(errors="replace").partition(" ")
         words = _REST[state].fullmatch(rest) if state in _REST else None
@@ -51,7 +55,9 @@ def outstanding(records: Iterable[tuple[bytes, bytes]]) -> tuple[Outstanding, li
 
 
 def _add(result: Outstanding, sequence: int, state: str, *words: str) -> None:
-    attempt, purpose, stream_id = int(words[0]), Purpose(words[1]), words[2]
+    attempt = int(words[0])
+    purpose = Purpose(words[1])
+    stream_id = words[2]
     match state, words[3:]:
         case "waiting", (version,):
             first = None if version == NO_VERSION else PolicyVersion.parse(version)

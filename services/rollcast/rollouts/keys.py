@@ -14,9 +14,9 @@ class Keys:
     tasks     stream   tasks for training that are waiting or claimed (group `generators`)
     evals     stream   the same for evaluation, apart so that generators can prefer them
     rollouts  stream   finished groups until they are removed (group `trainer`)
-    inflight  hash     task sequence -> where it is (rollcast.rollouts.index); gone with the task
-    dead      stream   tasks given up and what was of no use, each with the reason; the newest thousand or so
-    state     hash     incarnation, counters, fenced generators, and what the trainer stores
+    inflight  hash     task sequence -> its state (rollcast.rollouts.index); removed with the task
+    dead      stream   tasks given up and useless entries, each with the reason; about the newest thousand
+    state     hash     incarnation, counters, fenced generators, and the values that the trainer stores
     """
 
     def __init__(self, run: str, scope: str = "") -> None:
@@ -31,5 +31,5 @@ class Keys:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """In the order in which every script takes them."""
+        """Every key, in the order in which the scripts take them."""
         return (self.tasks, self.evals, self.rollouts, self.inflight, self.dead, self.state)

@@ -39,11 +39,11 @@ from rollcast.rollouts.errors import QueueAway
 from rollcast.telemetry.logging import get_logger
 
 PATIENCE_SECONDS = 30.0
-"""How long one call waits for Redis before it raises QueueAway. Callers come back for as long as they like."""
+"""How long one call waits for Redis before it raises QueueAway. Callers may call again without limit."""
 
 _PASSING = (OutOfMemoryError, ReadOnlyError, TryAgainError, ClusterDownError, MasterDownError)
 _PASSING_IN_TEXT = re.compile(r"\b(OOM|MISCONF|READONLY|LOADING|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN)\b")
-"""What has no exception of its own, or comes wrapped in the error of a script."""
+"""Errors without an exception of their own, or wrapped in the error of a script."""
 _Result = TypeVar("_Result")
 log = get_logger()
 
@@ -76,7 +76,7 @@ class Outage:
             return self._seconds + (time.monotonic() - self._since if self._since is not None else 0.0)
 
     def call(self, command: Callable[[], _Result], make_groups: Callable[[], Any]) -> _Result:
-        """Run a command until it gets through. Raises QueueAway, and UserError where Redis refuses the user."""
+        """Run a command until it gets through. Raises QueueAway, and UserError if Redis refuses the user."""
 
         def once() -> _Result:
             try:
@@ -97,7 +97,7 @@ class Outage:
     async def call_async(
         self, command: Callable[[], Awaitable[_Result]], make_groups: Callable[[], Awaitable[Any]]
     ) -> _Result:
-        """The same for asyncio."""
+        """`call` for asyncio."""
 
         async def once() -> _Result:
             try:
@@ -148,7 +148,7 @@ class Outage:
                 "(that of a server started by `rollcast up` is in run.json of its run folder)"
             )
         if isinstance(error, NoPermissionError):
-            return UserError(f"redis.username: it may not do what is needed ({error}); widen its ACL")
+            return UserError(f"redis.username: it lacks a permission ({error}); widen its ACL")
         if _is_away(error):
             return QueueAway(f"Redis took no command for {self._patience:.0f} s: {error}")
         return error

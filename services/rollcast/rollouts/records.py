@@ -105,7 +105,7 @@ class LengthBudget:
     phrase: tuple[int, ...] = ()
     end_of_thinking: tuple[int, ...] = ()
     seed: int = 0
-    """Of the draw of the cut's position, together with task sequence and rollout index."""
+    """Seeds the draw of the cut's position, together with task sequence and rollout index."""
 
 
 @dataclass(slots=True, eq=False)
@@ -117,7 +117,7 @@ class Rollout:
     token_ids: TokenIds
     """[L] int32."""
     logprobs: Logprobs
-    """[L] float32 of the behaviour policy; 0 where the token was forced."""
+    """[L] float32 of the behaviour policy; 0 for forced tokens."""
     version_spans: tuple[VersionSpan, ...] = ()
     loss_masked: tuple[tuple[int, int], ...] = ()
     """Token ranges [start, end) that carry no loss."""
@@ -131,9 +131,11 @@ class Rollout:
     interrupted: bool = False
     preemptions: int = 0
     routed_experts: RoutedExperts | None = None
-    """[P + L - 1, routing layers, choices] uint8: the routers' choices for all tokens of prompt and completion but the
-    last, which is nobody's input. An answer's leg computes part of its thinking again: what was chosen then, which it
-    saw. Of a rollout that went on elsewhere: what each token was first computed with. None = not recorded."""
+    """[P + L - 1, routing layers, choices] uint8: the routers' choices for all tokens of prompt and completion except
+    the last, which is never an input. None = not recorded.
+
+    An answer's leg computes part of its thinking again: its second choices count, because the answer saw them. For a
+    rollout that went on at another generator the choices of each token's first computation count."""
 
     @property
     def num_tokens(self) -> int:
@@ -162,7 +164,7 @@ class PromptTask:
 
     sequence: int
     incarnation: int
-    """Of the trainer that dispatched it."""
+    """The incarnation of the trainer that dispatched it."""
     purpose: Purpose
     dataset: str
     prompt_id: str
@@ -172,14 +174,14 @@ class PromptTask:
     length: LengthBudget
     verifier: str
     reference: str
-    """What the verifier compares with: JSON text."""
+    """JSON text that the verifier compares with."""
     eval_step: int = 0
     """Purpose eval: the trainer's step when it was asked for."""
     attempt: int = 0
     """Failures so far; hand-backs do not count."""
     hand_backs: int = 0
     first_version: PolicyVersion | None = None
-    """Of the rollouts handed back; None = no token yet."""
+    """First version of the rollouts handed back; None = no token yet."""
     rollouts: list[Rollout] = field(default_factory=list)
     """Handed back by a former owner, finished or to be continued."""
 
@@ -218,7 +220,7 @@ class RolloutGroup:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An entry of :inflight: who works on a task, and since which version."""
+    """An entry of :inflight: the owner of a task, and the version at its claim."""
 
     owner: str
     first_version: PolicyVersion

@@ -1,4 +1,4 @@
-"""Wire 1 over Redis streams. What the calls mean is in `base`; the atomic parts are the scripts in lua/.
+"""Wire 1 over Redis streams. `base` describes the calls; the atomic parts are the scripts in lua/.
 
 A claim, its record in :inflight and everything that happens to a task later are one script each, so `:inflight` is true
 at every moment. A reply that got lost on the way is found again: whoever reads compares how many entries are pending
@@ -142,7 +142,7 @@ class RedisTrainerQueue:
         return total
 
     def _counter(self, name: str) -> int:
-        """What is no number counts as 0, as it does for the scripts."""
+        """A value that is not a number counts as 0, as it does for the scripts."""
         text: bytes = self._call(lambda: self._client.hget(self._keys.state, name)) or b"0"
         return int(text) if text.isdigit() and len(text) <= 15 else 0
 
@@ -294,19 +294,19 @@ class RedisGeneratorQueue:
         return await self._let_go("hand_back", claimed, version, encode_task(returned))
 
     async def fail(self, claimed: Claimed, reason: str) -> bool:
-        purpose, stream_id = claimed.task.purpose, claimed.stream_id
-        accepted = bool(await self._run("fail", self.owner, purpose.value, stream_id, reason, MAX_FAILURES))
-        self._held.discard((purpose, stream_id))
+        purpose = claimed.task.purpose
+        accepted = bool(await self._run("fail", self.owner, purpose.value, claimed.stream_id, reason, MAX_FAILURES))
+        self._held.discard((purpose, claimed.stream_id))
         return accepted
 
     async def close(self) -> None:
         await self._client.aclose()
 
     async def _let_go(self, script: str, claimed: Claimed, version: str, payload: bytes) -> bool:
-        task, stream_id = claimed.task, claimed.stream_id
-        place = (task.purpose.value, stream_id, task.sequence, task.attempt)
+        task = claimed.task
+        place = (task.purpose.value, claimed.stream_id, task.sequence, task.attempt)
         accepted = bool(await self._run(script, self.owner, *place, version, payload))
-        self._held.discard((task.purpose, stream_id))
+        self._held.discard((task.purpose, claimed.stream_id))
         return accepted
 
     async def _claim_now(
@@ -336,7 +336,8 @@ class RedisGeneratorQueue:
     async def _decode(self, rows: list[list[bytes]]) -> list[Claimed]:
         claimed = []
         for entry_id, sequence, attempt, purpose_text, version, payload in rows:
-            stream_id, purpose = entry_id.decode(), Purpose(purpose_text.decode())
+            stream_id = entry_id.decode()
+            purpose = Purpose(purpose_text.decode())
             try:
                 task = decode_task(payload, self._count_unknown)
                 if (task.sequence, task.purpose) != (int(sequence), purpose):
@@ -379,14 +380,13 @@ def _expect_existing(error: ResponseError) -> None:
 
 
 def _field(fields: dict[bytes, bytes] | None, name: bytes) -> bytes:
-    value = (fields or {}).get(name)
-    if value is None:
+    if not fields or name not in fields:
         raise CodecError(f"the entry has no field {name.decode()}")
-    return value
+    return fields[name]
 
 
 def told_by(group: RolloutGroup) -> dict[bytes, str]:
-    """What the fields of a group's entry say."""
+    """Fields of a group's entry that repeat its content."""
     return {
         b"s": str(group.sequence),
         b"a": str(group.attempt),

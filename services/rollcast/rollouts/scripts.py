@@ -11,7 +11,7 @@ _REBUILDING = frozenset({"snapshot", "dispatch"})
 
 @cache
 def source(name: str) -> str:
-    """Return the text of one script with what it shares with the others."""
+    """Return the text of one script, with the parts that it shares with others."""
     parts = ["append", "entries", *(["rebuild"] if name in _REBUILDING else []), name]
     folder = resources.files("rollcast.rollouts") / "lua"
     return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts)

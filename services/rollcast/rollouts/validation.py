@@ -1,4 +1,4 @@
-"""What a task and a group must satisfy, whoever made them: the trainer relies on it without looking again."""
+"""Checks of a task and a group, whoever made them; the trainer relies on them without checking again."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rollcast.rollouts.records import PromptTask, Rollout, RolloutGroup, StopRea
 
 MAX_ROLLOUTS = 4096
 MAX_TOKENS = 4 << 20
-"""Of one prompt or completion."""
+"""Tokens of one prompt or completion."""
 MAX_SPANS = 65_536
 """Version spans, legs, masks or marks of one rollout."""
 MAX_CHOICES = 4_096
 """Experts that one token is sent to, over all layers."""
-MAX_TEXT = 1 << 20
+MAX_TEXT_CHARACTERS = 1 << 20
 """Characters of a prompt's id, or of the name of a data set or verifier."""
 MAX_OWNER_CHARACTERS = 512
-"""Of a generator's name; the scripts and the records of :inflight take no longer one."""
+"""Characters of a generator's name; the scripts and the records of :inflight take no longer one."""
 
 
 def check_task(task: PromptTask) -> None:
-    """Raises CodecError where the task contradicts itself."""
+    """Raises CodecError if the task contradicts itself."""
     _check_texts(dataset=task.dataset, prompt_id=task.prompt_id, verifier=task.verifier)
     _require(
         len(task.reference) <= MAX_REFERENCE_CHARACTERS,
@@ -47,7 +47,7 @@ def check_task(task: PromptTask) -> None:
 
 
 def check_group(group: RolloutGroup) -> None:
-    """Raises CodecError where the group contradicts itself, is unfinished, or is older than it says."""
+    """Raises CodecError if the group contradicts itself, is unfinished, or is older than it says."""
     _check_texts(dataset=group.dataset, prompt_id=group.prompt_id)
     owner = len(group.generator)
     _require(owner <= MAX_OWNER_CHARACTERS, f"generator: {owner} characters, more than {MAX_OWNER_CHARACTERS}")
@@ -86,8 +86,9 @@ def _check_rollout(rollout: Rollout, num_prompt_tokens: int) -> None:
     _check_ranges(f"{name}: legs", ((leg.start, leg.end) for leg in rollout.legs), length)
     _require(all(mark.position <= length for mark in rollout.kv_marks), f"{name}: a KV mark lies beyond its end")
     if rollout.routed_experts is not None:
-        inputs, rows = num_prompt_tokens + length - 1, len(rollout.routed_experts)
-        fits = rows <= inputs if rollout.partial else rows == inputs  # a phrase that was forced last has none yet
+        inputs = num_prompt_tokens + length - 1
+        rows = len(rollout.routed_experts)
+        fits = rows <= inputs if rollout.partial else rows == inputs  # a forced phrase at the end has no choices yet
         _require(fits, f"{name}: experts of {rows} tokens, and {inputs} went through the model")
 
 
@@ -105,7 +106,7 @@ def _check_token_ids(name: str, token_ids: NDArray[np.int32]) -> None:
 
 def _check_texts(**texts: str) -> None:
     for name, text in texts.items():
-        _require(len(text) <= MAX_TEXT, f"{name}: {len(text)} characters, more than {MAX_TEXT}")
+        _require(len(text) <= MAX_TEXT_CHARACTERS, f"{name}: {len(text)} characters, more than {MAX_TEXT_CHARACTERS}")
 
 
 def _require(condition: bool, message: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rollcast.config.run import RunConfig
 from rollcast.runfolder.files import CHECKPOINTS
 
 Place = Path | str
@@ -23,9 +22,9 @@ def earlier_run_place(text: str) -> Place:
     return inner if inner is not None and inner.is_dir() else place
 
 
-def checkpoint_place(config: RunConfig) -> Place:
-    """Of this run alone: runs that name the same place have a part of it each."""
-    if config.trainer.checkpoints is None:
-        return config.run_folder / CHECKPOINTS
-    place = place_of(config.trainer.checkpoints)
-    return place / config.run if isinstance(place, Path) else f"{place}/{config.run}"
+def checkpoint_place(run_folder: Path, checkpoints: str | None) -> Place:
+    """Of one run: runs that name the same place have a part of it each. `checkpoints`: trainer.checkpoints."""
+    if checkpoints is None:
+        return run_folder / CHECKPOINTS
+    place = place_of(checkpoints)
+    return place / run_folder.name if isinstance(place, Path) else f"{place}/{run_folder.name}"

@@ -1,18 +1,17 @@
-"""In which format a run's folder is written: folders of older releases are read, those of newer ones refused.
-
-0   no format.json
-1   evaluations tell start-up, devices, truncation and the start of their incarnation; incarnations.jsonl tells the
-    latter before the first of them
-"""
+"""In which format a run's folder is written: this release reads and writes format 1 and refuses every other."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from rollcast.config.errors import UserError
-from rollcast.runfolder.files import FORMAT
-from rollcast.runfolder.records import STRICT, Count, read_record
+from rollcast.runfolder.files import EVALUATIONS, FORMAT, STEPS
+from rollcast.runfolder.records import STRICT, read_record
 from rollcast.runfolder.writing import replace_json
 
 NEWEST = 1
@@ -24,32 +23,35 @@ class FormatRecord:
 
     __pydantic_config__ = STRICT
 
-    format: Count
+    format: Annotated[int, Field(ge=1)]
 
 
-def check_format(folder: Path) -> int:
-    """The folder's format. Raises UserError where this release cannot read it."""
+def check_format(folder: Path) -> None:
+    """Raises UserError if the folder holds records that this release cannot read."""
     path = folder / FORMAT
     try:
         found = read_record(path, FormatRecord).format
     except FileNotFoundError:
-        return 0
+        if any(os.path.exists(folder / name) for name in (EVALUATIONS, STEPS)):
+            raise _unknown(path) from None
+        return
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); mend the permissions") from error
     except ValueError:
-        raise UserError(f'{path}: does not say a format; write {{"format": {NEWEST}}} into it') from None
+        raise _unknown(path) from None
     if found > NEWEST:
         raise UserError(
             f"run folder {folder}: is written in format {found}, this Rollcast knows {NEWEST} at most; "
             "use the release that wrote it, or a newer one"
         )
-    return found
+
+
+def _unknown(path: Path) -> UserError:
+    return UserError(f'{path}: does not say a format; write {{"format": {NEWEST}}} into it')
 
 
 def mark_format(folder: Path) -> None:
-    """What is appended from now on is of the newest format. Raises UserError as `check_format`, or if the disk refuses.
-
-    Lines of an older format stay as they are: each record is read by itself.
-    """
-    if check_format(folder) < NEWEST:
+    """Note the format of what is appended from now on. Raises UserError as `check_format`, or if the disk refuses."""
+    check_format(folder)
+    if not os.path.exists(folder / FORMAT):
         replace_json(folder / FORMAT, {"format": NEWEST})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import TypeVar
 
 from rollcast.config.errors import UserError
@@ -43,7 +44,7 @@ def _leaves_open(settings: _Service, started: _Service) -> bool:
     return same_host and same_port
 
 
-def secret_place(config: RunConfig, setting: str) -> str | None:
+def secret_place(run_folder: Path, setting: str) -> str | None:
     """Where the secret `setting` of this run is, in words; None if the run was not started by `rollcast up`."""
-    file = (config.run_folder / RUN_FILE).absolute()
+    file = (run_folder / RUN_FILE).absolute()
     return f"{setting} in {file} on {socket.gethostname()}" if file.exists() else None

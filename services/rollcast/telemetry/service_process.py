@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rollcast.config.errors import UserError
-
-if TYPE_CHECKING:
-    from rollcast.config.run import RunConfig
+from rollcast.telemetry.heavy_imports import uncollected
 
 
-def run_service(name: str, description: str, serve: Callable[[RunConfig], int]) -> int:
+def run_service(name: str, description: str, *, module: str) -> int:
     """From the arguments `--config FILE` to the exit code; a UserError is one sentence on standard error.
 
-    `serve` imports what is heavy, and takes the signals.
+    `module`: its `serve(config)` runs the service, takes the signals and returns the exit code. It is imported once the
+    run file is known to be right.
     """
     parser = argparse.ArgumentParser(prog=f"rollcast.{name}", description=description)
     parser.add_argument("--config", type=Path, required=True, help="the run file")
@@ -27,7 +25,10 @@ def run_service(name: str, description: str, serve: Callable[[RunConfig], int]) 
 
     configure_logging(name)
     try:
-        return serve(load_run_config(arguments.config))
+        config = load_run_config(arguments.config)
+        with uncollected():
+            service = importlib.import_module(module)
+        return int(service.serve(config))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,4 +1,4 @@
-"""How the trainer ended: every rank's process says the same with its exit code."""
+"""How the trainer ended: every rank's process returns the same exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TrainerEnding(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """0 for nothing but a finished run: a Job never makes a pod again that ended with it."""
+        """0 only for a finished run: a Job never restarts a pod that ended with it."""
         return {
             TrainerEnding.FINISHED: 0,
             TrainerEnding.INTERRUPTED: EXIT_INTERRUPTED,

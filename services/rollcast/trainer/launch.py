@@ -5,7 +5,7 @@
     a rank fails -> the others are ended; its exit code is ours
     the release has another trainer -> as at SIGTERM, but with 76, on all machines: the Job fails and frees devices
 
-torchrun would turn every failure into exit code 1: a user's mistake (2), which no restart mends, must stay visible to a
+torchrun would turn every failure into exit code 1: a user's mistake (2), which no restart fixes, must stay visible to a
 Job, and so must an obeyed SIGTERM (143).
 """
 
@@ -32,19 +32,19 @@ from rollcast.telemetry.logging import configure_logging, get_logger
 from rollcast.trainer.ending import EXIT_INTERRUPTED
 from rollcast.trainer.named_trainer import NamedTrainer
 
-FOLDER_SECONDS = 1_800.0
-"""For a trainer that ends elsewhere: its last step and its checkpoint."""
-NAME_SECONDS = 600.0
-"""For the first machine's address: its pod may still be waiting for a node."""
-END_SECONDS = 15.0
-"""For ranks that lost another one; they hang in a collective, so nothing is gained by more."""
+FOLDER_PATIENCE_SECONDS = 1_800.0
+"""How long a trainer that ends elsewhere may take for its last step and its checkpoint."""
+ADDRESS_PATIENCE_SECONDS = 600.0
+"""How long the first machine may have no address: its pod may still be waiting for a node."""
+LOST_RANK_PATIENCE_SECONDS = 15.0
+"""How long ranks may take to end once another one failed. They hang in a collective, so more time gains nothing."""
 POLL_SECONDS = 0.2
 log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the ranks of this machine stand."""
+    """Position of this machine's ranks among all ranks."""
 
     nodes: int
     node_rank: int
@@ -53,7 +53,7 @@ class Placement:
     main_port: int
 
     def environment(self, local_rank: int) -> dict[str, str]:
-        """What torchrun would set; nothing for a single rank, which then opens no port for a store."""
+        """Variables that torchrun would set; none for a single rank, which then opens no port for a store."""
         if self.nodes * self.ranks == 1:
             return {}
         return {
@@ -86,7 +86,7 @@ def main() -> int:
     )
     parser.add_argument("--main-host", default="127.0.0.1", help="name of the first machine")
     parser.add_argument("--main-port", type=int, default=29_500, help="port of its rendezvous store")
-    parser.add_argument("--job", help="name of the Job of this pod; default: nobody names trainers")
+    parser.add_argument("--job", help="name of the Job of this pod; default: no ConfigMap names trainers")
     parser.add_argument("--rendered-in", type=Path, help="file with the name of the Job that the release asks for")
     parser.add_argument("--accepted-in", type=Path, help="file with the name of the Job that the API server accepted")
     arguments, passed_on = parser.parse_known_args()
@@ -114,7 +114,7 @@ class RankLauncher:
     """The ranks of this machine, from start to end."""
 
     def __init__(self, placement: Placement, arguments: list[str], named: NamedTrainer | None) -> None:
-        """named: who is to train, where somebody says so."""
+        """`named`: which Job is to train, if the release says so."""
         self._placement = placement
         self._arguments = arguments
         self._named = named
@@ -130,7 +130,7 @@ class RankLauncher:
         with self._held(folder) if self._placement.node_rank == 0 else contextlib.nullcontext():
             if self._placement.nodes > 1:
                 host = self._placement.main_host
-                self._wait(lambda: _has_address(host), NAME_SECONDS, f"{host} has no address yet")
+                self._wait(lambda: _has_address(host), ADDRESS_PATIENCE_SECONDS, f"{host} has no address yet")
             for local_rank in range(self._placement.ranks):
                 self._ranks.append(
                     subprocess.Popen(  # noqa: S603  # our own module
@@ -153,7 +153,7 @@ class RankLauncher:
             running = [rank for rank in running if rank not in ended]
             failed += [rank.returncode for rank in ended if rank.returncode != 0]
             if failed and deadline == float("inf"):
-                deadline = time.monotonic() + END_SECONDS
+                deadline = time.monotonic() + LOST_RANK_PATIENCE_SECONDS
             if time.monotonic() > deadline:
                 self._signal(signal.SIGKILL)
         if EXIT_USER_ERROR in failed:
@@ -180,30 +180,30 @@ class RankLauncher:
         self._signal(signal.SIGTERM)
 
     def _leave_for_another(self) -> None:
-        """Once: as if somebody had sent SIGTERM."""
+        """Act once as if SIGTERM had come."""
         if self._named is not None and not self.superseded and (other := self._named.other()):
             log.warning("this trainer leaves: its release names another", job=other)
             self.superseded = True
             self._pass_on(signal.SIGTERM, None)
 
     def _wait(self, condition: Callable[[], bool], seconds: float, reason: str) -> None:
-        """Raises Interrupted where somebody asks to stop, TimeoutError after `seconds`."""
+        """Raises Interrupted if a stop is requested, TimeoutError after `seconds`."""
         deadline = time.monotonic() + seconds
-        told = False
+        is_logged = False
         while not condition():
             self._leave_for_another()
             if self._stop:
                 raise Interrupted
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{reason}, after {seconds:.0f} s")
-            if not told:
+            if not is_logged:
                 log.info("waiting", reason=reason)
-                told = True
+                is_logged = True
             time.sleep(POLL_SECONDS)
 
     @contextlib.contextmanager
     def _held(self, folder: Path) -> Iterator[None]:
-        """Holds the run's folder: after an upgrade the trainer before may still be writing its last checkpoint."""
+        """Hold the run's folder: after an upgrade the former trainer may still be writing its last checkpoint."""
         path = folder / TRAINER_LOCK
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -211,10 +211,12 @@ class RankLauncher:
         except OSError as error:
             raise refused_by_the_world(
                 error,
-                f"folder = {folder.parent}: cannot be written ({error.strerror}); mend the volume or its permissions",
+                f"folder = {folder.parent}: cannot be written ({error.strerror}); fix the volume or its permissions",
             ) from error
         with lock:
-            self._wait(lambda: _locked(lock.fileno()), FOLDER_SECONDS, "another trainer holds the run's folder")
+            self._wait(
+                lambda: _locked(lock.fileno()), FOLDER_PATIENCE_SECONDS, "another trainer holds the run's folder"
+            )
             yield
 
 
@@ -224,7 +226,7 @@ def _locked(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        log.warning("the run's folder knows no locks; nothing keeps a second trainer away", error=str(error))
+        log.warning("the run's folder supports no locks; nothing keeps a second trainer out", error=str(error))
     return True
 
 

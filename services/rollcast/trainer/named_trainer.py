@@ -3,8 +3,8 @@
     rendered  written before the Job: the Job that an upgrade or a rollback asks for
     accepted  written by Helm's last hook, after the API server has taken every object: the Job that the release has
 
-An upgrade or a rollback that fails half-way, or `kubectl apply` of new manifests, leaves the Job before where it was,
-and Helm forgets it. Two trainers of one release then wait for one folder and hold devices twice. The cluster writes a
+An upgrade or a rollback that fails half-way, or `kubectl apply` of new manifests, leaves the former Job in place, and
+Helm forgets it. Two trainers of one release then wait for one folder and hold devices twice. The cluster writes a
 change of a ConfigMap into running pods, so each trainer can see that it is neither the one that the release has nor the
 one that it is about to have. An upgrade whose Job was refused never changes `accepted`: the trainer before stays.
 """
@@ -14,12 +14,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-LOOK_SECONDS = 5.0
+READ_INTERVAL_SECONDS = 5.0
 PATIENCE_SECONDS = 180.0
-"""The kubelet may show for two minutes a name that is no more: its cache and its round, a minute each. A new trainer
-that finds the name of the one before must not leave for it. Helm deletes the Job before as soon as the new one is
-accepted: its SIGTERM is the usual way to go."""
-MAX_BYTES = 1_000
+"""The kubelet may show an outdated name for two minutes: its cache and its sync take a minute each. A new trainer that
+finds the name of the former one must not leave for it. Helm deletes the former Job as soon as the new one is
+accepted, so usually its SIGTERM ends the former trainer."""
+MAX_NAME_BYTES = 1_000
 
 
 class NamedTrainer:
@@ -39,11 +39,12 @@ class NamedTrainer:
     def other(self) -> str:
         """The Job that is to train in our place; "" = none, or not for long enough."""
         now = time.monotonic()
-        if now - self._looked_at >= LOOK_SECONDS:
+        if now - self._looked_at >= READ_INTERVAL_SECONDS:
             self._looked_at = now
             found = self._read_other()
             if found != self._other:
-                self._other, self._other_since = found, now
+                self._other = found
+                self._other_since = now
         return self._other if now - self._other_since >= PATIENCE_SECONDS else ""
 
     def names_another(self) -> bool:
@@ -57,9 +58,9 @@ class NamedTrainer:
 
 
 def _read(file: Path) -> str:
-    """The name in this file; "" if there is none, or no file."""
+    """The name in this file; "" if the file is empty or absent."""
     try:
         with file.open("rb") as opened:
-            return opened.read(MAX_BYTES).decode(errors="replace").strip()
+            return opened.read(MAX_NAME_BYTES).decode(errors="replace").strip()
     except OSError:
         return ""

@@ -1,7 +1,7 @@
 """The publisher of a run's weights, for a controller that is still to be made.
 
-It needs torch, its device and the learner's slots, of which the controller knows nothing. The controller's history and
-its fleet are made later than those.
+It needs torch, its device and the learner's slots, which the controller does not know. The controller's history and its
+fleet are made later than those.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 from rollcast.config.run import RunConfig
 from rollcast.runfolder.run_secrets import secret_place
 from rollcast.telemetry.exporter import Exporter
-from rollcast.trainer.control.build import OnRemoved, PublisherMaker
+from rollcast.trainer.control.fleet import OnRemoved, PublisherMaker
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.publisher import Publisher
 
 
-def publisher_maker(config: RunConfig, learners: LearnerGroup, ranks: Ranks, exporter: Exporter) -> PublisherMaker:
-    """What `build_controller` is given."""
+def publisher_maker(config: RunConfig, learners: LearnerGroup, exporter: Exporter) -> PublisherMaker:
+    """The argument of `build_controller`."""
 
     def make(history: SurvivingHistory, on_removed: OnRemoved) -> Publisher:
         return Publisher(
@@ -27,13 +26,13 @@ def publisher_maker(config: RunConfig, learners: LearnerGroup, ranks: Ranks, exp
             history=history.earlier,
             lm_head=config.recipe.lm_head,
             specs=learners.specs,
-            device=ranks.device,
+            device=learners.ranks.device,
             exporter=exporter,
             on_removed=on_removed,
             slots=learners.slots,
             lanes=learners.lanes,
             router_replay=config.recipe.router_replay,
-            secret_place=secret_place(config, "rpc.token"),
+            secret_place=secret_place(config.run_folder, "rpc.token"),
         )
 
     return make

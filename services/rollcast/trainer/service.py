@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
+from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.page_readers import PageReaders
 from rollcast.connections.port_files import publish_port
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from rollcast.runfolder.checkpoint_place import checkpoint_place
 from rollcast.runfolder.writing import make_folder
 from rollcast.tasks.prompts import Prompt, check_prompts, load
 from rollcast.tasks.thinking import check_thinking
@@ -26,13 +29,14 @@ from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.ranks import Ranks, join_ranks
+from rollcast.trainer.learner.ranks import join_ranks
 from rollcast.trainer.publishing import publisher_maker
 from rollcast.trainer.starting import begin, restore
 
 HUNG_TIMEOUTS = 2.0
+"""Collective timeouts without a round of the loop after which /healthz reports that it hangs."""
 LAST_READING_SECONDS = 30.0
-"""For the readers of /metrics to see the last evaluation, the deadline of one that does not come again."""
+"""How long the trainer waits at its end for the readers of /metrics, which may not come again."""
 POLL_SECONDS = 0.05
 log = get_logger()
 
@@ -49,7 +53,7 @@ def serve(config: RunConfig, *, resume: bool) -> int:
             return learners.follow(stop).exit_code
         ending = TrainerEnding.FAILED
         try:
-            ending = _lead(config, ranks, learners, lambda: stop() or learners.stop_asked(), resume=resume)
+            ending = _lead(config, learners, lambda: stop() or learners.stop_asked(), resume=resume)
         finally:
             learners.stop(ending)
         return ending.exit_code
@@ -57,15 +61,14 @@ def serve(config: RunConfig, *, resume: bool) -> int:
         ranks.leave()
 
 
-def _lead(
-    config: RunConfig, ranks: Ranks, learners: LearnerGroup, stop: Callable[[], bool], *, resume: bool
-) -> TrainerEnding:
+def _lead(config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *, resume: bool) -> TrainerEnding:
     folder = config.run_folder
     make_folder(folder)
-    progress = restore(config, learners, resume=resume) or begin(config, learners)
+    place = checkpoint_place(folder, config.trainer.checkpoints)
+    progress = restore(config.run, place, learners, resume=resume) or begin(folder, config.model, learners)
     tokenizer = load_tokenizer(config.model)
     exporter = Exporter(config.run)
-    books = _read_books(config, tokenizer, exporter)
+    books = _read_books(config.tasks, config.recipe, tokenizer, exporter)
     state = LoopState(patience_seconds=HUNG_TIMEOUTS * config.trainer.collective_timeout_seconds)
     listener = listen(config.http.bind, config.trainer.http_port, setting="trainer.http_port")
     readers = PageReaders()
@@ -77,8 +80,7 @@ def _lead(
         lambda: build_controller(
             config,
             learners=learners,
-            ranks=ranks,
-            make_publisher=publisher_maker(config, learners, ranks, exporter),
+            make_publisher=publisher_maker(config, learners, exporter),
             queue=RedisTrainerQueue(config.redis, config.run),
             books=books,
             encode=lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"]),
@@ -108,17 +110,17 @@ def _lead(
 
 
 def _wait_for_readers(readers: PageReaders, ended_at: float, stop: Callable[[], bool]) -> None:
-    """Keep the last evaluation on /metrics until it was read: nobody finds it there once this process is gone."""
+    """Keep the last evaluation on /metrics until it was read: once this process ends, it cannot be read there."""
     deadline = ended_at + LAST_READING_SECONDS
     while not stop() and not readers.have_read_since(ended_at):
         if time.monotonic() > deadline:
-            log.warning("not everyone who reads the metrics came for the last ones", seconds=LAST_READING_SECONDS)
+            log.warning("not every reader of the metrics has read the last ones", seconds=LAST_READING_SECONDS)
             return
         time.sleep(POLL_SECONDS)
 
 
 def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool]) -> Controller | None:
-    """Wait for Redis for as long as nobody asks to stop; None = somebody did."""
+    """Wait for Redis until a stop is requested; None = it was."""
     while not stop():
         try:
             return make()
@@ -127,23 +129,21 @@ def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool
     return None
 
 
-def _read_books(config: RunConfig, tokenizer: Tokenizer, exporter: Exporter) -> Books:
-    split = load(config.tasks)
+def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Exporter) -> Books:
+    split = load(tasks)
     for reason, count in split.skipped.items():
         exporter.set(names.PROMPTS_SKIPPED, count, reason=reason)
-    check_thinking(
-        render(tokenizer, split.train[0].messages, config.tasks.prompt_format)[0], config.recipe.length_control
-    )
+    check_thinking(render(tokenizer, split.train[0].messages, tasks.prompt_format)[0], recipe.length_control)
 
     def book(prompts: Sequence[Prompt]) -> PromptBook:
         return PromptBook(
             prompts,
             tokenizer,
-            max_prompt_tokens=config.recipe.max_prompt_tokens,
-            prompt_format=config.tasks.prompt_format,
+            max_prompt_tokens=recipe.max_prompt_tokens,
+            prompt_format=tasks.prompt_format,
         )
 
-    check_prompts(split, config.recipe.prompts_per_step)
+    check_prompts(split, recipe.prompts_per_step)
     books = Books(
         train=book(split.train),
         held_out=book(split.held_out),
@@ -155,7 +155,7 @@ def _read_books(config: RunConfig, tokenizer: Tokenizer, exporter: Exporter) -> 
 
 @dataclass(slots=True)
 class LoopState:
-    """What /readyz and /healthz say of the main loop."""
+    """State of the main loop for /readyz and /healthz."""
 
     patience_seconds: float
     controller: Controller | None = None
@@ -164,8 +164,10 @@ class LoopState:
         return (False, "starting") if self.controller is None else (True, "ok")
 
     def alive(self) -> tuple[bool, str]:
-        """An update may take as long as its collectives may; a loop that stood still for longer hangs."""
+        """An update may take as long as its collectives may; a loop without a round for longer hangs."""
         if self.controller is None:
             return True, "starting"
-        stood = time.monotonic() - self.controller.turned_at
-        return (False, f"the loop stands still for {stood:.0f} s") if stood > self.patience_seconds else (True, "ok")
+        idle_seconds = time.monotonic() - self.controller.state.last_round_at
+        if idle_seconds > self.patience_seconds:
+            return False, f"the loop has made no round for {idle_seconds:.0f} s"
+        return True, "ok"

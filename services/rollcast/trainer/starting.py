@@ -1,14 +1,15 @@
-"""What a trainer begins with: its run's newest whole checkpoint, else another run's weights, else the model's own."""
+"""The weights a trainer begins with: its run's newest whole checkpoint, another run's, or the model's own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig
-from rollcast.runfolder.checkpoint_place import checkpoint_place, earlier_run_place
+from rollcast.config.model import Model
+from rollcast.runfolder.checkpoint_place import Place, earlier_run_place
 from rollcast.runfolder.files import BEFORE
 from rollcast.runfolder.records import BeforeRecord, as_json
 from rollcast.runfolder.writing import replace_json
@@ -21,28 +22,30 @@ from rollcast.trainer.learner.storage import Location
 log = get_logger()
 
 
-def restore(config: RunConfig, learners: LearnerGroup, *, resume: bool) -> Progress | None:
-    """Continue from the newest whole checkpoint; None = there is none at all. Raises UserError where none is whole."""
-    place = checkpoint_place(config)
+def restore(run: str, place: Place, learners: LearnerGroup, *, resume: bool) -> Progress | None:
+    """Continue from the newest whole checkpoint; None = no checkpoint at all. Raises UserError if all are damaged."""
     found = checkpoints(place)
     if not found:
         return None
     if not resume:
         raise UserError(
-            f"run = {config.run!r}: {place} holds a checkpoint already; resume it with --resume, "
+            f"run = {run!r}: {place} holds a checkpoint already; resume it with --resume, "
             "or choose another name or folder"
         )
     return _newest_whole(found, learners.restore)[1]
 
 
-def begin(config: RunConfig, learners: LearnerGroup) -> Progress:
-    """Of a new run; says in its folder what was spent before it. Raises UserError: another run's weights are no use."""
-    before = BeforeRecord(config.model.path, None, config.model.spent_device_hours)
-    if config.model.from_run is not None:
-        before = _earlier_run(config.model.from_run, learners)
+def begin(run_folder: Path, model: Model, learners: LearnerGroup) -> Progress:
+    """Begin a new run and note in its folder the device-hours spent before it.
+
+    Raises UserError if model.from_run has no weights that fit.
+    """
+    before = BeforeRecord(model.path, None, model.spent_device_hours)
+    if model.from_run is not None:
+        before = _earlier_run(model.from_run, learners)
     if before.version is not None or before.device_hours is not None:
-        replace_json(config.run_folder / BEFORE, as_json(before))
-        log.info("what was spent before is no part of the curve", **as_json(before))
+        replace_json(run_folder / BEFORE, as_json(before))
+        log.info("device-hours spent before the run are not part of the curve", **as_json(before))
     return Progress(spent_before=before.device_hours)
 
 

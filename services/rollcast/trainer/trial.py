@@ -33,13 +33,14 @@ with uncollected():
 
 
 def time_update(config: RunConfig, ranks: Ranks, tried: Sequence[TriedCompletion]) -> UpdateTrialRecord:
-    """Collective: all ranks call it with the same. Raises UserError where the model cannot be read, or does not fit."""
+    """Collective: all ranks pass the same. Raises UserError if the model cannot be read, or does not fit."""
     learner = build_learner(config, ranks)
     sequences = _made_up(tried, learner.policy.vocab_size)
     planned = plan_micro_batches(
         sequences, world_size=ranks.world_size, max_tokens=config.trainer.tokens_per_micro_batch
     )
-    micro_batches, total = planned[ranks.rank], denominator(sequences)
+    micro_batches = planned[ranks.rank]
+    total = denominator(sequences)
     remedy = f"lower trainer.tokens_per_micro_batch (now {config.trainer.tokens_per_micro_batch}), or give more ranks"
     with told_what_did_not_fit("an update", remedy):
         learner.update(micro_batches, total)  # makes the optimizer's state, and warms caches up
@@ -57,7 +58,8 @@ def time_update(config: RunConfig, ranks: Ranks, tried: Sequence[TriedCompletion
 
 def _made_up(tried: Sequence[TriedCompletion], vocab_size: int) -> list[TrainingSequence]:
     """Half of them right, so that there is something to learn."""
-    rng, found = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    found = []
     for index, one in enumerate(tried):
         length = max(1, one.num_tokens)
         found.append(
@@ -77,7 +79,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m rollcast.trainer.trial", description="Times one update.")
     parser.add_argument("--config", type=Path, required=True, help="run file, resolved")
     parser.add_argument("--trial", type=Path, required=True, help="what the generator's trial wrote")
-    parser.add_argument("--out", type=Path, required=True, help="where the record goes, JSON; rank 0 writes it")
+    parser.add_argument("--out", type=Path, required=True, help="file of the record, JSON; rank 0 writes it")
     arguments = parser.parse_args()
     configure_logging("trial")
     try:

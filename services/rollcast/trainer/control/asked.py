@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from rollcast.rollouts.records import LengthBudget, PromptTask, RolloutGroup, Sampling, TokenIds
 
 DIGEST_BYTES = 8
-"""Of a prompt's tokens: enough to see that a prompt was changed by mistake."""
+"""Digest of a prompt's tokens: long enough to notice that a prompt was changed by mistake."""
 
 
 class SamplingState(TypedDict):
@@ -55,7 +55,7 @@ class Asked:
     """One dispatch of a task."""
 
     incarnation: int
-    """Of the trainer that dispatched it."""
+    """The incarnation of the trainer that dispatched it."""
     dataset: str
     prompt_digest: str
     """See `digest_of`."""

@@ -1,4 +1,4 @@
-"""From the groups of a batch to what the learner trains on: rewards, filters, advantages, weights."""
+"""Computes the training sequences of a batch from its groups: rewards, filters, advantages, weights."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rollcast.recipe.length_control import length_penalty
 from rollcast.rollouts.records import Rollout, RolloutGroup
 from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
 
-REWARD_GAP = 0.5
-"""Between right and wrong here, 1, over the paper's, 2 (A.3: +1 and -1): what Eq 9 takes off is scaled with it."""
+REWARD_GAP_RATIO = 0.5
+"""Gap between right and wrong rewards here, 1, over the paper's, 2 (A.3: +1 and -1): it scales the penalty of Eq 9."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssembledBatch:
     sequences: list[TrainingSequence]
-    """Of the effective batch only; empty = no update."""
+    """The effective batch only; empty = no update."""
     kept_groups: frozenset[int]
     """Task sequences of groups with at least one trained rollout."""
 
@@ -49,12 +49,12 @@ def is_excluded(rollout: Rollout, recipe: Recipe) -> bool:
 
 
 def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
-    """The verifier's reward, with the length penalty (Eq 9) where the recipe has one.
+    """The verifier's reward, with the length penalty (Eq 9) if the recipe has one.
 
     The longest answer keeps half of its lead over a wrong one, as in the paper: a right one counts 0.5, a wrong one 0.
     """
     control = recipe.length_control
     if isinstance(control, LengthPenalty):
         penalty = length_penalty(rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens)
-        return rollout.reward * (1 + REWARD_GAP * penalty)
+        return rollout.reward * (1 + REWARD_GAP_RATIO * penalty)
     return rollout.reward

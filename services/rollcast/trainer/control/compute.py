@@ -1,10 +1,10 @@
-"""Device-hours: what the run holds in its surviving history, and what it ever spent.
+"""Device-hours of the surviving history, and all device-hours that the run ever spent.
 
     tick() --+--> state    the C of the curve; goes back with a checkpoint
              +--> spent    never falls; kept in the run folder, downtime included
 
-Devices are counted while they are allocated, idle or not: GPUs, or CPU cores on a machine without. Within a process
-time is told by a clock that nobody sets; the wall clock tells only how long there was no trainer.
+Devices are counted while they are allocated, idle or not: GPUs, or CPU cores if the machine has no GPU. Time within a
+process is monotonic; the wall clock measures only how long there was no trainer.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from rollcast.runfolder.records import ComputeRecord, as_json, read_record
 from rollcast.runfolder.writing import replace_json
 from rollcast.telemetry.logging import get_logger
 
-GENERATOR, TRAINER = "generator", "trainer"
+GENERATOR = "generator"
+TRAINER = "trainer"
 ROLES = (GENERATOR, TRAINER)
 SECONDS_PER_HOUR = 3_600.0
-LONGEST_START_SECONDS = 7_200.0
-"""Of an engine: a generator that says it was there for longer before it announced itself is believed so much."""
-RESTART_SECONDS = 900.0
-"""A longer absence is taken for a run that was stopped as a whole, generators included.
+MAX_START_SECONDS = 7_200.0
+"""Time that a generator may claim for the start of its engine before it announced itself; more is not counted."""
+MAX_RESTART_SECONDS = 900.0
+"""A longer absence of the trainer means that the whole run was stopped, generators included.
 
-So long at most is a generator taken to have waited for a trainer: of that time there is only its word."""
+Also the most that a generator may claim to have waited for a trainer, since only its own report shows it."""
 log = get_logger()
 
 
@@ -38,17 +39,17 @@ class ComputeLedger:
     that were allocated at its start."""
 
     path: Path
-    """JSON file of what was spent; it survives restarts of the trainer."""
+    """JSON file of the device-hours spent; it survives restarts of the trainer."""
     clock: Callable[[], float] = time.monotonic
-    """Of seconds that passed."""
+    """Monotonic seconds."""
     wall_clock: Callable[[], float] = time.time
-    """Of moments that another process has to understand."""
+    """Unix seconds, for times that another process reads."""
     state: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROLES, 0.0))
     """Device-hours of the surviving history."""
     spent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROLES, 0.0))
     """Device-hours ever allocated."""
     start_up: float | None = 0.0
-    """Of the surviving history's, what earlier incarnations spent on starting up; None = not known of all of them."""
+    """Device-hours of the surviving history that earlier incarnations spent on start-up; None = not known for all."""
     _starts_at: float | None = None
     """C when this incarnation began; None once its start-up is over."""
     _devices: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
@@ -64,20 +65,19 @@ class ComputeLedger:
         *,
         start_up: float | None,
     ) -> None:
-        """Take up what was spent before; generators that stayed up while the trainer was away are counted as spent.
+        """Continue the accounts; generators that stayed up while the trainer was away are counted as spent.
 
-        `state`, `start_up`: of the checkpoint. `allocated_seconds`: for how long the trainer's devices have been
-        allocated by now.
-        Raises UserError where the file of what was spent cannot be read.
+        `state`, `start_up`: of the checkpoint. `allocated_seconds`: how long the trainer's devices have been allocated.
+        Raises UserError if the file of the accounts cannot be read.
         """
         start = self._last = self.clock() - allocated_seconds
         earlier = _read(self.path)
-        unseen = RESTART_SECONDS
+        unseen = MAX_RESTART_SECONDS
         if earlier is not None:
             self.spent = {role: earlier.spent[role] for role in ROLES}
             away = max(0.0, self.wall_clock() - allocated_seconds - earlier.at)
-            unseen = min(away, RESTART_SECONDS)
-            if not earlier.stopped and away <= RESTART_SECONDS:
+            unseen = min(away, MAX_RESTART_SECONDS)
+            if not earlier.stopped and away <= MAX_RESTART_SECONDS:
                 self.spent[GENERATOR] += away * earlier.devices[GENERATOR] / SECONDS_PER_HOUR
                 unseen = 0.0
         self._since = start - unseen
@@ -90,18 +90,18 @@ class ComputeLedger:
     def tick(self, generator_devices: int, new_devices: Sequence[float] = ()) -> None:
         """Count the time since the last call.
 
-        `new_devices`: of those that came since the last call, seconds for which each has been allocated by now, as it
-        says itself. Two hours are believed, as long as an engine may start; of the time before the trainer was there 15
-        minutes, and none that is counted already.
+        `new_devices`: for each device that came since the last call, the seconds for which it has been allocated, by
+        its own report. Two hours are believed, the longest start of an engine; of the time before the trainer began 15
+        minutes are, and no time that is counted already.
         """
         now = self.clock()
         hours = max(0.0, now - self._last) / SECONDS_PER_HOUR
         for role in ROLES:
             self.state[role] += hours * self._devices[role]
             self.spent[role] += hours * self._devices[role]
-        believed = [max(0.0, min(seconds, LONGEST_START_SECONDS, now - self._since)) for seconds in new_devices]
-        if any(seconds > told for seconds, told in zip(new_devices, believed, strict=True)):
-            log.info("of new generators' time only what follows is counted", said=new_devices, counted=believed)
+        believed = [max(0.0, min(seconds, MAX_START_SECONDS, now - self._since)) for seconds in new_devices]
+        if any(seconds > counted for seconds, counted in zip(new_devices, believed, strict=True)):
+            log.info("of new generators' time only a part is counted", reported=new_devices, counted=believed)
         started = sum(believed) / SECONDS_PER_HOUR
         self.state[GENERATOR] += started
         self.spent[GENERATOR] += started
@@ -117,7 +117,8 @@ class ComputeLedger:
 
     @property
     def total_start_up(self) -> float | None:
-        """Of C, what each incarnation spent before its first own rollouts came, and each later engine before it joined.
+        """The part of C that each incarnation spent before its first own rollouts came, and each later engine before it
+        joined.
 
         None = not known.
         """
@@ -126,8 +127,9 @@ class ComputeLedger:
         return min(self.start_up + self.total_state - self._starts_at, self.total_state)
 
     def rollouts_came(self) -> None:
-        """Rollouts of this incarnation's weights are there: from now on what is spent is spent on learning."""
-        self.start_up, self._starts_at = self.total_start_up, None
+        """Rollouts of this incarnation's weights came: from now on all device-hours count as learning."""
+        self.start_up = self.total_start_up
+        self._starts_at = None
 
     @property
     def num_devices(self) -> int:
@@ -135,22 +137,22 @@ class ComputeLedger:
         return sum(self._devices.values())
 
     def save(self, *, stopped: bool = False) -> None:
-        """Write what was spent. `stopped`: the whole run ends with this process, nothing stays allocated.
+        """Write the accounts. `stopped`: the whole run ends with this process, nothing stays allocated.
 
-        Raises UserError where the disk refuses it.
+        Raises UserError if the disk refuses it.
         """
         at = self.wall_clock() - (self.clock() - self._last)
         replace_json(self.path, as_json(ComputeRecord(self.spent, self._devices, at, stopped)))
 
 
 def _read(path: Path) -> ComputeRecord | None:
-    """What an earlier process wrote down last."""
+    """The last record of an earlier process."""
     try:
         earlier = read_record(path, ComputeRecord)
     except FileNotFoundError:
         return None
     except OSError as error:
-        sentence = f"folder: {path} cannot be read ({error.strerror}); mend the permissions"
+        sentence = f"folder: {path} cannot be read ({error.strerror}); fix the permissions"
         raise refused_by_the_world(error, sentence) from error
     except ValueError as error:
         raise _not_ours(path) from error
@@ -160,4 +162,4 @@ def _read(path: Path) -> ComputeRecord | None:
 
 
 def _not_ours(path: Path) -> UserError:
-    return UserError(f"folder: {path} does not say what was spent; remove it, and what was spent before is not counted")
+    return UserError(f"folder: {path} does not contain the device-hours spent; remove it, and they are counted from 0")

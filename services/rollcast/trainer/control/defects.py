@@ -1,4 +1,4 @@
-"""Why a group that came back must not be used: it is compared with the task it answers and with what is possible."""
+"""Why a group that came back must not be used: it is compared with the task it answers, and its numbers with bounds."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import numpy as np
 from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup, Sampling
 from rollcast.trainer.control.history import SurvivingHistory
-from rollcast.trainer.control.rollout_defects import LONGEST_SECONDS, rollouts_defect
+from rollcast.trainer.control.rollout_defects import MAX_GROUP_SECONDS, rollouts_defect
+from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.learner.batch import Routing
 from rollcast.wire.version import PolicyVersion
 
 
 @dataclass(slots=True)
 class DefectFinder:
-    """`defect` with what it needs to know of the run."""
+    """`defect` for one run."""
 
-    history: SurvivingHistory
+    state: TrainerState
+    """Its history, and the newest version that was published."""
     vocab_size: int
     max_length: int
     """Tokens of prompt and completion."""
-    newest: PolicyVersion
-    """The newest version that was published; whoever publishes brings it up to date."""
     routing: Routing | None = None
-    """What of each training token's experts is replayed; None = nothing."""
+    """Shape of the expert choices that a training group must bring; None = the recipe replays none."""
 
     def find(self, group: RolloutGroup, task: PromptTask) -> str | None:
         found = defect(
             group,
             task,
-            newest=self.newest,
-            history=self.history,
+            newest=self.state.published,
+            history=self.state.history,
             vocab_size=self.vocab_size,
             max_length=self.max_length,
         )
@@ -66,13 +66,13 @@ def defect(
     if group.first_version != min(versions, default=group.first_version):
         return f"it names {group.first_version} as its oldest version, and its oldest token is of {min(versions)}"
     seconds = group.finished_at - group.started_at
-    if not abs(seconds) <= LONGEST_SECONDS:
-        return f"it took {seconds:g} s, more than {LONGEST_SECONDS:g} s"
+    if not abs(seconds) <= MAX_GROUP_SECONDS:
+        return f"it took {seconds:g} s, more than {MAX_GROUP_SECONDS:g} s"
     return rollouts_defect(group.rollouts, task, vocab_size=vocab_size, max_length=max_length)
 
 
 def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
-    """What a generator copies from its task, it cannot have otherwise."""
+    """Fields that a generator copies from its task must be equal."""
     prompt = group.prompt_token_ids
     if not len(prompt):
         return "the prompt is empty"
@@ -105,7 +105,7 @@ def _as_sent(sampling: Sampling) -> tuple[float, float, int, int]:
 
 
 def _routing_defect(group: RolloutGroup, routing: Routing) -> str | None:
-    """The codec has held the number of tokens against the rollout."""
+    """The codec has compared the number of tokens with the rollout."""
     for rollout in group.rollouts:
         chosen = rollout.routed_experts
         if chosen is None:

@@ -1,7 +1,7 @@
-"""From the curriculum's prompts to tasks on wire 1.
+"""Makes tasks of the curriculum's prompts and sends them over wire 1.
 
 owed prompts, then new draws -> rollouts allocated -> entered in the ledger -> sent
-what came back -> observe: the prompt's history, which removes and allocates
+groups that came back -> observe: the prompt's history, which removes and allocates
 """
 
 from __future__ import annotations
@@ -10,35 +10,34 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig
+from rollcast.config.recipe import Recipe
 from rollcast.recipe.allocation import allocated_rollouts
-from rollcast.recipe.curriculum import Curriculum
-from rollcast.recipe.mixture import MixtureCurriculum
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.trainer.control.intake import Intake
-from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.ledger import MAX_SEQUENCE_DIGITS
 from rollcast.trainer.control.pass_rate import verdicts
 from rollcast.trainer.control.prompt_book import PromptBook, TaskMaker
 from rollcast.trainer.control.reporting import Reporter
+from rollcast.trainer.control.state import TrainerState
 
 NEXT_SEQUENCE = "next_sequence"
 """Key of wire 1's state: no sequence is given out twice, whatever checkpoint a restart begins from."""
 
-MOST_DIGITS = 14
-"""A sequence on wire 1 has at most 15."""
+MAX_STORED_DIGITS = MAX_SEQUENCE_DIGITS - 1
+"""A digit less than a sequence may have on wire 1, so that those given out from here on fit."""
 
 
 def stored_sequence(queue: TrainerQueue, state: str) -> int:
-    """The first sequence that was never given out, as wire 1 knows it. Raises UserError where that is no number.
+    """The first sequence that was never given out, as wire 1 knows it. Raises UserError if that is not a number.
 
-    state: the key that holds it, for the sentence.
+    `state`: the key that holds it, for the error message.
     """
     text = queue.get_state(NEXT_SEQUENCE)
     if text is None:
         return 0
-    if not text.isdigit() or len(text) > MOST_DIGITS:
+    if not text.isdigit() or len(text) > MAX_STORED_DIGITS:
         raise UserError(
             f"redis: trainer:{NEXT_SEQUENCE} in {state} is {text[:200]!r}, not a sequence; "
             "set it (HSET) to one more than the highest task in the run's tasks.jsonl"
@@ -51,21 +50,22 @@ class Dispatcher:
 
     def __init__(
         self,
-        config: RunConfig,
-        *,
-        curriculum: Curriculum | MixtureCurriculum,
-        prompts: PromptBook,
-        maker: TaskMaker,
-        ledger: Ledger,
+        state: TrainerState,
         queue: TrainerQueue,
         reporter: Reporter,
+        prompts: PromptBook,
+        maker: TaskMaker,
+        *,
+        recipe: Recipe,
+        max_bytes: int,
     ) -> None:
-        self._recipe = config.recipe
-        self._max_bytes = config.redis.max_bytes
-        self._curriculum = curriculum
+        """`max_bytes`: of finished groups in Redis; above it nothing is dispatched."""
+        self._recipe = recipe
+        self._max_bytes = max_bytes
+        self._curriculum = state.curriculum
+        self._ledger = state.ledger
         self._prompts = prompts
         self._maker = maker
-        self._ledger = ledger
         self._queue = queue
         self._reporter = reporter
 
@@ -79,10 +79,11 @@ class Dispatcher:
 
         So may all while nothing is under way: only a step empties the queue then, and the schedule may wait for these.
         """
-        queued, outstanding = intake.queued_bytes(), len(self._ledger.outstanding)
-        under_way = outstanding > max(len(intake.ready), self._recipe.prompts_per_step - 1)
-        if count and queued > self._max_bytes and under_way:
-            self._reporter.back_pressure(queued, self._max_bytes)
+        queued_bytes = intake.queued_bytes()
+        num_outstanding = len(self._ledger.outstanding)
+        is_any_under_way = num_outstanding > max(len(intake.ready), self._recipe.prompts_per_step - 1)
+        if count and queued_bytes > self._max_bytes and is_any_under_way:
+            self._reporter.back_pressure(queued_bytes)
             return
         owed = self._ledger.take_owed(count)
         drawn = (self._curriculum.draw() for _ in range(count - len(owed)))
@@ -102,7 +103,7 @@ class Dispatcher:
         return self._maker.train(sequence, self._prompts[prompt_id], self._ledger.num_rollouts.get(sequence))
 
     def send(self, tasks: Sequence[PromptTask]) -> None:
-        """What an outage keeps from being sent is missing at the next reconciliation, and sent then."""
+        """Tasks that an outage keeps from being sent are missing at the next reconciliation, and sent then."""
         if tasks:
             with suppress(QueueAway):
                 self._queue.set_state(NEXT_SEQUENCE, str(self._ledger.next_sequence).encode())

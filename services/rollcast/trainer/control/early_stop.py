@@ -18,18 +18,18 @@ from rollcast.scaling.posterior import fit
 from rollcast.scaling.stopping import REFITS_IN_A_ROW, Refit, StopRule, stop_reason
 from rollcast.telemetry.logging import get_logger
 
-FOREVER = 1e6
-"""Times the steps so far: the end of a run without a budget."""
+ENDLESS_STEPS_RATIO = 1e6
+"""Last step of a run without a budget, over its steps so far."""
 log = get_logger()
 
 
 class EarlyStop:
-    """Sees every evaluation; `reason` tells why the run should end, or None."""
+    """Sees every evaluation; `reason` is why the run should end, or None."""
 
     def __init__(self, settings: StopWhen, budget: Budget, points: list[list[float]]) -> None:
         """`points`: [step, pass rate, standard error, device-hours] of each evaluation of the surviving history.
 
-        The list is appended to. The last refits are made anew, so that a restart decides as if there had been none.
+        The list is appended to. The last refits are repeated, so that a restart decides as if there had been none.
         """
         self._rule = StopRule(settings.least_gain, settings.on_saturated)
         self._budget = budget
@@ -62,7 +62,7 @@ class EarlyStop:
 
     def _last_step(self, step: Array, device_hours: Array) -> float:
         """The step at which the budget ends, device-hours converted by what the last third of the steps cost."""
-        ends = [FOREVER * float(step[-1])]
+        ends = [ENDLESS_STEPS_RATIO * float(step[-1])]
         if self._budget.steps is not None:
             ends.append(float(self._budget.steps))
         if self._budget.device_hours is not None:

@@ -2,9 +2,10 @@
 
     plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close -> EvaluationRecord(s)
 
-An evaluation is closed when every group came back or was given up, or at its deadline with what came; the time without
-any generator or without Redis does not count. Prompts without an answer are counted. Several may be open at once. One
-of a mixture ends in a point of the whole, which is the weighted mean of its parts, and a point of each part.
+An evaluation is closed when every group came back or was given up, or at its deadline with the answers so far; time
+without any generator or without Redis does not count. Prompts without an answer are counted. Several evaluations may be
+open at the same time. One of a mixture ends in a point of the whole, the weighted mean of its parts, and in one of each
+part.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.config.run import RunConfig
+from rollcast.config.tasks import Tasks
 from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX, PART_PREFIX
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 
-SAMPLED_PROMPTS = 4
+NUM_SAMPLED_PROMPTS = 4
 """Prompts of which a completion is kept as text at every evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    """What is evaluated together, and when."""
+    """Prompts that are evaluated together, and when."""
 
     dataset: str
     """Label of the whole."""
     every_steps: int
     rollouts_per_prompt: int
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Of the parts of a mixture by their names; empty = one data set."""
+    """Weights of a mixture's parts by their names; empty = one data set."""
 
     def is_due(self, step: int, *, at_start: bool, asked: int, evaluated: int) -> bool:
-        """At every N-th step; at the start also where a restart lost the answers to the last one.
+        """Due at every N-th step, and at the start also if a restart lost the answers to the last one.
 
         `asked`, `evaluated`: steps of the newest evaluation that was asked for and that was closed; -1 = none.
         """
@@ -48,9 +49,8 @@ class EvaluationPlan:
         return (step % self.every_steps == 0 or lost) and max(asked, evaluated) < step
 
 
-def evaluation_plans(config: RunConfig) -> tuple[EvaluationPlan, ...]:
-    """The curve's first, then those of the downstream sets."""
-    tasks = config.tasks
+def evaluation_plans(tasks: Tasks, checkpoint_every_steps: int) -> tuple[EvaluationPlan, ...]:
+    """The curve's plan first, then those of the downstream sets."""
     weights = {part.dataset.name: part.weight for part in tasks.parts} if len(tasks.parts) > 1 else {}
     curve = EvaluationPlan(
         tasks.dataset.name, tasks.evaluation.every_steps, tasks.evaluation.rollouts_per_prompt, weights
@@ -58,7 +58,7 @@ def evaluation_plans(config: RunConfig) -> tuple[EvaluationPlan, ...]:
     return curve, *(
         EvaluationPlan(
             DOWNSTREAM_PREFIX + item.dataset.name,
-            item.every_steps or config.trainer.checkpoint_every_steps,
+            item.every_steps or checkpoint_every_steps,
             item.rollouts_per_prompt,
         )
         for item in tasks.downstream
@@ -67,7 +67,7 @@ def evaluation_plans(config: RunConfig) -> tuple[EvaluationPlan, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where the run stood when an evaluation was asked for; fields as in `EvaluationRecord`."""
+    """State of the run when an evaluation was asked for; fields as in `EvaluationRecord`."""
 
     incarnation: int
     step: int
@@ -111,11 +111,11 @@ class Closed:
     """Label of the whole."""
     step: int
     evaluation: EvaluationRecord | None
-    """Of the whole. None where not one completion with a verdict came back, of some part of a mixture."""
+    """The point of the whole. None if no completion with a verdict came back, or none of some part of a mixture."""
     parts: tuple[EvaluationRecord, ...]
-    """Of the parts of a mixture that have verdicts."""
+    """The points of a mixture's parts that have verdicts."""
     unanswered: list[int]
-    """Tasks that nobody waits for any more."""
+    """Sequences of tasks whose answers are no longer needed."""
     sampled: tuple[RolloutGroup, ...]
     """The answers to the first prompts asked."""
 
@@ -150,7 +150,7 @@ class OpenEvaluations:
         self._open.append(OpenEvaluation(plan, moment, by_sequence, self._deadline_seconds))
 
     def wanted(self, sequence: int) -> PromptTask | None:
-        """The task, where its answer is still wanted; None where it has one, or was asked by a lost incarnation."""
+        """The task if its answer is still wanted; None if it has one, or if a lost incarnation asked for it."""
         item = self._waiting_for(sequence)
         return item.tasks[sequence] if item else None
 
@@ -158,7 +158,7 @@ class OpenEvaluations:
         return next((item for item in self._open if item.waits_for(sequence)), None)
 
     def add(self, group: RolloutGroup) -> bool:
-        """Take one answer; False if nobody waits for it."""
+        """Take one answer; False if no open evaluation waits for it."""
         item = self._waiting_for(group.sequence)
         if item is None:
             return False
@@ -194,7 +194,8 @@ class OpenEvaluations:
         time, how long Redis was away; it does not count either.
         """
         now = self._clock()
-        elapsed, self._looked_at = max(0.0, now - self._looked_at - away_seconds), now
+        elapsed = max(0.0, now - self._looked_at - away_seconds)
+        self._looked_at = now
         for item in self._open:
             item.seconds_left -= elapsed if generators else 0.0
         closing = [item for item in self._open if not item.unanswered or item.seconds_left < 0]
@@ -212,13 +213,14 @@ class OpenEvaluations:
         if whole is not None and plan.weights:
             whole = _weighted_mean(whole, parts, plan.weights) if len(parts) == len(plan.weights) else None
         unanswered = sorted(item.unanswered)
-        sampled = tuple(item.groups[task] for task in sorted(item.tasks)[:SAMPLED_PROMPTS] if task in item.groups)
+        sampled = tuple(item.groups[task] for task in sorted(item.tasks)[:NUM_SAMPLED_PROMPTS] if task in item.groups)
         return Closed(plan.dataset, item.moment.step, whole, tuple(parts.values()), unanswered, sampled)
 
     def _point(self, item: OpenEvaluation, dataset: str, sequences: Collection[int]) -> EvaluationRecord | None:
         """The reading of some of the evaluation's tasks; None without a verdict."""
         groups = [item.groups[sequence] for sequence in sequences if sequence in item.groups]
-        rewards, statuses = [], Counter[GradingStatus]()
+        rewards = []
+        statuses = Counter[GradingStatus]()
         for group in groups:
             statuses.update(rollout.grading_status for rollout in group.rollouts)
             if graded := verdicts(group.rollouts):

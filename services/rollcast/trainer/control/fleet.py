@@ -1,7 +1,7 @@
-"""What rank 0 does about its generators between decisions: counts them, and takes back tasks that are in no good hands.
+"""Watches the generators between decisions: counts their devices, and takes tasks back from those that fail or lag.
 
-    removed by the publisher -> fence      their tasks go on elsewhere at once
-    claims nobody renews     -> sweep      owners that died without being members
+    removed by the publisher -> fence      their tasks go on elsewhere immediately
+    claims not renewed       -> sweep      owners that died without being members
     far longer than needed   -> overdue    dispatched again
     much slower than a peer  -> hand over  partial rollouts go on elsewhere
 
@@ -11,28 +11,34 @@ No generator is blamed for the time for which Redis was away.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
-from rollcast.config.run import RunConfig
+from rollcast.config.services import Weights
 from rollcast.recipe.schedule import PipelineState, Schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.hand_over import HandOvers, groups_to_move
+from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
-from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.reporting import Reporter
+from rollcast.trainer.control.state import TrainerState
+from rollcast.weights.publisher import Publisher
 from rollcast.weights.roster import Member
 
+OnRemoved = Callable[[str, str], None]
+"""Called with the name of a generator that was removed, and why."""
+PublisherMaker = Callable[[SurvivingHistory, OnRemoved], Publisher]
+
 AWAY_RETRY_SECONDS = 0.5
-"""Between two questions to a Redis that stays away."""
+"""Between two calls to a Redis that stays away."""
 SWEEP_SECONDS = 5.0
-"""Between two looks for claims that nobody renews."""
-SILENT_HEARTBEATS = 3.0
-"""Claims not renewed for so many heartbeat timeouts have no owner any more."""
+"""Between two sweeps for claims that are not renewed."""
+MAX_SILENT_HEARTBEATS = 3.0
+"""Heartbeat timeouts after which a claim that is not renewed has lost its owner."""
 log = get_logger()
 
 
@@ -41,37 +47,51 @@ class Fleet:
 
     def __init__(
         self,
-        config: RunConfig,
-        *,
+        state: TrainerState,
         queue: TrainerQueue,
-        ledger: Ledger,
+        reporter: Reporter,
+        schedule: Schedule,
         intake: Intake,
         pacing: Pacing,
-        compute: ComputeLedger,
-        reporter: Reporter,
+        *,
+        settings: Weights,
+        devices_each: int,
+        is_sharded_over_gpus: bool,
+        make_publisher: PublisherMaker,
         stop_requested: Callable[[], bool],
     ) -> None:
-        self._devices_each = config.generator.tensor_parallel
-        self._silent_seconds = SILENT_HEARTBEATS * config.weights.heartbeat_timeout_seconds
+        """`devices_each`: of a generator. `is_sharded_over_gpus`: the learner has collectives on several GPUs, which
+        broadcasts use as well."""
+        self._devices_each = devices_each
+        self._silent_seconds = MAX_SILENT_HEARTBEATS * settings.heartbeat_timeout_seconds
+        self._takes_turns = is_sharded_over_gpus and not settings.overlap_training
+        self._patience_seconds = settings.acknowledge_timeout_seconds
+        self._schedule = schedule
         self._queue = queue
-        self._ledger = ledger
+        self._state = state
+        self._ledger = state.ledger
+        self._compute = state.compute
         self._intake = intake
         self._pacing = pacing
-        self._compute = compute
         self._reporter = reporter
         self._stop_requested = stop_requested
+        self.publisher = make_publisher(state.history, self.fence)
+        self.has_joined = False
+        """Whether any generator was at work when `watch` looked."""
         self._hand_overs = HandOvers()
         self._counted: set[str] = set()
         self._swept_at = time.monotonic()
         self._away_seconds = queue.away_seconds
         self._redis_back_at = time.time()
 
-    def watch(self, members: Sequence[Member]) -> float:
-        """To be called every turn. Returns the seconds for which Redis was away since the last call."""
+    def watch(self) -> float:
+        """Called every round. Returns the seconds for which Redis was away since the last call."""
+        members = self.publisher.members()
         away_seconds = self._note_outage()
-        if not any(member.joined for member in members):
+        self.has_joined = any(member.joined for member in members)
+        if not self.has_joined:
             self._reporter.no_generator()
-        self.count_compute(members)
+        self._count_compute(members)
         self._pacing.observe_rates(member.decode_tokens_per_second for member in members)
         overdue = self._pacing.overdue(self._intake.snapshot.claims, time.time(), redis_back_at=self._redis_back_at)
         if overdue:
@@ -82,7 +102,11 @@ class Fleet:
             self._sweep()
         return away_seconds
 
-    def count_compute(self, members: Sequence[Member]) -> None:
+    def count_compute(self) -> None:
+        """Count the device-hours since the last call."""
+        self._count_compute(self.publisher.members())
+
+    def _count_compute(self, members: Sequence[Member]) -> None:
         """Every generator that has announced itself is allocated, joined or not, and was while its engine started."""
         now = time.monotonic()
         new = [member for member in members if member.name not in self._counted]
@@ -90,16 +114,12 @@ class Fleet:
         new_devices = [now - member.allocated_since for member in new for _ in range(self._devices_each)]
         self._compute.tick(len(members) * self._devices_each, new_devices)
 
-    def hand_over(
-        self,
-        members: Sequence[Member],
-        schedule: Schedule,
-        state: PipelineState,
-        waited_for: Collection[int],
-        ask: Callable[[str, Sequence[int]], bool],
-    ) -> None:
-        """Let slow generators hand over what they would finish too late. `ask`: as of `HandOvers.request`."""
-        able = [member for member in members if member.joined and not member.draining]
+    def hand_over(self, state: PipelineState, waited_for: Collection[int]) -> None:
+        """Let slow generators hand over groups that they would finish too late.
+
+        `waited_for`: sequences that the trainer waits for already.
+        """
+        able = [member for member in self.publisher.members() if member.joined and not member.draining]
         snapshot = self._intake.snapshot.of(Purpose.TRAIN)
         outlook = self._pacing.outlook(waiting=len(snapshot.waiting))
         if len(able) < 2 or outlook is None:
@@ -110,17 +130,29 @@ class Fleet:
             {member.name: member.decode_tokens_per_second for member in able},
             outlook,
             step=state.step,
-            floor=schedule.floor(state.step),
-            lag=schedule.lag,
+            floor=self._schedule.floor(state.step),
+            lag=self._schedule.lag,
             waited_for=waited_for,
             now=time.time(),
         )
-        for generator, sequences in self._hand_overs.request(moves, self._ledger.outstanding, ask).items():
+        requested = self._hand_overs.request(moves, self._ledger.outstanding, self.publisher.hand_over)
+        for generator, sequences in requested.items():
             log.info("a slow generator hands groups over", generator=generator, tasks=len(sequences))
             self._reporter.mark("handed_over", generator=generator, tasks=sequences)
 
+    @contextmanager
+    def broadcasts_kept_away(self) -> Iterator[None]:
+        """Broadcasts that would share GPUs with the learner's collectives go first, or wait for their end."""
+        if not self._takes_turns:
+            yield
+            return
+        started = time.monotonic()
+        with self.publisher.kept_away(self._state.published.step, self._patience_seconds):
+            self._reporter.waited(time.monotonic() - started, "weights")
+            yield
+
     def fence(self, generator: str, reason: str) -> None:
-        """A generator was removed: its tasks go on elsewhere at once. Waits for Redis for as long as nobody stops."""
+        """A generator was removed: others take its tasks. Waits for Redis until a stop is requested."""
         while not self._stop_requested():
             try:
                 taken = self._queue.fence(generator, reason)
@@ -139,9 +171,9 @@ class Fleet:
         return away_seconds
 
     def _sweep(self) -> None:
-        """Tasks of owners that renew nothing: generators that died without being members of the weight group.
+        """Take back tasks of owners that renew nothing: generators that died without being members of the weight group.
 
-        Nobody could renew while Redis was away, or be heard before this trainer looked.
+        No claim could be renewed while Redis was away, or be seen before this trainer started.
         """
         if time.time() - self._redis_back_at > self._silent_seconds:
             self._count_redone(self._queue.sweep(self._silent_seconds).redone)

@@ -1,4 +1,4 @@
-"""What the training groups that come back can teach: counted as they come, and told if none of the first is of use."""
+"""Counts what the training groups that come back can teach, and warns if none of the first ones is of use."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ log = get_logger()
 
 
 class GroupSignals:
-    """Since this process began. One thread."""
+    """Counts since this process began. One thread."""
 
     def __init__(self, recipe: Recipe, exporter: Exporter) -> None:
         self._recipe = recipe
         self._exporter = exporter
         self._counts: Counter[str] = Counter()
-        self._is_told = False
+        self._has_warned = False
         for signal in GroupSignal:  # a counter that begins at 1 would hide the first
             exporter.add(names.GROUP_SIGNALS, 0.0, signal=str(signal))
 
@@ -36,6 +36,6 @@ class GroupSignals:
         )
         self._counts[str(signal)] += 1
         self._exporter.add(names.GROUP_SIGNALS, signal=str(signal))
-        if not self._is_told and (sentence := why_none_is_used(self._counts, self._recipe)):
-            self._is_told = True
+        if not self._has_warned and (sentence := why_none_is_used(self._counts, self._recipe)):
+            self._has_warned = True
             log.warning(sentence)

@@ -6,8 +6,8 @@
     there          = the move + the queue + remaining / the fastest rate
 
 A group is moved when its owner is far slower than the fastest generator, `here` misses the group's deadline, `there` is
-sooner, and waiting longer would be risky: until then the owner's tokens count, and short groups end where they are.
-Lengths are in tokens, which are the same whoever samples them: recent groups of the slow generator do not distort them.
+sooner, and waiting longer would be risky. Until then the owner goes on sampling, because short groups may still end in
+time. Lengths are in tokens, which do not depend on the generator: recent groups of a slow one do not distort them.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from dataclasses import dataclass
 from rollcast.recipe.staleness import Group, deadline
 from rollcast.rollouts.records import Claim
 
-OUTPACED = 2.0
-"""Times slower than the fastest: less is the noise of rates that fall with an engine's load."""
+MIN_SPEED_RATIO = 2.0
+"""The fastest generator's decode rate over the owner's. Smaller ratios are noise: rates fall with an engine's load."""
 MOVE_SECONDS = 2.0
-"""From the question to the next owner's first token: both ends look at the queue every half second."""
-SAFETY = 2.0
-"""A group is moved once the time left is this many times what its next owner is expected to need."""
+"""Time from the request to the next owner's first token: both ends poll the queue every half second."""
+MAX_SLACK_RATIO = 2.0
+"""Time left over the time that the next owner needs. With more slack than this a group stays with its owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOutlook:
-    """What recent steps and groups lead one to expect."""
+    """Expectations from recent steps and groups."""
 
     step_seconds: float
-    """Of an undisturbed trainer step."""
+    """Duration of an undisturbed trainer step."""
     longest_tokens: int
-    """Of the longest rollout of recent groups."""
+    """Length of the longest rollout of recent groups."""
     token_budget: int
     """No rollout is longer."""
     queue_seconds: float
-    """That a task handed back waits behind others."""
+    """How long a task that is handed back waits behind others."""
 
 
 def groups_to_move(
@@ -62,7 +62,7 @@ def groups_to_move(
     for group in groups:
         claim = claims.get(group.sequence)
         rate = rates.get(claim.owner, 0.0) if claim is not None else 0.0
-        if group.ready or claim is None or rate <= 0.0 or fastest < OUTPACED * rate:
+        if group.ready or claim is None or rate <= 0.0 or fastest < MIN_SPEED_RATIO * rate:
             continue
         steps_left = 0 if group.sequence in waited_for else max(0, deadline(group, floor=floor, lag=lag) - step)
         seconds_left = steps_left * outlook.step_seconds
@@ -77,7 +77,7 @@ def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float
     remaining = max(0.0, expected - sampled)
     here = remaining / rate
     there = MOVE_SECONDS + outlook.queue_seconds + remaining / fastest
-    return here > seconds_left and there < here and seconds_left <= SAFETY * there
+    return here > seconds_left and there < here and seconds_left <= MAX_SLACK_RATIO * there
 
 
 class HandOvers:
@@ -92,7 +92,7 @@ class HandOvers:
         outstanding: Container[int],
         ask: Callable[[str, Sequence[int]], bool],
     ) -> dict[str, list[int]]:
-        """Ask for what was not asked for; returns that.
+        """Ask for the moves that were not asked for before, and return them.
 
         `outstanding`: tasks that are worth remembering. `ask(generator, sequences)`: False = it cannot be reached.
         """

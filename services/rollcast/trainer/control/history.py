@@ -29,12 +29,12 @@ class SurvivingHistory:
         return first is not None and first <= version.step <= last
 
     def never_was(self, version: PolicyVersion) -> bool:
-        """Whether no such version can have been published: its incarnation began at a later step, or there is none."""
+        """Whether no such version can have been published: its incarnation began at a later step, or does not exist."""
         first = self._first_step(version.incarnation)
         return version.incarnation < 1 or (first is not None and version.step < first)
 
     def _first_step(self, incarnation: int) -> int | None:
-        """Where an incarnation began: at the last surviving step of the one before. None = nothing of it survives."""
+        """First step of an incarnation: the last surviving step of the one before. None = nothing of it survives."""
         began = [0, *(last for _, last in self.earlier)]
         numbers = [*(number for number, _ in self.earlier), self.incarnation]
         return dict(zip(numbers, began, strict=True)).get(incarnation)

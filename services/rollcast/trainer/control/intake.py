@@ -1,8 +1,8 @@
-"""What comes back from the generators, held against what was dispatched.
+"""Receives the groups that come back from the generators and compares them with the tasks that were dispatched.
 
-read --> of an evaluation --> OpenEvaluations, off the queue at once
+read --> of an evaluation --> OpenEvaluations, off the queue immediately
      --> of training -------> ready until the schedule puts it into a batch, in training until it is settled
-                              filtered, where those do not count towards a batch: until `take_filtered`
+                              filtered, if those do not count towards a batch: until `take_filtered`
      --> unknown, twice ----> off the queue, counted
      --> lost version ------> off the queue, counted; the task is dispatched again
      --> defective ---------> buried with the reason, counted; the task is dispatched again, or dead at the third
@@ -25,39 +25,40 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.asked import own_task
 from rollcast.trainer.control.evaluation import OpenEvaluations
-from rollcast.trainer.control.history import SurvivingHistory
-from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.state import TrainerState
 
 MAX_GROUPS_PER_READ = 64
-"""Of one call to the queue; more are read by the next call at once."""
-MAX_TOLD = 500
-"""Characters of a reason in the log; it may quote what somebody else wrote."""
+"""Groups that one call to the queue returns. `collect` calls it until fewer come."""
+MAX_REASON_CHARACTERS = 500
+"""Length of a reason in the log: it may quote text that another program wrote to Redis."""
 log = get_logger()
 
 
 class Intake:
-    """Rank 0's view of the tasks under way. One thread."""
+    """Rank 0's view of the tasks under way. Not thread-safe."""
 
     def __init__(
         self,
+        state: TrainerState,
         queue: TrainerQueue,
-        ledger: Ledger,
-        history: SurvivingHistory,
         open_evaluations: OpenEvaluations,
         exporter: Exporter,
+        *,
         make_task: Callable[[int, str], PromptTask],
         count_outcome: Callable[[TaskOutcome, int, str], None],
         find_defect: Callable[[RolloutGroup, PromptTask], str | None],
         is_filtered: Callable[[RolloutGroup], bool] | None = None,
         note_answer: Callable[[RolloutGroup], None] = lambda _: None,
     ) -> None:
-        """`make_task(sequence, prompt id)` makes a task anew; `count_outcome(outcome, sequence, prompt id)`
-        exports it;
-        `find_defect` says why a group must not be used as a task's answer; `is_filtered` whether it counts towards no
-        batch (None = every group does); `note_answer` is given each training group that answers its task."""
+        """`make_task(sequence, prompt id)` makes a task of the ledger again.
+
+        `count_outcome(outcome, sequence, prompt id)` exports what became of a group. `find_defect` returns why a group
+        must not be used as its task's answer. `is_filtered` returns whether it counts towards no batch (None = every
+        group counts). `note_answer` is called with each training group that answers its task.
+        """
         self._queue = queue
-        self._ledger = ledger
-        self._history = history
+        self._ledger = state.ledger
+        self._history = state.history
         self._open_evaluations = open_evaluations
         self._exporter = exporter
         self._make_task = make_task
@@ -79,10 +80,10 @@ class Intake:
         exporter.add(names.GROUPS, 0.0, outcome="defective")  # a counter that begins at 1 would hide the first
         self.generated_tokens = {Purpose.TRAIN: 0, Purpose.EVAL: 0}
         self.has_own_rollouts = False
-        """Training rollouts came that weights of this incarnation sampled; what an earlier one left tells no engine."""
+        """Whether rollouts of this incarnation's weights came: earlier ones do not show that an engine runs."""
 
     def collect(self, block_seconds: float) -> int:
-        """Read what has come, waiting up to `block_seconds` for the first; returns the number of groups read."""
+        """Read finished groups, waiting up to `block_seconds` for the first; returns the number of groups read."""
         count = 0
         deliveries = self._queue.read(MAX_GROUPS_PER_READ, block_seconds)
         while deliveries:
@@ -93,7 +94,7 @@ class Intake:
         return count
 
     def _sort(self, delivery: Delivery) -> None:
-        """Without a word to Redis."""
+        """Does not call Redis."""
         group = delivery.group
         tokens = group.num_tokens
         self.generated_tokens[group.purpose] += tokens
@@ -108,7 +109,8 @@ class Intake:
             self._sort_training(delivery)
 
     def _sort_training(self, delivery: Delivery) -> None:
-        group, sequence = delivery.group, delivery.group.sequence
+        group = delivery.group
+        sequence = delivery.group.sequence
         prompt_id = self._ledger.outstanding.get(sequence)
         if self._ledger.held.get(sequence) == delivery.stream_id:
             return
@@ -152,7 +154,8 @@ class Intake:
 
     def take_filtered(self) -> list[Delivery]:
         """Groups that came since the last call and count towards no batch. They stay outstanding until settled."""
-        taken, self._filtered = list(self._filtered.values()), {}
+        taken = list(self._filtered.values())
+        self._filtered = {}
         return taken
 
     def _discard(self, delivery: Delivery, outcome: str) -> None:
@@ -164,7 +167,7 @@ class Intake:
         self._done.extend(stream_ids)
 
     def remove_done(self) -> None:
-        """Take what is done off the queue."""
+        """Remove settled groups from the queue, and bury the refused ones."""
         self._queue.remove(self._done)
         self._done.clear()
         self._queue.bury(self._refused)
@@ -176,7 +179,7 @@ class Intake:
         return sum(item.num_bytes for sequence, item in finished if sequence not in self._ledger.held)
 
     def reconcile(self) -> None:
-        """Hold the ledger against wire 1: dead tasks return their credit, missing ones are dispatched again."""
+        """Reconcile the ledger with Redis: dead tasks return their credit, missing ones are dispatched again."""
         self.reconcile_evaluation()
         missing = self._ledger.missing([*self.snapshot.sequences, *self.ready, *self._training])
         if missing:
@@ -195,15 +198,17 @@ class Intake:
             self._queue.dispatch([unanswered[sequence] for sequence in sorted(lost)])
 
     def _bury(self, snapshot: Outstanding) -> None:
-        """Tasks that failed too often are given up. Those with an answer that nobody could read are asked again.
+        """Tasks that failed too often are given up. Those with an unreadable answer are asked again.
 
-        A task's purpose is what it was dispatched for, whatever the queue's record says.
+        The purpose of a task is that of its dispatch, whatever the queue's record says.
         """
         settled = self.ready.keys() | self._filtered.keys() | self._training.keys()
         for sequence, dead in snapshot.dead.items():
             is_final = dead.attempt >= MAX_FAILURES
             log.warning(
-                "task given up" if is_final else "unusable answer", task=sequence, reason=dead.reason[:MAX_TOLD]
+                "task given up" if is_final else "unusable answer",
+                task=sequence,
+                reason=dead.reason[:MAX_REASON_CHARACTERS],
             )
             if self._open_evaluations.wanted(sequence):
                 if not self._open_evaluations.note_failures(sequence, dead.attempt):

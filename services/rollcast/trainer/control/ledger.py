@@ -5,9 +5,9 @@
                         v   |                                  |
               lost by a crash or by Redis -> dispatched again  given up (too old after a restart) -> owed -> dispatched
 
-What is outstanding is never stored: it is this ledger (kept with the checkpoint) held against what Redis says. Used
+The number of outstanding tasks is never stored: this ledger (kept with the checkpoint) is compared with Redis. Used
 groups whose tokens all survive a restart stay on the queue until the next checkpoint (`held`). The others are removed
-at once: after a restart they would be worthless.
+immediately: after a restart they would be worthless.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from rollcast.trainer.control.asked import Asked, AskedState, as_plain, from_pla
 MAX_SEQUENCE_DIGITS = 15
 """Wire 1 takes no longer sequence for a task."""
 Sequence = Annotated[str, Field(pattern=rf"^\d{{1,{MAX_SEQUENCE_DIGITS}}}$")]
-"""Of a task, as a key of JSON."""
+"""A task's sequence as a JSON key."""
 StreamId = Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]
-"""As Redis has it."""
+"""A stream id as Redis writes it."""
 
 
 class LedgerState(TypedDict):
-    """What a checkpoint holds; plain JSON values. Older ones lack some."""
+    """The ledger in a checkpoint; plain JSON values. Older checkpoints lack some."""
 
     next_sequence: Annotated[int, Field(ge=0, lt=10**MAX_SEQUENCE_DIGITS)]
     outstanding: dict[Sequence, str]
@@ -95,7 +95,8 @@ class Ledger:
 
     def take_owed(self, count: int) -> list[str]:
         """Up to `count` prompts that are owed, oldest first."""
-        taken, self.owed = self.owed[:count], self.owed[count:]
+        taken = self.owed[:count]
+        self.owed = self.owed[count:]
         return taken
 
     def missing(self, present: Iterable[int]) -> list[int]:
@@ -103,7 +104,7 @@ class Ledger:
         return sorted(self.outstanding.keys() - set(present))
 
     def state(self) -> LedgerState:
-        """What a checkpoint holds; plain JSON values."""
+        """Plain JSON values for a checkpoint."""
         return {
             "next_sequence": self.next_sequence,
             "outstanding": {str(sequence): prompt_id for sequence, prompt_id in self.outstanding.items()},

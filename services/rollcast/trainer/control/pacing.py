@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from rollcast.config.run import RunConfig
+from rollcast.config.recipe import Recipe
+from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import Remote
 from rollcast.recipe.staleness import drop_deadline_seconds, enough_groups, longest_group_ratio
 from rollcast.rollouts.records import Claim, RolloutGroup
@@ -16,51 +17,46 @@ from rollcast.tasks.prompts import verifier_names
 from rollcast.tasks.verifiers import answers_at_once
 from rollcast.trainer.control.hand_over import GroupOutlook
 
-WINDOW = 16
-"""Recent steps that count."""
-LEAST_OVERDUE_SECONDS = 60.0
-"""Small budgets are decoded in less than an engine's start or a grader's deadline takes on a busy machine."""
+NUM_RECENT_STEPS = 16
+"""Steps whose durations count."""
+MIN_OVERDUE_SECONDS = 60.0
+"""No task is overdue earlier: on a busy machine an engine's start or a grader takes longer than a small budget."""
 
 
-def grading_seconds(config: RunConfig) -> float:
-    """The longest wait for a verdict: every slot of a generator ends at once, and each grading takes all its time.
+def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: float) -> float:
+    """The longest wait for a verdict: all slots of a generator end together, and each grading takes all its time.
 
-    Verifiers that answer at once take none; services have a deadline that holds the wait for them.
+    Verifiers that answer immediately take no time; services have a deadline that includes the wait for them.
+    `grading_seconds`: the longest that one grading may take.
     """
-    verifiers, found = Verifiers.of(config.tasks), 0.0
-    for name in verifier_names(config.tasks):
+    verifiers = Verifiers.of(tasks)
+    found = 0.0
+    for name in verifier_names(tasks):
         declared = verifiers.declared.get(name)
         if isinstance(declared, Remote):
             found = max(found, declared.deadline_seconds)
         elif not answers_at_once(name):
-            turns = math.ceil(config.generator.most_slots / config.tasks.grading.processes)
-            found = max(found, turns * config.longest_grading_seconds)
+            rounds = math.ceil(num_slots / tasks.grading.processes)
+            found = max(found, rounds * grading_seconds)
     return found
 
 
 class Pacing:
     """Recent step and group durations, in seconds."""
 
-    def __init__(
-        self,
-        *,
-        lag: int,
-        groups_per_step: int,
-        token_budget: int,
-        drop_after_budgets: float,
-        grading_seconds: float = 0.0,
-    ) -> None:
-        """`grading_seconds`: the longest that a working generator's grading takes once a group is sampled."""
+    def __init__(self, recipe: Recipe, lag: int, drop_after_budgets: float, verdict_seconds: float = 0.0) -> None:
+        """`lag`: k of the schedule. `drop_after_budgets`: trainer.drop_after_budgets. `verdict_seconds`: the longest
+        that a working generator's grading takes once a group is sampled."""
         self._lag = lag
-        self._groups_per_step = groups_per_step
-        self._token_budget = token_budget
+        self._groups_per_step = recipe.prompts_per_step
+        self._token_budget = recipe.max_completion_tokens
         self._drop_after_budgets = drop_after_budgets
-        self._grading_seconds = grading_seconds
-        self._step_seconds: deque[float] = deque(maxlen=WINDOW)
-        self._group_seconds: deque[list[float]] = deque(maxlen=WINDOW)
-        """Of each recent step's groups, those filtered and replaced since the step before included."""
-        self._longest_tokens: deque[int] = deque(maxlen=WINDOW)
-        """Of each recent step's longest rollout."""
+        self._verdict_seconds = verdict_seconds
+        self._step_seconds: deque[float] = deque(maxlen=NUM_RECENT_STEPS)
+        self._group_seconds: deque[list[float]] = deque(maxlen=NUM_RECENT_STEPS)
+        """Lifetimes of each recent step's groups, with those filtered and replaced since the step before."""
+        self._longest_tokens: deque[int] = deque(maxlen=NUM_RECENT_STEPS)
+        """Length of each recent step's longest rollout."""
         self._slowest_rate: float | None = None
 
     def step_made(self, seconds: float, groups: Sequence[RolloutGroup]) -> None:
@@ -100,9 +96,9 @@ class Pacing:
         )
 
     def outlook(self, waiting: int) -> GroupOutlook | None:
-        """What a group under way may be expected to take; None = nothing is known yet.
+        """Expectations for a group under way; None = nothing is known yet.
 
-        `waiting`: training tasks that nobody has claimed. They are claimed as fast as steps take groups.
+        `waiting`: number of unclaimed training tasks. They are claimed as fast as steps take groups.
         """
         if not self._step_seconds or not self._longest_tokens:
             return None
@@ -119,13 +115,13 @@ class Pacing:
         self._slowest_rate = min((rate for rate in tokens_per_second if rate > 0), default=None)
 
     def overdue(self, claims: Mapping[int, Claim], now: float, *, redis_back_at: float) -> list[int]:
-        """Tasks that no working generator takes so long for: 3 x (token budget / slowest rate), at least a minute; and
-        the time that grading may take beyond that.
+        """Tasks that take longer than a working generator needs: 3 x (token budget / slowest rate), at least a minute,
+        plus the time that grading may take.
 
-        `redis_back_at`: end of the last outage of Redis; nobody could hand a group in before.
+        `redis_back_at`: end of the last outage of Redis; no group could be handed in before.
         """
         if self._slowest_rate is None:
             return []
         deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets)
-        allowed = max(LEAST_OVERDUE_SECONDS, deadline) + self._grading_seconds
+        allowed = max(MIN_OVERDUE_SECONDS, deadline) + self._verdict_seconds
         return [sequence for sequence, claim in claims.items() if now - max(claim.claimed_at, redis_back_at) > allowed]

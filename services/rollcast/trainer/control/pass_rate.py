@@ -1,13 +1,14 @@
 """The one definition of a pass rate, in training and in evaluation: the mean reward of the rollouts with a verdict.
 
-A reward is the verifier's own, in [0, 1], before the recipe shapes it: a verifier that gives everybody 0.1 finds a pass
-rate of 0.1. A program that runs into its time limit has failed, and counts 0 as any wrong answer does.
+A reward is the verifier's own, in [0, 1], before the recipe shapes it: a verifier that rewards every answer with 0.1
+finds a pass rate of 0.1. A program that runs into its time limit has failed, and counts 0 as any wrong answer does.
 
 A truncated answer counts as wrong, whatever the verifier found in it: a number that happens to match is the last one
-that the model wrote, and no answer. How many matched is counted. What is trained on is `recipe.exclude_truncated`'s.
+that the model wrote, not an answer. The number of such matches is counted. Whether truncated answers are trained on is
+up to `recipe.exclude_truncated`.
 
-A rollout without a verdict, because its grader hung or was lost, is in no pass rate, as it is in no batch: nobody has
-looked at the answer, and what the grader does must move neither the curve nor the curriculum. It is counted.
+A rollout without a verdict, because its grader hung or was lost, is in no pass rate and in no batch: the answer was not
+looked at, and a failing grader must move neither the curve nor the curriculum. It is counted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rollcast.rollouts.records import Rollout
 
 
 def verdicts(rollouts: Iterable[Rollout]) -> list[float]:
-    """Return what those with a verdict count. Their mean is the pass rate; of no verdict there is none."""
+    """Return the rewards of the rollouts with a verdict. Their mean is the pass rate."""
     return [0.0 if rollout.truncated else rollout.reward for rollout in rollouts if rollout.has_verdict]
 
 

@@ -1,8 +1,7 @@
-"""What a checkpoint holds besides weights and optimizer: the controller's side of the surviving history."""
+"""The controller's part of a checkpoint, besides weights and optimizer: its side of the surviving history."""
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any
@@ -12,11 +11,9 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from rollcast.config.errors import UserError
 from rollcast.recipe.curriculum import CurriculumState
 from rollcast.recipe.mixture import MixtureState
-from rollcast.runfolder.checkpoint_place import Place
 from rollcast.telemetry.names import DOWNSTREAM_PREFIX
 from rollcast.trainer.control.compute import ROLES
 from rollcast.trainer.control.ledger import LedgerState
-from rollcast.wire.version import PolicyVersion
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -52,7 +49,7 @@ class Progress:
     """Step, pass rate, standard error and device-hours of each evaluation, where `stop_when` is set."""
     compute_state: Annotated[dict[str, float], AfterValidator(_of_every_role)] | None = None
     start_up: float | None = 0.0
-    """Of it, device-hours spent on starting up; None = written by a release that did not measure them."""
+    """Device-hours of `compute_state` spent on start-up; None = written by a release that did not measure them."""
     spent_before: float | None = None
     """Device-hours that went into the model before the run began; no part of `compute_state`. None = not known."""
     ledger: LedgerState | None = None
@@ -81,8 +78,8 @@ class Progress:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Progress:
-        """Raises UserError where another release wrote what this one does not know, MalformedProgress where a value is
-        of another type than any release writes."""
+        """Raises UserError for fields of another release that are unknown here, MalformedProgress for a value of a type
+        that no release writes."""
         if unknown := data.keys() - {item.name for item in fields(cls)}:
             raise UserError(
                 f"checkpoint: holds {', '.join(sorted(unknown))}, which this Rollcast does not know; "
@@ -100,15 +97,3 @@ class Progress:
 @cache
 def _adapter() -> TypeAdapter[Progress]:
     return TypeAdapter(Progress)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointUnderWay:
-    """A checkpoint on its way to the disk."""
-
-    version: PolicyVersion
-    started: float
-    """Monotonic seconds."""
-    written: Future[Place]
-    held: dict[int, str]
-    """Groups that nobody needs once it is there: task sequence -> stream id."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, Recipe
-from rollcast.config.run import RunConfig
 from rollcast.config.tasks import PromptFormat
 from rollcast.recipe.mixture import Share
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
@@ -57,11 +56,11 @@ class PromptBook:
         return prompt_id in self._by_id
 
     def text(self, token_ids: Sequence[int]) -> str:
-        """What a model read or wrote, special tokens included."""
+        """Text that a model read or wrote, special tokens included."""
         return self._tokenizer.decode(token_ids)
 
     def length_decile(self, prompt_id: str) -> int:
-        """0..9 by the prompt's length: known when it is dispatched, so that what becomes of long ones can be seen."""
+        """0..9 by the prompt's length, known at dispatch: metrics by decile show what happens to long prompts."""
         return bisect_right(self._decile_bounds, len(self._by_id[prompt_id].token_ids))
 
 
@@ -93,14 +92,14 @@ def shares(book: PromptBook, weights: Mapping[str, float]) -> list[Share]:
 class TaskMaker:
     """Makes prompt tasks as the recipe says."""
 
-    def __init__(self, config: RunConfig, encode: Encode, incarnation: int) -> None:
-        self._config = config
+    def __init__(self, recipe: Recipe, encode: Encode, *, incarnation: int, seed: int) -> None:
+        self._recipe = recipe
         self._incarnation = incarnation
-        self._length = length_budget(config.recipe, encode, config.seed)
+        self._length = length_budget(recipe, encode, seed)
 
     def train(self, sequence: int, item: TokenizedPrompt, num_rollouts: int | None = None) -> PromptTask:
         """`num_rollouts`: None = the recipe's `rollouts_per_prompt`."""
-        return self._task(sequence, item, Purpose.TRAIN, num_rollouts or self._config.recipe.rollouts_per_prompt, 0)
+        return self._task(sequence, item, Purpose.TRAIN, num_rollouts or self._recipe.rollouts_per_prompt, 0)
 
     def evaluation(self, sequence: int, item: TokenizedPrompt, num_rollouts: int, step: int) -> PromptTask:
         return self._task(sequence, item, Purpose.EVAL, num_rollouts, step)
@@ -116,7 +115,7 @@ class TaskMaker:
             prompt_id=item.prompt.id,
             prompt_token_ids=np.asarray(item.token_ids, dtype=np.int32),
             num_rollouts=num_rollouts,
-            sampling=Sampling(temperature=self._config.recipe.temperature),
+            sampling=Sampling(temperature=self._recipe.temperature),
             length=self._length,
             verifier=item.prompt.verifier,
             reference=item.prompt.reference,
@@ -127,8 +126,8 @@ class TaskMaker:
 def length_budget(recipe: Recipe, encode: Encode, seed: int) -> LengthBudget:
     """The budgets that every task carries.
 
-    Raises UserError where a rollout whose thinking is cut at the last position has no room for the phrase and a whole
-    answer behind it; how many tokens the phrase takes, the tokenizer alone can tell.
+    Raises UserError if a rollout whose thinking is cut at the last position has no room for the phrase and a whole
+    answer behind it. Only the tokenizer knows how many tokens the phrase takes.
     """
     control = recipe.length_control
     if not isinstance(control, Interruption):

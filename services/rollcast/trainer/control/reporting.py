@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from rollcast.config.run import RunConfig
-from rollcast.recipe.curriculum import Curriculum
-from rollcast.recipe.mixture import MixtureCurriculum
+from rollcast.config.recipe import Recipe
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
@@ -31,12 +29,9 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.names import Metric
-from rollcast.trainer.control.compute import ComputeLedger
-from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.control.intake import Intake
-from rollcast.trainer.control.ledger import Ledger
-from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import PromptBook
+from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.control.telemetry import (
     EvaluationSeries,
     export_batch,
@@ -48,29 +43,41 @@ from rollcast.trainer.control.telemetry import (
 from rollcast.trainer.learner.learner import UpdateStats
 from rollcast.wire.version import PolicyVersion
 
-SERVE_SECONDS = 1.0
+GAUGES_SECONDS = 1.0
 """Between two updates of the gauges that change between steps."""
 WARN_SECONDS = 60.0
 """Between two warnings about the same thing."""
-TRUNCATION_WARNING = 0.10
-"""Above this truncation typically destabilises a run (paper A.15)."""
-REFILL_WARNING = 10
-"""Batches' worth of groups filtered and replaced before one could be trained on."""
-QUARTERS = 4
-"""Of the pass rate, by which groups are counted."""
+MAX_TRUNCATION_RATIO = 0.10
+"""Above this share of truncated rollouts a run typically becomes unstable (paper A.15)."""
+MAX_REPLACED_BATCHES = 10
+"""Groups filtered and replaced before one batch, in batches, above which the log warns."""
+NUM_PASS_RATE_BINS = 4
+"""Groups are counted by the quarter of the past pass rate of their prompt."""
 log = get_logger()
 
 
 class Reporter:
-    """Knows how to tell; decides nothing."""
+    """Exports, logs and writes records; decides nothing."""
 
     def __init__(
-        self, config: RunConfig, exporter: Exporter, prompts: PromptBook, curriculum: Curriculum | MixtureCurriculum
+        self,
+        state: TrainerState,
+        exporter: Exporter,
+        prompts: PromptBook,
+        recipe: Recipe,
+        *,
+        lag: int,
+        max_bytes: int,
     ) -> None:
-        self._config = config
+        """`prompts`: of training. `lag`: k, the schedule's bound of staleness in steps. `max_bytes`: of the queue."""
+        self._state = state
+        self._folder = state.folder
+        self._curriculum = state.curriculum
         self._exporter = exporter
         self._prompts = prompts
-        self._curriculum = curriculum
+        self._lag = lag
+        self._groups_per_step = recipe.prompts_per_step
+        self._max_bytes = max_bytes
         self._series = EvaluationSeries(exporter)
         self._exported_spent: dict[str, float] = {}
         self._raised: dict[tuple[str, ...], int] = {}
@@ -81,10 +88,13 @@ class Reporter:
         self._staleness: dict[int, int] = {}
         self._batch: dict[str, float] = {}
 
-    def started(self, history: SurvivingHistory, step: int, lag: int) -> None:
+    def started(self) -> None:
+        """This incarnation begins: its settings and its first step are exported."""
+        history = self._state.history
+        step = self._state.progress.step
         self.started_from = step
         record = IncarnationRecord(history.incarnation, step, time.time())
-        append_line(self._config.run_folder / files.INCARNATIONS, as_json(record))
+        append_line(self._folder / files.INCARNATIONS, as_json(record))
         set_gauge = self._exporter.set
         set_gauge(names.INCARNATION, history.incarnation)
         set_gauge(names.TRAINER_STEP, step)
@@ -92,12 +102,12 @@ class Reporter:
             self.mark("resumed", version="{}.{}".format(*history.earlier[-1]), incarnation=history.incarnation)
         elif history.incarnation > 1:  # the one before died without a checkpoint: nothing of it survives
             self.mark("resumed", version=None, incarnation=history.incarnation)
-        set_gauge(names.MAX_STALENESS, lag)
-        set_gauge(names.QUEUE_MAX_BYTES, self._config.redis.max_bytes)
+        set_gauge(names.MAX_STALENESS, self._lag)
+        set_gauge(names.QUEUE_MAX_BYTES, self._max_bytes)
         for (_, last), (number, _) in pairwise(history.earlier):
             set_gauge(names.INCARNATION_START, last, incarnation=str(number))
         set_gauge(names.INCARNATION_START, step, incarnation=str(history.incarnation))
-        budget = self._config.budget
+        budget = self._state.budget
         if budget.steps is not None:
             set_gauge(names.BUDGET_STEPS, budget.steps)
         if budget.device_hours is not None:
@@ -113,10 +123,10 @@ class Reporter:
 
     def mark(self, what: TaskEvent, **details: Any) -> None:
         """Append a `TaskMark` with these details."""
-        append_line(self._config.run_folder / files.TASKS, as_json(TaskMark(what, time.time(), **details)))
+        append_line(self._folder / files.TASKS, as_json(TaskMark(what, time.time(), **details)))
 
     def settled(self, outcome: TaskOutcome, group: RolloutGroup) -> None:
-        """One group used or filtered, with the tokens of its longest rollout: what a bias by length would show in."""
+        """One group used or filtered, with the tokens of its longest rollout, in which a bias by length would show."""
         longest = max(rollout.num_tokens for rollout in group.rollouts)
         self._exporter.add(names.CONSUMED_TOKENS, group.num_tokens)
         self.count_group(outcome, group.sequence, group.prompt_id, longest=longest)
@@ -131,20 +141,23 @@ class Reporter:
         decile = str(self._prompts.length_decile(prompt_id))
         self._exporter.add(names.GROUPS_BY_DECILE, outcome=outcome, decile=decile)
         pass_rate = self._curriculum.pass_rate(prompt_id)
-        quarter = "new" if pass_rate is None else str(min(QUARTERS - 1, int(pass_rate * QUARTERS)))
+        quarter = "new" if pass_rate is None else str(min(NUM_PASS_RATE_BINS - 1, int(pass_rate * NUM_PASS_RATE_BINS)))
         self._exporter.add(names.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
-    def batch(self, groups: Sequence[RolloutGroup], taken: Sequence[RolloutGroup], step: int, lag: int) -> None:
-        """The batch as it came; statistics of all that it took, with the groups that others took the place of.
+    def batch(self, groups: Sequence[RolloutGroup], replaced: Sequence[RolloutGroup]) -> None:
+        """The batch before any filter, and the groups that were filtered on arrival and replaced by these.
 
         That it holds no token older than k is our own invariant.
         """
+        step = self._state.progress.step
         counts = staleness_of(groups, step)
-        assert max(counts, default=0) <= lag, f"a token is {max(counts)} steps old at step {step}, k is {lag}"
+        assert max(counts, default=0) <= self._lag, (
+            f"a token is {max(counts)} steps old at step {step}, k is {self._lag}"
+        )
         export_staleness(self._exporter, counts)
         self._staleness = dict(counts)
-        self._batch = export_batch(self._exporter, taken)
-        if self._batch["truncation_ratio"] > TRUNCATION_WARNING and self._may_warn("truncation"):
+        self._batch = export_batch(self._exporter, [*replaced, *groups])
+        if self._batch["truncation_ratio"] > MAX_TRUNCATION_RATIO and self._may_warn("truncation"):
             log.warning(
                 "more than a tenth of the rollouts is truncated; such runs typically destabilise",
                 ratio=round(self._batch["truncation_ratio"], 3),
@@ -152,15 +165,17 @@ class Reporter:
 
     @property
     def truncation_ratio(self) -> float | None:
-        """Of the newest batch; None before the first."""
+        """The newest batch's; None before the first."""
         return self._batch.get("truncation_ratio")
 
-    def refilled(self, count: int) -> None:
-        """`count` groups were filtered and replaced since the last batch."""
-        if count > REFILL_WARNING * self._config.recipe.prompts_per_step and self._may_warn("refill"):
+    def replaced(self, count: int) -> None:
+        """`count` groups were filtered on arrival since the last batch; others take their place."""
+        if count > MAX_REPLACED_BATCHES * self._groups_per_step and self._may_warn("refill"):
             log.warning("recipe.refill_filtered: prompt after prompt is all right or all wrong", filtered=count)
 
-    def step(self, progress: Progress, stats: UpdateStats, longest_ratio: float) -> None:
+    def step(self, stats: UpdateStats, longest_ratio: float) -> None:
+        """An optimizer step was made. `longest_ratio`: as `Pacing.longest_ratio`."""
+        progress = self._state.progress
         set_gauge = self._exporter.set
         set_gauge(names.TRAINER_STEP, progress.step)
         set_gauge(names.LOSS, stats.loss)
@@ -199,12 +214,12 @@ class Reporter:
             staleness_tokens=dict(sorted(self._staleness.items())),
             **self._batch,
         )
-        append_line(self._config.run_folder / files.STEPS, as_json(record))
+        append_line(self._folder / files.STEPS, as_json(record))
         self.mark("step", step=progress.step)
         log.info("step", step=progress.step, reward=round(self._batch.get("reward_mean", 0.0), 3))
 
     def _may_warn(self, about: str) -> bool:
-        """The metric tells every step; the log once a minute."""
+        """The metric is updated every step; the log warns once a minute at most."""
         now = time.monotonic()
         if now - self._warned_at.get(about, -math.inf) < WARN_SECONDS:
             return False
@@ -217,7 +232,7 @@ class Reporter:
         log.error("the gradient is not finite; this batch makes no update")
 
     def no_generator(self) -> None:
-        """Training waits; the gauge of generators tells the alert."""
+        """Training waits; the alert looks at the gauge of generators."""
         if self._may_warn("generators"):
             log.warning("no generator has joined; training waits for one")
 
@@ -225,14 +240,19 @@ class Reporter:
         self._exporter.add(names.EVAL_LOST, dataset=dataset)
         log.error("an evaluation has no verdict; its curve has no point there", dataset=dataset, step=step)
 
-    def back_pressure(self, queued_bytes: int, limit: int) -> None:
+    def back_pressure(self, queued_bytes: int) -> None:
         if self._may_warn("back-pressure"):
+            limit = self._max_bytes
             log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=limit)
+
+    def waited(self, seconds: float, reason: str) -> None:
+        """The loop waited that long for `reason`."""
+        self._exporter.add(names.TRAINER_WAIT, seconds, **{"for": reason})
 
     def evaluation(self, evaluation: EvaluationRecord) -> None:
         self._series.show(evaluation)
         export_lost_prompts(self._exporter, evaluation)
-        append_line(self._config.run_folder / files.EVALUATIONS, as_json(evaluation))
+        append_line(self._folder / files.EVALUATIONS, as_json(evaluation))
         log.info(
             "evaluation",
             dataset=evaluation.dataset,
@@ -252,31 +272,32 @@ class Reporter:
             )
 
     def samples(self, record: SamplesRecord) -> None:
-        append_line(self._config.run_folder / files.SAMPLES, as_json(record))
+        append_line(self._folder / files.SAMPLES, as_json(record))
 
     def stopped_early(self, step: int, reason: str) -> None:
-        """`stop_when` ends the run: said in the log and kept in tasks.jsonl."""
+        """`stop_when` ends the run: logged, and kept in tasks.jsonl."""
         self.mark("stopped_early", step=step, reason=reason)
         log.warning("stop_when ends the run before its budget", step=step, reason=reason)
 
     def checkpoint_begun(self, version: PolicyVersion) -> None:
-        """What was settled before this line is in the checkpoint, what comes after is not."""
+        """Groups settled before this line are in the checkpoint, later ones are not."""
         self.mark("checkpoint", version=str(version))
 
-    def checkpoint(self, version: PolicyVersion, seconds: float) -> None:
+    def checkpoint_written(self, version: PolicyVersion, seconds: float) -> None:
         """It is on the disk, `seconds` after it was begun."""
         self._exporter.set(names.CHECKPOINT_STEP, version.step)
         self._exporter.observe(names.CHECKPOINT_SECONDS, seconds)
 
-    def serve(self, compute: ComputeLedger, ledger: Ledger, intake: Intake, queue: TrainerQueue) -> None:
+    def serve(self, intake: Intake, queue: TrainerQueue) -> None:
         """Gauges that change between steps; at most once a second."""
+        compute = self._state.compute
         now = time.monotonic()
-        if now - self._served_at < SERVE_SECONDS:
+        if now - self._served_at < GAUGES_SECONDS:
             return
         self._served_at = now
         export_compute(self._exporter, compute, self._exported_spent)
         compute.save()
-        self._exporter.set(names.GROUPS_OUTSTANDING, len(ledger.outstanding))
+        self._exporter.set(names.GROUPS_OUTSTANDING, len(self._state.ledger.outstanding))
         depth = queue.depth()
         self._exporter.set(names.QUEUE_GROUPS, depth.groups)
         self._exporter.set(names.QUEUE_BYTES, depth.num_bytes)
@@ -284,7 +305,7 @@ class Reporter:
         away = max(0.0, queue.away_seconds - self._away)
         self._away += away
         self._exporter.add(names.REDIS_AWAY, away)
-        self._exporter.add(names.TRAINER_WAIT, away, **{"for": "redis"})
+        self.waited(away, "redis")
         self._raise_to(names.UNREADABLE, queue.unreadable())
         self._raise_to(names.UNKNOWN_FIELDS, queue.unknown_fields)
         tokens = intake.generated_tokens

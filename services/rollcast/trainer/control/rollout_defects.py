@@ -1,4 +1,4 @@
-"""What no honest generator says of a rollout: it is compared with its task, and its numbers with bounds."""
+"""Defects that no honest generator's rollout has: it is compared with its task, and its numbers with bounds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MAX_LOGPROB = 1e-4
 """A log-softmax in float32 may round to a little above 0."""
 MIN_LOGPROB = -104.0
 """The smallest probability in float32 is 2^-149, whose logarithm is -103.3. A smaller one is 0 and is never sampled."""
-LONGEST_SECONDS = 7 * 86_400.0
-"""Of one grading, and between a group's begin and end: the group may be handed over, outlive outages and weekends
-without a trainer, and end on a clock that was set back or is another machine's. What is beyond would spoil the
+MAX_GROUP_SECONDS = 7 * 86_400.0
+"""Longest grading, and longest time between a group's begin and end: the group may be handed over, outlive outages and
+weekends without a trainer, and end on a clock that was set back or is another machine's. A longer time would spoil the
 pacing."""
 
 
 def rollouts_defect(rollouts: Sequence[Rollout], task: PromptTask, *, vocab_size: int, max_length: int) -> str | None:
-    """Return what is wrong with the first wrong rollout, None if nothing is. `max_length`: prompt and completion."""
+    """Return the defect of the first wrong rollout, or None. `max_length`: tokens of prompt and completion."""
     max_tokens = min(max_length - len(task.prompt_token_ids), task.length.max_tokens)
     for rollout in rollouts:
         what = _length_defect(rollout, max_tokens) or _grading_defect(rollout) or _interruption_defect(rollout, task)
@@ -40,21 +40,23 @@ def _length_defect(rollout: Rollout, max_tokens: int) -> str | None:
 
 
 def _grading_defect(rollout: Rollout) -> str | None:
-    reward, status = rollout.reward, rollout.grading_status
+    reward = rollout.reward
+    status = rollout.grading_status
     if not 0.0 <= reward <= 1.0:
         return f"has a reward of {reward:g}, not in [0, 1]"
     if status is GradingStatus.UNGRADED:
         return "was not graded"
     if (status is GradingStatus.OK) is not (reward > 0.0):
         return f"has a reward of {reward:g} and the verdict {status}"
-    if not 0.0 <= rollout.grading_seconds <= LONGEST_SECONDS:
-        return f"was graded for {rollout.grading_seconds:g} s, not within 0 to {LONGEST_SECONDS:g}"
+    if not 0.0 <= rollout.grading_seconds <= MAX_GROUP_SECONDS:
+        return f"was graded for {rollout.grading_seconds:g} s, not within 0 to {MAX_GROUP_SECONDS:g}"
     return None
 
 
 def _interruption_defect(rollout: Rollout, task: PromptTask) -> str | None:
     """Only the phrase that ends thinking is forced and carries no loss. A truncated rollout has used its budget."""
-    budget, length = task.length, len(rollout.token_ids)
+    budget = task.length
+    length = len(rollout.token_ids)
     most = budget.max_tokens
     if rollout.interrupted:
         if not budget.interrupt_from:
@@ -93,13 +95,15 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     logprobs = np.concatenate([rollout.logprobs for rollout in rollouts])
     if tokens.min() < 0 or tokens.max() >= vocab_size:
         return f"a token id is outside the vocabulary of {vocab_size}"
-    lowest, highest = float(logprobs.min()), float(logprobs.max())  # nan if any is nan
+    lowest = float(logprobs.min())
+    highest = float(logprobs.max())  # nan if any is nan
     if lowest >= MIN_LOGPROB and highest <= MAX_LOGPROB:
         return None
     owner = np.repeat([rollout.index for rollout in rollouts], [len(rollout.logprobs) for rollout in rollouts])
     place = int(np.argmin((logprobs >= MIN_LOGPROB) & (logprobs <= MAX_LOGPROB)))
-    value, name = float(logprobs[place]), f"rollout {owner[place]}"
+    value = float(logprobs[place])
+    name = f"rollout {owner[place]}"
     if not np.isfinite(value):
         return f"{name} has a log-probability that is not finite"
-    bound = "above 0" if value > 0 else f"below {MIN_LOGPROB:g}, which nobody samples"
+    bound = "above 0" if value > 0 else f"below {MIN_LOGPROB:g}, which is never sampled"
     return f"{name} has a log-probability of {value:g}, {bound}"

@@ -1,4 +1,4 @@
-"""What the model wrote at an evaluation, as text that a person reads."""
+"""Completions of an evaluation as text, for people to read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rollcast.runfolder.records import SampledCompletion, SamplesRecord
 from rollcast.trainer.control.evaluation import Closed
 
 MAX_CHARACTERS = 4_000
-"""Of a prompt or a completion. A curve of a thousand evaluations stays below 32 MB of them."""
+"""Length of a prompt or a completion: those of a thousand evaluations stay below 32 MB."""
 
 
 def sampled(closed: Closed, incarnation: int, text: Callable[[Sequence[int]], str]) -> SamplesRecord:
@@ -31,7 +31,7 @@ def sampled(closed: Closed, incarnation: int, text: Callable[[Sequence[int]], st
 
 
 def shortened(text: str) -> str:
-    """Beginning and end, with what was left out between them counted."""
+    """Beginning and end, with the number of characters left out between them."""
     if len(text) <= MAX_CHARACTERS:
         return text
     half = MAX_CHARACTERS // 2

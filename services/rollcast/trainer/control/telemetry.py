@@ -1,4 +1,4 @@
-"""What the trainer exports: batch statistics, staleness, waits, compute and the last evaluations."""
+"""Metrics of the trainer: batch statistics, staleness, waits, compute and the last evaluations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rollcast.telemetry.names import Metric
 from rollcast.trainer.control.compute import ComputeLedger
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 
-KEPT_EVALUATIONS = 16
+NUM_KEPT_EVALUATIONS = 16
 """Newest evaluations that stay on the metrics page, of each data set."""
 _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
     (names.EVAL_STANDARD_ERROR, "standard_error"),
@@ -65,7 +65,7 @@ def export_staleness(exporter: Exporter, counts: Counter[int]) -> None:
 
 
 def export_compute(exporter: Exporter, compute: ComputeLedger, exported_spent: dict[str, float]) -> None:
-    """`exported_spent`: what the counters show already; brought up to date here."""
+    """`exported_spent`: values that the counters show already; brought up to date here."""
     for role, hours in compute.state.items():
         exporter.set(names.COMPUTE_STATE, hours, role=role)
     for role, hours in compute.spent.items():
@@ -74,11 +74,13 @@ def export_compute(exporter: Exporter, compute: ComputeLedger, exported_spent: d
 
 
 def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> None:
-    """Count what the evaluation's pass rate lacks. A part of a mixture is in its whole already."""
+    """Count the prompts that the evaluation's pass rate lacks. Parts of a mixture are counted in their whole."""
     if evaluation.dataset.startswith(names.PART_PREFIX):
         return
-    asked, graded = evaluation.asked_prompts or 0, evaluation.num_prompts or 0
-    missing, given_up = evaluation.missing_prompts or 0, evaluation.given_up_prompts or 0
+    asked = evaluation.asked_prompts or 0
+    graded = evaluation.num_prompts or 0
+    missing = evaluation.missing_prompts or 0
+    given_up = evaluation.given_up_prompts or 0
     lost = {"given_up": given_up, "deadline": missing - given_up, "no_verdict": asked - missing - graded}
     for reason, count in lost.items():
         exporter.add(names.EVAL_PROMPTS_LOST, count, dataset=evaluation.dataset, reason=reason)
@@ -93,7 +95,7 @@ class EvaluationSeries:
         self._shown: defaultdict[str, deque[dict[str, str]]] = defaultdict(deque)
 
     def show(self, evaluation: EvaluationRecord) -> None:
-        """What is not known has no series."""
+        """A value that is not known has no series."""
         labels = {
             "dataset": evaluation.dataset,
             "incarnation": str(evaluation.incarnation),
@@ -106,7 +108,7 @@ class EvaluationSeries:
         for metric, field in _EVALUATION_METRICS:
             if (value := getattr(evaluation, field)) is not None:
                 self._exporter.set(metric, float(value), **labels)
-        while len(shown) > KEPT_EVALUATIONS:
+        while len(shown) > NUM_KEPT_EVALUATIONS:
             oldest = shown.popleft()
             for metric, _ in _EVALUATION_METRICS:
                 self._exporter.remove(metric, **oldest)

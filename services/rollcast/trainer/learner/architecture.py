@@ -1,7 +1,7 @@
 """A model as its config describes it, without weights; and whether it can be trained here.
 
-Nothing is read but the config: the model stands on the meta device, and what it does between its body and its logits is
-tried with a head of a few rows.
+Only the config is read: the model is built on the meta device, and the computation from its body to its logits is tried
+with a head of a few rows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from rollcast.config.model import TEXT_MODELS, Model
 from rollcast.trainer.learner.head import LogitShape
 from rollcast.trainer.learner.stored_names import published_names
 
-PROBE_TOKENS, PROBE_ROWS = 4, 8
-"""Positions at which the model's own logits are compared with the head's, and the rows of the head for that."""
+NUM_PROBE_TOKENS = 4
+"""Positions at which the model's own logits are compared with the head's."""
+NUM_PROBE_ROWS = 8
+"""Rows of the head in that comparison."""
 RANDOM_ROUTERS = frozenset({"phimoe"})
 """Model types whose routers draw experts at random while they train."""
 
 
 class Unsupported(ValueError):  # noqa: N818  (an answer, which the caller makes a sentence of)
-    """What of a model this trainer does not support, as the rest of a sentence on it, with the remedy."""
+    """A feature of a model that this trainer does not support, as the rest of a sentence about it, with the remedy."""
 
     def __init__(self, reason: str, remedy: str = "choose another model") -> None:
         super().__init__(f"{reason}; {remedy}")
@@ -42,7 +44,7 @@ def read_config(settings: Model) -> Any:
 
 
 def stored_config(settings: Model) -> Any:
-    """As it is stored; of a kind of TEXT_MODELS the text model's, as if that were stored alone."""
+    """The stored config; for a kind of TEXT_MODELS that of the text model, as if it were stored alone."""
     config = AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
     if config.model_type not in TEXT_MODELS:
         return config
@@ -78,7 +80,7 @@ def body(causal_lm: Any) -> Any:
 
 
 def logit_shape(config: Any) -> LogitShape:
-    """Return what a model of this Hugging Face config does to its logits after the projection."""
+    """Return the steps from projection to logits in a model of this Hugging Face config."""
     return LogitShape(
         cap=getattr(config, "final_logit_softcapping", None),
         scale=getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1.0),
@@ -86,7 +88,7 @@ def logit_shape(config: Any) -> LogitShape:
 
 
 def _attention(config: Any) -> str | None:
-    """Torch's fused attention knows no soft cap on the scores (Gemma 2), and leaves it out without a word."""
+    """Torch's fused attention silently ignores a soft cap on the scores (Gemma 2)."""
     return "eager" if getattr(config, "attn_logit_softcapping", None) is not None else None
 
 
@@ -113,19 +115,19 @@ def _has_text_model(config: Any) -> bool:
 
 
 def _check_head(causal_lm: Any) -> None:
-    """Hold the model's own logits against what the head will make of the same hidden states."""
+    """Compare the model's own logits with those that the head computes from the same hidden states."""
     if getattr(causal_lm.get_output_embeddings(), "bias", None) is not None:
         raise Unsupported("has a bias of the output projection")
     width = causal_lm.get_output_embeddings().weight.shape[1]
     numbers = torch.Generator().manual_seed(0)
-    hidden = torch.randn(1, PROBE_TOKENS, width, generator=numbers)
-    weight = torch.randn(PROBE_ROWS, width, generator=numbers)
+    hidden = torch.randn(1, NUM_PROBE_TOKENS, width, generator=numbers)
+    weight = torch.randn(NUM_PROBE_ROWS, width, generator=numbers)
     expected = logit_shape(causal_lm.config).apply_(nn.functional.linear(hidden, weight))
     try:
         with torch.no_grad(), _bare(causal_lm, hidden, weight):
-            logits = causal_lm(input_ids=torch.zeros(1, PROBE_TOKENS, dtype=torch.long), use_cache=False).logits
+            logits = causal_lm(input_ids=torch.zeros(1, NUM_PROBE_TOKENS, dtype=torch.long), use_cache=False).logits
         is_known = torch.allclose(expected, logits, rtol=0, atol=1e-4 * float(logits.abs().max()))
-    except (RuntimeError, NotImplementedError):  # it computes with more weights than these: they stand on no device
+    except (RuntimeError, NotImplementedError):  # it uses more weights than these, and they are on no device
         is_known = False
     if not is_known:
         raise Unsupported("makes logits that are not its output projection's as its config describes them")
@@ -133,8 +135,9 @@ def _check_head(causal_lm: Any) -> None:
 
 @contextmanager
 def _bare(causal_lm: Any, hidden: torch.Tensor, weight: torch.Tensor) -> Iterator[None]:
-    """The model with `hidden` for what its body returns and `weight` for its head's."""
-    head, inner = causal_lm.get_output_embeddings(), body(causal_lm)
+    """The model with `hidden` in place of its body's output and `weight` in place of its head's."""
+    head = causal_lm.get_output_embeddings()
+    inner = body(causal_lm)
     rows, width = weight.shape
     few = nn.Linear(width, rows, bias=False, device="meta")  # there it draws no random numbers
     few.weight = nn.Parameter(weight)

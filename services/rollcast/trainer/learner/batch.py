@@ -1,4 +1,4 @@
-"""From rollout groups to what each rank trains on: sequences, micro-batches of bounded size, and their bytes.
+"""Sequences of rollout groups, cut into micro-batches of bounded size for each rank, and their bytes.
 
 A micro-batch is one forward and backward pass of one rank. FSDP's collectives run in lock-step, so every rank gets the
 same number of micro-batches (empty ones at the end) and the i-th ones of all ranks are about equally long.
@@ -42,10 +42,10 @@ class TrainingSequence:
     generator_logprobs: Logprobs
     """[L] float32."""
     loss_mask: NDArray[np.bool_]
-    """[L] True where the token carries loss."""
+    """[L] True for tokens that carry loss."""
     advantage: float
     weight: float
-    """Of each loss token in the batch's objective."""
+    """Weight of each loss token in the batch's objective."""
     routed_experts: RoutedExperts | None = None
     """[P + L - 1, layers, choices] uint8: what the generator's routers chose. None = not recorded."""
 
@@ -59,17 +59,17 @@ class TrainingSequence:
 
     @property
     def routing(self) -> tuple[int, int]:
-        """(layers, choices); 0 where no experts were recorded."""
+        """(layers, choices); 0 if no experts were recorded."""
         return (0, 0) if self.routed_experts is None else self.routed_experts.shape[1:]
 
 
 class Routing(NamedTuple):
-    """What of each token a router replay needs."""
+    """Shape of the expert choices that a router replay needs."""
 
     layers: int
-    """Those with a router."""
+    """Layers with a router."""
     experts: int
-    """Of a layer."""
+    """Experts of a layer."""
     choices: int
     """Experts of a token in a layer."""
 
@@ -168,7 +168,7 @@ def encode_micro_batches(micro_batches: Sequence[MicroBatch], denominator: float
 
 
 def decode_micro_batches(data: bytes) -> tuple[list[MicroBatch], float]:
-    """Inverse of `encode_micro_batches`. Raises ValueError where the lengths contradict the number of bytes."""
+    """Inverse of `encode_micro_batches`. Raises ValueError if the lengths contradict the number of bytes."""
     reader = _Reader(data)
     magic, num_micro_batches, total = reader.unpack(HEADER)
     if magic != MAGIC:

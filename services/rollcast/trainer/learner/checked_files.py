@@ -1,10 +1,10 @@
 """Files of a checkpoint with their checksums, on a disk or a network that may refuse them.
 
-    __0_0.distcp, .metadata                 what torch.distributed.checkpoint writes
+    __0_0.distcp, .metadata                 the files of torch.distributed.checkpoint
     __0_0.distcp.crc32, .metadata.crc32     size and CRC-32 of each
 
-torch's writer aborts the process where a write fails inside it. So the stream keeps the failure to itself, and tells it
-once torch is done with the file.
+torch's writer aborts the process if a write fails inside it. So the stream keeps the error and raises it once torch is
+done with the file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from torch.serialization import set_crc32_options
 DATA = ".distcp"
 METADATA = ".metadata"
 TEMPORARY = ".tmp"
-"""What torch's writer appends to the name of `.metadata` until it is written."""
+"""Suffix that torch's writer gives `.metadata` until it is written."""
 CHECKSUM = ".crc32"
 CHUNK_BYTES = 16 << 20
 
 
 class CheckedWriter(FileSystemWriter):
-    """Writes a checkpoint into a folder, with a checksum beside each file."""
+    """Writes a checkpoint into a folder, with a checksum next to each file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -53,7 +53,7 @@ class CheckedFileSystem(FileSystem):
 
 
 class CheckedStream(io.BufferedIOBase):
-    """Counts what is written. What is refused is raised by `end`, and nothing is written after it."""
+    """Counts the bytes written. After the first refused write nothing is written; `end` raises its error."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -64,7 +64,7 @@ class CheckedStream(io.BufferedIOBase):
 
     @property
     def checksum(self) -> str:
-        """What `check` holds the file against."""
+        """Text that `check` compares the file with."""
         return f"{self._num_bytes} {self._crc}\n"
 
     def writable(self) -> bool:
@@ -104,7 +104,7 @@ class CheckedStream(io.BufferedIOBase):
         super().close()
 
     def end(self) -> None:
-        """Close the file, if torch did not. Raises what refused any of it."""
+        """Close the file, if torch did not. Raises the error of a refused write."""
         self.close()
         if self._refusal is not None:
             raise self._refusal
@@ -123,7 +123,7 @@ def data_files(names: Collection[str]) -> list[str]:
 def files_to_check(names: Collection[str], *, is_checked: bool) -> list[str]:
     """Those of a checkpoint's files whose checksum is another file, in order.
 
-    `is_checked`: whether there is one of `.metadata` for certain. Raises ValueError where a checksum is not there.
+    `is_checked`: whether there is one of `.metadata` for certain. Raises ValueError if a checksum is missing.
     """
     needed = data_files(names)
     if is_checked or f"{METADATA}{CHECKSUM}" in names:
@@ -134,12 +134,12 @@ def files_to_check(names: Collection[str], *, is_checked: bool) -> list[str]:
 
 
 def leave_out_other_checksums() -> None:
-    """torch's own are read by nobody and cost half of the processor's time."""
+    """Switch off torch's own checksums: they are never read and cost half of the processor's time."""
     set_crc32_options(False)
 
 
 def check(name: str, num_bytes: int, data: IO[bytes], checksum: str) -> None:
-    """Raises ValueError where a file is not as it was written."""
+    """Raises ValueError if a file is not as it was written."""
     try:
         expected_bytes, expected_crc = map(int, checksum.split())
     except ValueError:

@@ -3,9 +3,9 @@
     checkpoints/2.118/             incarnation 2, step 118
         .metadata, *.distcp        torch.distributed.checkpoint: weights, AdamW moments, random-number states
         .metadata.crc32, ..        a checksum of each file
-        controller.json            optimizer steps made, and what rank 0 wants to find again; its checksum is inside
+        controller.json            optimizer steps made, and rank 0's own state; its checksum is inside
 
-Where they are and when one is whole: `storage`. No file is believed before all of them were held against their
+`storage` defines their place and when one is whole. No file is used before all of them were compared with their
 checksums. The number of ranks may differ when one is read; random-number states are then left alone.
 """
 
@@ -47,7 +47,7 @@ class DamagedCheckpoint(UserError):  # noqa: N818  (a finding: an older one may 
 
 
 def storage_at(location: Location) -> CheckpointStorage:
-    """Raises UserError where a URL is of no protocol that is known here."""
+    """Raises UserError if a URL has an unknown protocol."""
     if isinstance(location, Path):
         return FolderStorage(location)
     try:
@@ -60,7 +60,7 @@ def storage_at(location: Location) -> CheckpointStorage:
 
 
 def checkpoints(location: Location) -> list[Location]:
-    """Return the complete checkpoints, newest version first. Raises UserError where they cannot be listed."""
+    """Return the complete checkpoints, newest version first. Raises UserError if they cannot be listed."""
     storage = storage_at(location)
     try:
         return [storage.at(name) for name in storage.names()]
@@ -82,7 +82,8 @@ def load_checkpoint(checkpoint: Location, learner: Learner) -> dict[str, Any]:
     Raises DamagedCheckpoint on every rank if it is, PassingError if the disk fails now, UserError if it belongs to
     another model.
     """
-    ranks, tensors = learner.ranks, state(learner)
+    ranks = learner.ranks
+    tensors = state(learner)
     saved = _read(checkpoint, learner, tensors, weights_only=False)
     learner.updates = saved.updates
     for weight in learner.weights:
@@ -101,7 +102,7 @@ def load_weights(checkpoint: Location, learner: Learner) -> dict[str, Any]:
 
 
 def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *, weights_only: bool) -> ControllerFile:
-    """Fill `tensors`; return what stands beside them."""
+    """Fill `tensors`; return the controller file next to them."""
     folder, name = _split(checkpoint)
     storage = storage_at(folder)
     saved = _agreed(checkpoint, learner, lambda: _checked_controller(storage, name, learner.ranks))
@@ -112,7 +113,8 @@ def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *,
         "give the model that it was trained from" if weights_only else "resume with the model the run was started with"
     )
     for key, tensor in tensors.items():
-        found, needed = shapes.get(key), tuple(tensor.shape)
+        found = shapes.get(key)
+        needed = tuple(tensor.shape)
         if not key.startswith(RNG) and found != needed:
             raise UserError(
                 f"checkpoint {checkpoint} holds {key} with shape {found}, model.path needs {needed}; {remedy}"
@@ -133,7 +135,7 @@ def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *,
 
 
 def _checked_controller(storage: CheckpointStorage, name: str, ranks: Ranks) -> ControllerFile:
-    """Of a checkpoint; this rank's share of its other files is held against their checksums."""
+    """A checkpoint's controller file, after this rank has compared its share of the others with their checksums."""
     saved = read_controller(storage.controller(name))
     for file in files_to_check(storage.files(name), is_checked=saved.is_checked)[ranks.rank :: ranks.world_size]:
         storage.check(name, file)
@@ -141,7 +143,7 @@ def _checked_controller(storage: CheckpointStorage, name: str, ranks: Ranks) -> 
 
 
 def _shapes(storage: CheckpointStorage, name: str) -> dict[str, tuple[int, ...]]:
-    """Of every tensor in a checkpoint."""
+    """The shape of every tensor in a checkpoint."""
     metadata = storage.reader(name).read_metadata()
     check_metadata(metadata, data_files(storage.files(name)))
     entries = metadata.state_dict_metadata.items()
@@ -149,7 +151,7 @@ def _shapes(storage: CheckpointStorage, name: str) -> dict[str, tuple[int, ...]]
 
 
 def _split(checkpoint: Location) -> tuple[Location, str]:
-    """Where it is kept, and its name there."""
+    """The place of all checkpoints, and the name of this one."""
     if isinstance(checkpoint, Path):
         return checkpoint.parent, checkpoint.name
     folder, _, name = checkpoint.rpartition("/")
@@ -173,14 +175,16 @@ def _agreed(checkpoint: Location, learner: Learner, read: Callable[[], Read]) ->
 
 def _agree(checkpoint: Location, learner: Learner, failure: Exception | None) -> None:
     """Raise the same on every rank if any of them found a failure."""
-    own = GOOD if failure is None else PASSING if may_pass(failure) else DAMAGED
+    own = GOOD
+    if failure is not None:
+        own = PASSING if may_pass(failure) else DAMAGED
     gravest = torch.tensor(own, device=learner.ranks.device)
     dist.all_reduce(gravest, dist.ReduceOp.MAX)
     if gravest.item() == GOOD:
         return
-    reason = failure if failure is not None else "another rank could not"
-    sentence = damaged(checkpoint, reason)
-    raise (PassingError if gravest.item() == PASSING else DamagedCheckpoint)(sentence) from failure
+    sentence = damaged(checkpoint, failure or "another rank could not")
+    kind = PassingError if gravest.item() == PASSING else DamagedCheckpoint
+    raise kind(sentence) from failure
 
 
 def damaged(checkpoint: Location, reason: object) -> str:
@@ -208,5 +212,5 @@ def state(learner: Learner) -> dict[str, Tensor]:
 
 
 def disk_failure(error: CheckpointException) -> OSError | None:
-    """What the file system refused on any rank; None where it is to blame for nothing."""
+    """The file system's error on any rank; None if it has none."""
     return next((failure for failure, _ in error.failures.values() if isinstance(failure, OSError)), None)

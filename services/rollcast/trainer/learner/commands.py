@@ -1,4 +1,4 @@
-"""What rank 0 tells the other ranks to do next, over a key-value store on CPU.
+"""Commands from rank 0 to the other ranks, over a key-value store on CPU.
 
     rank 0                              rank r                        keys, n = 0, 1, 2, ...
     send(kind, bodies) -- chunks, then header -->  receive()          r/n/0 .. r/n/c-1   chunks of the body
@@ -113,7 +113,7 @@ class CommandReceiver:
         return RankCommand(CommandKind(kind), body)
 
     def ask_to_stop(self) -> None:
-        """Tell rank 0 that this process was asked to stop."""
+        """Let rank 0 know that this process was asked to stop."""
         self.store.set(STOP_ASKED, b"1")  # type: ignore[arg-type]
 
     def _arrived(self, key: str) -> bool:

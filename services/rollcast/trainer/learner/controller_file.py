@@ -17,7 +17,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.finite_json import finite_json
 
 CHECKED_FORMAT = 2
-"""From here on every file of a checkpoint has a checksum. Raised if an earlier Rollcast would misread a newer file."""
+"""Since this format every file of a checkpoint has a checksum. Raise it if older releases would misread newer files."""
 _CHECKSUM = re.compile(r'\{"crc32": (\d{1,10}), ')
 
 
@@ -42,7 +42,7 @@ def controller_text(*, updates: int, world_size: int, controller: dict[str, Any]
 
 
 def read_controller(text: str) -> ControllerFile:
-    """Raises ValueError where it is damaged, UserError where a newer Rollcast wrote it."""
+    """Raises ValueError if it is damaged, UserError if a newer Rollcast wrote it."""
     checksum = _CHECKSUM.match(text)
     covered = "{" + text[checksum.end() :] if checksum is not None else text
     if checksum is not None and zlib.crc32(covered.encode()) != int(checksum[1]):

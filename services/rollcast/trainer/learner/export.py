@@ -33,7 +33,7 @@ from rollcast.trainer.learner.model import Policy
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.index.json")
 """Files of the source that are not copied: other weights than those exported."""
 FOLDERS = ("additional_chat_templates",)
-"""Folders of the source that belong to it; others are somebody's checkpoints."""
+"""Folders of the source that belong to the model; others are checkpoints of other programs."""
 OS_ERROR = re.compile(r"os error (\d+)")
 
 
@@ -49,7 +49,7 @@ class Export:
         self._dtype = getattr(torch, settings.dtype)
 
     def take_part(self) -> None:
-        """Ranks above 0: give what rank 0 gathers."""
+        """Ranks above 0: contribute to the weights that rank 0 gathers."""
         for _ in self._gathered():
             pass
 
@@ -77,7 +77,7 @@ class Export:
         )
 
     def _gathered(self) -> Iterator[dict[str, Tensor]]:
-        """What each weight is stored as, in the model's dtype on the host; one weight at a time."""
+        """The stored form of each weight, in the model's dtype on the host; one weight at a time."""
         for name, weight in self._policy.named_weights():
             narrow = cast(DTensor, weight.detach().to(self._dtype))
             yield self._stored(name, narrow.full_tensor().cpu())
@@ -101,7 +101,7 @@ class Export:
             (self._partial / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
 
     def _shapes(self) -> dict[str, Tensor]:
-        """Every stored tensor on the meta device; a view would count as what it is a view of."""
+        """Every stored tensor on the meta device; a view would count with the size of its base."""
         shapes: dict[str, Tensor] = {}
         for name, weight in self._policy.named_weights():
             stored = self._stored(name, torch.empty(weight.shape, dtype=self._dtype, device="meta"))
@@ -109,10 +109,10 @@ class Export:
         return shapes
 
     def _write_others(self) -> None:
-        """Several end tokens and how to sample stand in the generation config alone, so the source's own is copied."""
+        """End tokens and sampling defaults are in the generation config alone, so the source's own is copied."""
         settings = self._settings
         source = Path(settings.path)
-        if not source.is_dir():  # fetched when the run began; without a network what is there is taken
+        if not source.is_dir():  # fetched when the run began, so it is cached even without a network
             source = Path(snapshot_download(settings.path, ignore_patterns=[*WEIGHTS, "*/*"]))
         for path in [*source.iterdir(), *(path for name in FOLDERS for path in (source / name).glob("*"))]:
             if path.is_file() and not any(path.match(pattern) for pattern in WEIGHTS):
@@ -133,7 +133,7 @@ def _let_the_umask_decide(folder: Path) -> None:
 
 
 def _of_the_disk(error: Exception) -> OSError:
-    """What the system refused; safetensors tells it as text."""
+    """The system's error; safetensors reports it as text."""
     if isinstance(error, OSError):
         return error
     number = OS_ERROR.search(str(error))

@@ -1,11 +1,11 @@
 """The learner's ranks as one object.
 
     rank 0     build -> restore? -> ( update | stage | save | export )* -> stop
-    others     build -> follow, which does its part of each of these until stop; asked to stop, it tells rank 0
-               lane thread: sends what was staged, as rank 0's publisher orders
+    others     build -> follow, which does its part of each of these until stop; asked to stop, it notifies rank 0
+               lane thread: sends staged rows, as rank 0's publisher orders
 
 Every call at rank 0 first sends a command, then takes part in the same collectives as the others; calls come from one
-thread. Between calls nobody waits inside a collective.
+thread. Between calls no rank waits inside a collective.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ from rollcast.wire.version import PolicyVersion
 
 MORE_RANKS = "give the trainer more ranks"
 STAGED = "what this rank stages for the generators, two versions of its rows in host memory,"
-HEAR_SECONDS = 10.0
-"""For the other ranks to hear how the run ended: the store goes with rank 0's process."""
-LANE_SECONDS = 5.0
-"""For a lane to hear the same."""
+END_PATIENCE_SECONDS = 10.0
+"""How long other ranks may take to read how the run ended: the store ends with rank 0's process."""
+LANE_END_SECONDS = 5.0
+"""How long a lane's thread may take to end."""
 log = get_logger()
 
 
@@ -68,11 +68,13 @@ def build_learner(config: RunConfig, ranks: Ranks) -> Learner:
     """The model's share of this rank with its optimizer. Raises UserError if it cannot be read, or does not fit."""
     recipe = config.recipe
     with told_what_did_not_fit(f"this rank's share of model.path = {config.model.path!r}", MORE_RANKS):
-        policy = read_policy(config.model, config, ranks, dtype=torch.float32)
+        policy = read_policy(config.model, recipe, config.trainer, ranks, dtype=torch.float32)
     reference = None
     if recipe.kl:
         with told_what_did_not_fit("this rank's share of the reference policy (recipe.kl)", MORE_RANKS):
-            reference = read_reference(recipe.kl, config, ranks, vocab_size=policy.vocab_size)
+            reference = read_reference(
+                recipe.kl, config.model, recipe, config.trainer, ranks, vocab_size=policy.vocab_size
+            )
     return Learner(
         policy,
         settings=scaled_to_batch(recipe),
@@ -91,14 +93,13 @@ class LearnerGroup:
         self.learner = learner
         self.ranks = learner.ranks
         self.specs: tuple[TensorSpec, ...] = weight_specs(learner.policy, config.model.dtype)
-        """What is published, in order, in the generators' dtype."""
+        """The published weights, in order, in the generators' dtype."""
         self.buckets = plan_buckets(self.specs, config.weights.bucket_bytes)
         with told_what_did_not_fit(STAGED, MORE_RANKS):
             self.slots = StagingSlots(shard_buckets(self.buckets, self.ranks.rank, self.ranks.world_size))
         """This rank's rows of the versions that are published."""
-        self.saver = CheckpointSaver(
-            learner, storage_at(checkpoint_place(config)), keep=config.trainer.keep_checkpoints
-        )
+        place = checkpoint_place(config.run_folder, config.trainer.checkpoints)
+        self.saver = CheckpointSaver(learner, storage_at(place), keep=config.trainer.keep_checkpoints)
         self.sender = CommandSender(self.ranks.store, self.ranks.world_size)
         self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.world_size)
 
@@ -121,7 +122,7 @@ class LearnerGroup:
 
     @property
     def routing(self) -> Routing | None:
-        """What of each token's experts must reach `update`; None = nothing."""
+        """Shape of the expert choices that must reach `update`; None = no replay."""
         replay = self.learner.policy.replay
         return None if replay is None else replay.routing
 
@@ -148,7 +149,7 @@ class LearnerGroup:
 
     @property
     def lanes(self) -> Lanes:
-        """For the publisher; its orders come from one thread."""
+        """The lanes of the publisher; its orders come from one thread."""
         return Lanes(self.ranks.world_size, partial(self._lane_sender.send, CommandKind.LANE))
 
     def stage(self, slot: int, version: PolicyVersion) -> None:
@@ -159,7 +160,7 @@ class LearnerGroup:
     def save(self, version: PolicyVersion, controller: dict[str, Any]) -> Future[Location]:
         """Begin to write a checkpoint with the controller's state (JSON); the one before is waited for.
 
-        The result is where it is. UserError, here or as the result: the disk is full or not writable.
+        The result is its place. UserError, here or as the result: the disk is full or not writable.
         """
         self.saver.wait_written()
         done: Future[Location] = Future()
@@ -187,23 +188,23 @@ class LearnerGroup:
     def stop(self, ending: TrainerEnding) -> None:
         """Let the other ranks return `ending` from `follow`.
 
-        Waits until they have heard it; where the run failed they may hang in a collective, and end without. A
-        checkpoint that is being written is waited for, where the run failed for a while.
+        Waits until they have read it. After a failure they may hang in a collective, and end without. A checkpoint that
+        is being written is waited for, after a failure for a limited time.
         """
-        self.saver.wait_written(HEAR_SECONDS if ending is TrainerEnding.FAILED else None)
+        self.saver.wait_written(END_PATIENCE_SECONDS if ending is TrainerEnding.FAILED else None)
         self._lane_sender.send(CommandKind.STOP)
         self.sender.send(CommandKind.STOP, ending.encode())
-        if ending is not TrainerEnding.FAILED and not self.sender.wait_received(HEAR_SECONDS):
+        if ending is not TrainerEnding.FAILED and not self.sender.wait_received(END_PATIENCE_SECONDS):
             log.warning("not every rank heard how the run ended", ending=str(ending))
 
     def stop_asked(self) -> bool:
-        """At rank 0: whether another rank was asked to stop. May be called by any thread."""
+        """Rank 0 only: whether another rank was asked to stop. Thread-safe."""
         return self.sender.stop_asked()
 
     def follow(self, stop_requested: Callable[[], bool] = lambda: False) -> TrainerEnding:
-        """Ranks above 0: do what rank 0 says until it says stop; returns how the run ended.
+        """Ranks above 0: carry out rank 0's commands until it stops; returns how the run ended.
 
-        Where `stop_requested` turns true rank 0 is told, which ends all ranks in order.
+        When `stop_requested` turns true, rank 0 is notified and ends all ranks in order.
         """
         receiver = CommandReceiver(self.ranks.store, self.ranks.rank)
         lane = LaneSender(self.ranks.rank, self.slots, self.ranks.device, self._lane_orders())
@@ -216,21 +217,21 @@ class LearnerGroup:
         try:
             while (command := receiver.receive(pass_on)).kind is not CommandKind.STOP:
                 try:
-                    self._obey(command)
+                    self._carry_out(command)
                 except OutOfMemory:
                     raise  # of this rank alone: the process must end, and the others with it
                 except UserError:
-                    # Every rank raises it together; rank 0 tells the user and decides what comes next.
+                    # Every rank raises it together; rank 0 reports it and decides how to go on.
                     continue
         except DistNetworkError as error:
             log.error("rank 0 is gone", error=" ".join(str(error).split())[:200])
             return TrainerEnding.FAILED
         finally:
-            lane.stop(LANE_SECONDS)
-        self.saver.wait_written(HEAR_SECONDS)
+            lane.stop(LANE_END_SECONDS)
+        self.saver.wait_written(END_PATIENCE_SECONDS)
         return TrainerEnding(command.body.decode())
 
-    def _obey(self, command: RankCommand) -> None:
+    def _carry_out(self, command: RankCommand) -> None:
         if command.kind is CommandKind.UPDATE:
             self._update(*decode_micro_batches(command.body))
         elif command.kind is CommandKind.STAGE:
@@ -273,11 +274,11 @@ class LearnerGroup:
         return self.saver.begin(version, controller)
 
     def _restore(self, checkpoint: Location) -> dict[str, Any]:
-        with told_what_did_not_fit(f"what is read of the checkpoint {checkpoint}", MORE_RANKS):
+        with told_what_did_not_fit(f"this rank's part of the checkpoint {checkpoint}", MORE_RANKS):
             return load_checkpoint(checkpoint, self.learner)
 
     def _take_weights(self, checkpoint: Location) -> dict[str, Any]:
-        with told_what_did_not_fit(f"what is read of the checkpoint {checkpoint} (model.from_run)", MORE_RANKS):
+        with told_what_did_not_fit(f"this rank's part of the checkpoint {checkpoint} (model.from_run)", MORE_RANKS):
             return load_weights(checkpoint, self.learner)
 
     def _export(self, folder: Path, *, is_first: bool) -> None:

@@ -1,12 +1,12 @@
 """The language-model head: log-probabilities of given tokens without the [T, V] tensor of their logits.
 
-T tokens, V entries of the vocabulary, H hidden size. At most `chunk_tokens` rows of logits exist at once; the backward
+T tokens, V entries of the vocabulary, H hidden size. At most `chunk_tokens` rows of logits exist together; the backward
 pass computes them again.
 
 FP32 head (arXiv 2510.13786, section 3.2): operands in the model's precision, products accumulated and returned in
 float32, the same definition as the generators'. On CUDA that is one matrix product with a float32 output, on CPU the
-operands are widened first: the same number up to the order of summation. What a model does to its logits after the
-product is done in the product's precision, as vLLM does it.
+operands are widened first: the same number up to the order of summation. The steps
+after the product (cap, scale) use the product's precision, as in vLLM.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Precision = Literal["fp32", "model"]
 
 @dataclass(frozen=True, slots=True)
 class LogitShape:
-    """What a model does to the products u = W h: its logits are z = scale * cap * tanh(u / cap)."""
+    """Logits of the products u = W h: z = scale * cap * tanh(u / cap)."""
 
     cap: float | None = None
     """Gemma's `final_logit_softcapping`. None = no cap: z = scale * u."""
@@ -72,7 +72,7 @@ class Head(nn.Module):
 
 class _ChunkedLogprobs(torch.autograd.Function):
     """With p = softmax(z / temperature):  d log p_y / d z = (onehot(y) - p) / temperature,
-    d entropy / d z = -p (log p + entropy) / temperature, which is computed only where a loss uses it."""
+    d entropy / d z = -p (log p + entropy) / temperature, which is computed only if a loss uses it."""
 
     @staticmethod
     def forward(
@@ -88,7 +88,8 @@ class _ChunkedLogprobs(torch.autograd.Function):
         product = _Product(hidden, weight, precision, shape)
         num_tokens = hidden.shape[0]
         logprobs = torch.empty(num_tokens, dtype=product.wide, device=hidden.device)
-        entropy, normaliser = torch.empty_like(logprobs), torch.empty_like(logprobs)
+        entropy = torch.empty_like(logprobs)
+        normaliser = torch.empty_like(logprobs)
         for start in range(0, num_tokens, chunk_tokens):
             rows = slice(start, start + chunk_tokens)
             logits = product.logits(rows).div_(temperature)

@@ -27,12 +27,12 @@ from rollcast.trainer.learner.batch import MicroBatch, padded_tokens
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reference import Reference
-from rollcast.trainer.learner.router_replay import UNKNOWN
+from rollcast.trainer.learner.router_replay import UNKNOWN_EXPERT
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateStats:
-    """What one update did; means are over the loss tokens of the batch."""
+    """Results of one update; means are over the loss tokens of the batch."""
 
     applied: bool
     """False: the gradient was not finite, so the weights and the optimizer were left as they were."""
@@ -50,7 +50,7 @@ class UpdateStats:
     tokens: int
     """Prompts and completions, without padding."""
     padding_ratio: float
-    """Share of padding in what was computed."""
+    """Share of padding in the computed tokens."""
     micro_batches: int
     """Per rank."""
     seconds: float
@@ -79,7 +79,25 @@ class PaddedBatch:
     rollout: Tensor
     """[T] index of the sequence."""
     routed_experts: Tensor | None
-    """[B, S, layers, choices] int16, UNKNOWN where nothing is known; None = of no sequence."""
+    """[B, S, layers, choices] int16, UNKNOWN_EXPERT if not recorded; None = recorded for no sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatchSums:
+    """Sums over the loss tokens of one micro-batch. Tensors are float64 scalars, left on the device: reading one here
+    would make the host wait for the pass."""
+
+    objective: Tensor
+    weight: Tensor
+    kl: Tensor
+    logprob_gap: Tensor
+    entropy: Tensor
+    clamped_ratios: Tensor
+    largest_gap: Tensor
+    """0 without loss tokens."""
+    loss_tokens: int
+    tokens: int
+    padded_tokens: int
 
 
 class Learner:
@@ -95,7 +113,7 @@ class Learner:
         reference: Reference | None = None,
         entropy_bonus: float = 0.0,
     ) -> None:
-        """`reference`: what a KL penalty pulls towards; None and 0.0 cost nothing."""
+        """`reference`: the policy that a KL penalty pulls towards; None and 0.0 cost nothing."""
         self.policy = policy
         self.settings = settings
         self.loss = loss
@@ -123,15 +141,11 @@ class Learner:
         is called after each micro-batch, outside any collective.
         """
         started = time.perf_counter()
-        sums = torch.zeros(9, dtype=torch.float64, device=self.ranks.device)
-        largest_gap = torch.zeros((), dtype=torch.float64, device=self.ranks.device)
+        sums = []
         for micro_batch in micro_batches:
-            of_this, gap = self._add_gradient(micro_batch, denominator)
-            sums += of_this
-            largest_gap = torch.maximum(largest_gap, gap)
+            sums.append(self._add_gradient(micro_batch, denominator))
             between()
-        dist.all_reduce(sums)
-        dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
+        totals, largest_gap = self._over_all_ranks(sums)
         grad_norm = self._clip()
         rate = learning_rate(self.settings, self.updates)
         applied = math.isfinite(grad_norm)
@@ -141,29 +155,41 @@ class Learner:
             self.optimizer.step()
             self.updates += 1
         self.optimizer.zero_grad()
-        objective_sum, weight_sum, kl_sum, gap_sum, entropy_sum, num_clamped, *counts = sums.tolist()
-        loss_tokens, tokens, padded = counts
-        assert math.isclose(weight_sum, denominator, rel_tol=1e-4), (weight_sum, denominator)
+        objective, weight, kl, gap, entropy, num_clamped, loss_tokens, tokens, padded_tokens = totals.tolist()
+        assert math.isclose(weight, denominator, rel_tol=1e-4), (weight, denominator)
         return UpdateStats(
             applied=applied,
-            loss=-objective_sum / denominator,
+            loss=-objective / denominator,
             grad_norm=grad_norm,
             learning_rate=rate,
-            logprob_gap_mean=gap_sum / loss_tokens,
+            logprob_gap_mean=gap / loss_tokens,
             logprob_gap_max=largest_gap.item(),
-            entropy=entropy_sum / loss_tokens,
+            entropy=entropy / loss_tokens,
             loss_tokens=int(loss_tokens),
             tokens=int(tokens),
-            padding_ratio=1 - tokens / padded,
+            padding_ratio=1 - tokens / padded_tokens,
             micro_batches=len(micro_batches),
             seconds=time.perf_counter() - started,
-            kl=kl_sum / denominator if self.reference is not None else None,
+            kl=kl / denominator if self.reference is not None else None,
             clamped_ratios=int(num_clamped),
         )
 
-    def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> tuple[Tensor, Tensor]:
-        """Forward and backward; return [9] sums (objective, weights, KL, log-prob gaps, entropies, clamped ratios, loss
-        tokens, tokens, padded tokens) and the largest log-prob gap, 0 without loss tokens."""
+    def _over_all_ranks(self, sums: Sequence[MicroBatchSums]) -> tuple[Tensor, Tensor]:
+        """Return the totals [9], in the order of the fields without `largest_gap`, and the largest gap. Collective."""
+        totals = torch.zeros(9, dtype=torch.float64, device=self.ranks.device)
+        for one in sums:
+            measured = [one.objective, one.weight, one.kl, one.logprob_gap, one.entropy, one.clamped_ratios]
+            totals[:6] += torch.stack(measured)
+        totals[6] = sum(one.loss_tokens for one in sums)
+        totals[7] = sum(one.tokens for one in sums)
+        totals[8] = sum(one.padded_tokens for one in sums)
+        largest_gap = torch.stack([one.largest_gap for one in sums]).max()
+        dist.all_reduce(totals)
+        dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
+        return totals, largest_gap
+
+    def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> MicroBatchSums:
+        """Forward and backward."""
         batch = pad_micro_batch(micro_batch, self.ranks.device)
         tokens = (batch.input_ids, batch.positions, batch.targets)
         reference_logprobs = self.reference.logprobs(*tokens) if self.reference is not None else None
@@ -187,11 +213,18 @@ class Learner:
             total = total + self.entropy_bonus * weighted_entropy(entropy, inputs.weights)
         (total * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
         gaps = (logprobs.detach() - inputs.generator_logprobs).abs().double()
-        measured = [total, weight, kl, gaps.sum(), entropy.sum(), is_clamped.sum()]
-        counts = [len(batch.targets), sum(sequence.num_tokens for sequence in micro_batch), padded_tokens(micro_batch)]
-        sums = torch.stack([value.detach().double() for value in measured])
-        largest = gaps.max() if gaps.numel() else gaps.new_zeros(())
-        return torch.cat([sums, sums.new_tensor(counts)]), largest
+        return MicroBatchSums(
+            objective=total.detach().double(),
+            weight=weight.detach().double(),
+            kl=kl.detach().double(),
+            logprob_gap=gaps.sum(),
+            entropy=entropy.detach().sum().double(),
+            clamped_ratios=is_clamped.sum().double(),
+            largest_gap=gaps.max() if gaps.numel() else gaps.new_zeros(()),
+            loss_tokens=len(batch.targets),
+            tokens=sum(sequence.num_tokens for sequence in micro_batch),
+            padded_tokens=padded_tokens(micro_batch),
+        )
 
     def _clip(self) -> float:
         """Scale the gradients to the greatest allowed global norm; return the norm before.
@@ -213,7 +246,8 @@ def pad_micro_batch(micro_batch: MicroBatch, device: torch.device) -> PaddedBatc
     """Pad on the right. An empty micro-batch becomes one token without a target: its collectives still take place."""
     length = max((sequence.num_tokens for sequence in micro_batch), default=1)
     input_ids = np.zeros((max(len(micro_batch), 1), length), dtype=np.int64)
-    positions, counts = [], []
+    positions = []
+    counts = []
     for row, sequence in enumerate(micro_batch):
         num_prompt = len(sequence.prompt_token_ids)
         input_ids[row, :num_prompt] = sequence.prompt_token_ids
@@ -245,7 +279,7 @@ def _padded_experts(micro_batch: MicroBatch, shape: tuple[int, ...], device: tor
     known = [(row, s.routed_experts) for row, s in enumerate(micro_batch) if s.routed_experts is not None]
     if not known:
         return None
-    padded = np.full((*shape, *known[0][1].shape[1:]), UNKNOWN, dtype=np.int16)
+    padded = np.full((*shape, *known[0][1].shape[1:]), UNKNOWN_EXPERT, dtype=np.int16)
     for row, experts in known:
         padded[row, : len(experts)] = experts
     return torch.from_numpy(padded).to(device)

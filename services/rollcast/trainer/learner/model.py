@@ -4,8 +4,8 @@
 
 Sequences are padded on the right and attention is causal, so no token ever sees padding and no mask is needed.
 Master weights are float32; the forward pass runs in the model's dtype; gradients are reduced in float32.
-Experts stay the fused 3-D weights that Transformers makes of them. A router's auxiliary losses are not computed: the
-objective of the recipe is all there is.
+Experts stay the fused 3-D weights of Transformers. A router's auxiliary losses are not computed: only the recipe's
+objective is trained.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Policy(nn.Module):
         self._published = published_names(causal_lm)
         causal_lm.set_output_embeddings(head)
         self.replay = replay
-        """What the routers are told to choose; None = they choose themselves."""
+        """Replays recorded expert choices; None = the routers choose themselves."""
 
     def forward(
         self, input_ids: Tensor, positions: Tensor, targets: Tensor, routed_experts: Tensor | None = None
@@ -43,7 +43,7 @@ class Policy(nn.Module):
         """Return (log-probabilities [T], entropies [T]) of `targets` [T].
 
         `input_ids` [B, S]; `positions` [T]: index into the flattened [B * S] of the token BEFORE each target.
-        `routed_experts`: see `RouterReplay.use`; ignored where nothing is replayed.
+        `routed_experts`: see `RouterReplay.use`; ignored without a replay.
         """
         if self.replay is not None:
             self.replay.use(routed_experts)
@@ -67,7 +67,7 @@ class Policy(nn.Module):
             yield name.removeprefix("causal_lm."), parameter
 
     def published_weights(self) -> Iterator[tuple[str, DTensor]]:
-        """The same under the names that the generators know."""
+        """`named_weights` under the names that the generators know."""
         for name, weight in self.named_weights():
             published = self._published[name]
             assert published is not None, name
@@ -110,7 +110,7 @@ def shard_policy(
         if type(module).__name__ in layer_classes:
             fully_shard(module, mesh=mesh, mp_policy=mixed)
     if not policy.is_tied:
-        # Its backward follows its forward at once: keep it gathered in between.
+        # Its backward follows its forward immediately: keep it gathered in between.
         fully_shard(head, mesh=mesh, mp_policy=mixed, reshard_after_forward=False)
     fully_shard(policy, mesh=mesh, mp_policy=mixed)
     policy.train()

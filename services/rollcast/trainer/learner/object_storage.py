@@ -1,7 +1,7 @@
 """Checkpoints behind a URL that fsspec knows: s3://bucket/path, gs://bucket/path.
 
 Objects cannot be renamed. They are written under the checkpoint's own name, the controller's state last: a checkpoint
-is whole if it has that, and loses that first when it is taken away. Credentials and addresses are those of the
+is whole if it has that file, which is removed first when the checkpoint is. Credentials and addresses are those of the
 library behind the protocol, from its environment variables and files.
 """
 
@@ -29,9 +29,9 @@ from rollcast.trainer.learner.saved_metadata import PlainReader
 from rollcast.trainer.learner.storage import Location, newest_first
 
 NO_NETWORK = frozenset({"builtins", "_pickle", "torch", "zlib"})
-"""Modules of errors that say something of the data, or of us."""
+"""Modules whose errors concern the data or our code, not the network."""
 NO_CACHE = {"use_listings_cache": False}
-"""Of the file system: other processes write too."""
+"""No listing is cached, because other processes write too."""
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def as_os_error() -> Iterator[None]:
 
 
 class ObjectFiles(FileSystem):
-    """As torch sees it: with a checksum beside each file, and without folders."""
+    """The file system for torch: with a checksum next to each file, and without folders."""
 
     @contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase, None, None]:
@@ -66,12 +66,12 @@ class ObjectFiles(FileSystem):
             self.fs.pipe_file(checksum_of(path), checked.checksum.encode())
 
     def mkdir(self, path: str | os.PathLike[str]) -> None:
-        """A bucket that is not there would be made."""
+        """Does nothing: torch would create a missing bucket."""
 
 
 class ObjectWriter(FsspecWriter):
     def __init__(self, path: str) -> None:
-        super().__init__(path, sync_files=False)  # where there is no file, torch would sync all disks of the machine
+        super().__init__(path, sync_files=False)  # without a local file, torch would sync all disks of the machine
         files = ObjectFiles()
         self.path = files.init_path(path, **NO_CACHE, **_folders(path))
         self.fs = cast(Any, files)
@@ -89,10 +89,10 @@ class ObjectReader(PlainReader, FsspecReader):
 class ObjectStorage:
     """Implements `storage.CheckpointStorage`."""
 
-    remedy = "mend the credentials or the bucket, or change trainer.checkpoints"
+    remedy = "fix the credentials or the bucket, or change trainer.checkpoints"
 
     def __init__(self, url: str) -> None:
-        """Raises OSError where it is no URL of a known protocol, or the library for it is not installed."""
+        """Raises OSError if the URL's protocol is unknown, or its library is not installed."""
         self.location: Location = url
         self._url = url
         try:
@@ -124,7 +124,7 @@ class ObjectStorage:
         return ObjectReader(self.at(name))
 
     def begin(self, name: str, num_bytes: int) -> None:
-        """Nobody tells how much room there is."""
+        """Free space is not checked: object storage does not report it."""
         with as_os_error():
             whole = set(self.names())
             for stale in self._all():
@@ -146,13 +146,13 @@ class ObjectStorage:
             self._fs.pipe_file(self._path(name, CONTROLLER), controller.encode())
 
     def remove(self, name: str) -> None:
-        """Where what makes it whole cannot be removed, all of it stays."""
+        """All of it stays if the controller's state, which makes it whole, cannot be removed."""
         with suppress(Exception):
             self._fs.rm_file(self._path(name, CONTROLLER))
             self._fs.rm(self._path(name), recursive=True)
 
     def _is_whole(self, name: str) -> bool:
-        """Not by `exists`, to which a storage that does not answer is one that holds nothing."""
+        """Not by `exists`, which returns False when the storage does not answer."""
         try:
             self._fs.info(self._path(name, CONTROLLER))
         except FileNotFoundError:
@@ -160,7 +160,7 @@ class ObjectStorage:
         return True
 
     def _all(self) -> list[str]:
-        """Whole or not."""
+        """All checkpoints, whole or not."""
         try:
             found = self._fs.ls(self._root, detail=False)
         except FileNotFoundError:
@@ -172,5 +172,5 @@ class ObjectStorage:
 
 
 def _folders(url: str) -> dict[str, Any]:
-    """A file:// needs its folders made; to others the option means nothing."""
+    """A file:// URL needs its folders made; other protocols have no such option."""
     return {"auto_mkdir": True} if url.startswith(("file:", "local:")) else {}

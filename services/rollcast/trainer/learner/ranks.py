@@ -21,16 +21,20 @@ class Ranks:
     world_size: int
     device: torch.device
     mesh: DeviceMesh
-    """[world_size], what parameters are sharded over."""
+    """[world_size]: parameters are sharded over it."""
     store: Store
     """Key-value store on CPU that all ranks reach; it has its own connection, apart from the collectives'."""
     lane_store: Store
-    """The same for the thread that publishes weights."""
+    """`store` with a connection of its own, for the thread that publishes weights."""
 
     @property
     def num_devices(self) -> int:
-        """What the ranks hold together: GPUs, or CPU cores without."""
+        """Devices of all ranks: GPUs, or CPU cores on a machine without."""
         return self.world_size * (1 if self.device.type == "cuda" else torch.get_num_threads())
+
+    @property
+    def are_several_gpus(self) -> bool:
+        return self.device.type == "cuda" and self.world_size > 1
 
     def leave(self) -> None:
         """Give up the process group; no collective may follow."""
@@ -48,7 +52,9 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None) -> Ranks:
     if "RANK" in os.environ:
         store, rank, world_size = next(rendezvous("env://", timeout=timedelta(seconds=timeout_seconds)))
     else:
-        store, rank, world_size = HashStore(), 0, 1
+        store = HashStore()
+        rank = 0
+        world_size = 1
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)

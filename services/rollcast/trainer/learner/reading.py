@@ -1,9 +1,9 @@
-"""From a model's folder to a sharded policy: each rank reads its own slices of the weights, and no others.
+"""Reads a model's folder into a sharded policy: each rank reads only its own slices of the weights.
 
     config -> skeleton (meta device) -> shard (nothing in memory yet) -> read the slices, cast -> other buffers
 
-Transformers' loader knows parameters that are sharded: it asks each stored tensor for this rank's slice alone, and
-stacks only the experts that this rank holds. It reads one parameter after the other here.
+Transformers' loader supports sharded parameters: it asks each stored tensor for this rank's slice alone, and stacks
+only the experts that this rank holds. Here it reads one parameter after the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from transformers.utils.logging import disable_progress_bar
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import is_out_of_memory
-from rollcast.config.run import RunConfig
+from rollcast.config.recipe import Recipe
+from rollcast.config.services import Trainer
 from rollcast.trainer.learner.architecture import Unsupported, skeleton
 from rollcast.trainer.learner.model import Policy, shard_policy
 from rollcast.trainer.learner.ranks import Ranks
@@ -49,7 +50,7 @@ UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor of a safetensors file. What is asked for is read then; the file is mapped no longer than that.
+    """A tensor of a safetensors file. Each slice is read on request, and the file is mapped only meanwhile.
 
     Transformers would keep the files mapped until all is read: pages that count as this process's memory.
     """
@@ -71,7 +72,7 @@ class StoredTensor:
 
 
 def read_policy(
-    settings: Model, config: RunConfig, ranks: Ranks, *, dtype: torch.dtype, frozen: bool = False
+    settings: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, dtype: torch.dtype, frozen: bool = False
 ) -> Policy:
     """Read and shard a model: parameters in `dtype`, buffers as the model makes them. Collective.
 
@@ -87,11 +88,11 @@ def read_policy(
             causal_lm,
             mesh=ranks.mesh,
             dtype=getattr(torch, settings.dtype),
-            lm_head=config.recipe.lm_head,
-            temperature=config.recipe.temperature,
-            logits_chunk_tokens=config.trainer.logits_chunk_tokens,
-            activation_checkpointing=config.trainer.activation_checkpointing and not frozen,
-            router_replay=config.recipe.router_replay and not frozen,
+            lm_head=recipe.lm_head,
+            temperature=recipe.temperature,
+            logits_chunk_tokens=trainer.logits_chunk_tokens,
+            activation_checkpointing=trainer.activation_checkpointing and not frozen,
+            router_replay=recipe.router_replay and not frozen,
         )
         _check_experts(policy, ranks)
         _read_weights(policy, _stored_tensors(settings.path), ranks.device)
@@ -112,7 +113,7 @@ def read_policy(
 
 
 def _stored_tensors(path: str) -> dict[str, StoredTensor]:
-    """Every tensor of the model's safetensors files, which are fetched from the hub where `path` is a name there."""
+    """Every tensor of the model's safetensors files, which are fetched from the hub if `path` is a name there."""
     whole = cached_file(path, SAFE_WEIGHTS_NAME, _raise_exceptions_for_missing_entries=False)
     index = cached_file(path, SAFE_WEIGHTS_INDEX_NAME, _raise_exceptions_for_missing_entries=False)
     if whole is None and index is None:
@@ -127,7 +128,7 @@ def _stored_tensors(path: str) -> dict[str, StoredTensor]:
 
 
 def _check_experts(policy: Policy, ranks: Ranks) -> None:
-    """Transformers cannot stack no experts: where a rank holds none it fails."""
+    """Transformers fails on a rank without experts: it cannot stack an empty list."""
     for name, weight in policy.named_weights():
         if weight.dim() == 3 and weight.shape[0] < ranks.world_size:
             raise UserError(
@@ -138,8 +139,9 @@ def _check_experts(policy: Policy, ranks: Ranks) -> None:
 
 @contextmanager
 def _one_after_the_other() -> Iterator[None]:
-    """Transformers reads with threads otherwise. They run ahead of what stacks experts by any number of layers, so that
-    a rank held up to 0.8 GB beside a shard of 1.2 GB: `python -m benchmarks.start`, where this takes no longer.
+    """Make Transformers read without threads, which run ahead of the stacking of experts by any number of layers.
+
+    With them a rank held up to 0.8 GB more than its shard of 1.2 GB, and were no quicker: `python -m lab.start`.
     """
     name = "HF_DEACTIVATE_ASYNC_LOAD"
     before = os.environ.get(name)
@@ -155,7 +157,8 @@ def _one_after_the_other() -> Iterator[None]:
 
 def _read_weights(policy: Policy, stored: Mapping[str, StoredTensor], device: torch.device) -> None:
     """Fill parameters and buffers. Raises Unsupported, UserError and what Transformers raises."""
-    causal_lm, dtype = policy.causal_lm, next(policy.parameters()).dtype
+    causal_lm = policy.causal_lm
+    dtype = next(policy.parameters()).dtype
     is_tied = policy.is_tied
     loading = LoadStateDictConfig(
         pretrained_model_name_or_path=causal_lm.config.name_or_path,
@@ -178,6 +181,6 @@ def _read_weights(policy: Policy, stored: Mapping[str, StoredTensor], device: to
             "set tie_word_embeddings to false in config.json",
         )
     assert all(isinstance(weight, DTensor) for _, weight in policy.named_weights())
-    # FSDP keeps rows that are fewer than its other ranks' in padded memory of their own. Told of new weights it takes
-    # that now. Else it did at the first step, and what checkpoints are copied into, by the old memory, would be lost.
+    # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate it now. Otherwise the
+    # first step would, and the buffers that checkpoints reserved for the old memory would be lost.
     policy.load_state_dict({}, strict=False)

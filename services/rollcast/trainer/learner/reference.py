@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from rollcast.config.errors import UserError
-from rollcast.config.recipe import KlPenalty
-from rollcast.config.run import RunConfig
+from rollcast.config.model import Model
+from rollcast.config.recipe import KlPenalty, Recipe
+from rollcast.config.services import Trainer
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy
@@ -25,7 +26,7 @@ class Reference:
     def __init__(self, policy: Policy, coefficient: float) -> None:
         self.policy = policy
         self.coefficient = coefficient
-        """Of the KL penalty in the objective."""
+        """Coefficient of the KL penalty in the objective."""
 
     def logprobs(self, input_ids: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
         """Return [T] log pi_ref of `targets`, without gradient; arguments as `Policy.forward`. Collective."""
@@ -37,12 +38,17 @@ class Reference:
         return cast(Tensor, logprobs)
 
 
-def read_reference(settings: KlPenalty, config: RunConfig, ranks: Ranks, *, vocab_size: int) -> Reference:
-    """Read and shard the reference policy. Raises UserError if it cannot be read or has another vocabulary."""
-    path = settings.reference or config.model.path
-    model = config.model.model_copy(update={"path": path})
+def read_reference(
+    settings: KlPenalty, model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, vocab_size: int
+) -> Reference:
+    """Read and shard the reference policy. Raises UserError if it cannot be read or has another vocabulary.
+
+    `model`: the trained one, which is its own reference if the settings name no other.
+    """
+    path = settings.reference or model.path
+    reference = model.model_copy(update={"path": path})
     try:
-        policy = read_policy(model, config, ranks, dtype=getattr(torch, config.model.dtype), frozen=True)
+        policy = read_policy(reference, recipe, trainer, ranks, dtype=getattr(torch, model.dtype), frozen=True)
     except UserError as error:
         raise type(error)(str(error).replace("model.path", "recipe.kl.reference")) from error
     policy.eval()

@@ -1,10 +1,10 @@
 """Router replay: the learner's routers send a token to the experts that the generator's sent it to.
 
-A router decides by small differences: where two scores are nearly equal, rounding on one side flips the choice, and
-the token's log-prob jumps. With the choice replayed the scores are still the learner's own, and gradients flow through
-them; only which experts they are taken of is the generator's (arXiv 2510.11370, "Rollout Routing Replay").
+A router decides by small differences: if two scores are nearly equal, rounding on one side flips the choice, and the
+token's log-prob jumps. With the choice replayed the scores are still the learner's own, and gradients flow through
+them; only the selection of experts is the generator's (arXiv 2510.11370, "Rollout Routing Replay").
 
-A router's own code runs, but for what its `topk` returns.
+A router's own code runs, except that its `topk` returns the recorded choices.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from torch.overrides import TorchFunctionMode
 from rollcast.trainer.learner.architecture import Unsupported
 from rollcast.trainer.learner.batch import Routing
 
-UNKNOWN = -1
-"""In place of an expert: the router chooses itself. So for padding, and for the last token, which nobody was fed."""
+UNKNOWN_EXPERT = -1
+"""Means that the router chooses itself: for padding, and for the last token, which is never an input."""
 _CHOICES = (torch.topk, Tensor.topk)
 
 
 class RouterReplay:
-    """The routers of a model on the meta device. `use` says what they choose from then on, recomputation included."""
+    """The routers of a model on the meta device. `use` sets their choices from then on, recomputation included."""
 
     def __init__(self, causal_lm: nn.Module) -> None:
-        """Raises Unsupported where the routers are none of those that choose by one `topk`."""
+        """Raises Unsupported if the routers do not choose by a single `topk`."""
         routers = [module for module in causal_lm.modules() if type(module).__name__.endswith("Router")]
         if not routers:
             raise Unsupported("has no router that recipe.router_replay knows", "set recipe.router_replay to false")
@@ -43,7 +43,7 @@ class RouterReplay:
             router.forward = partial(self._route, layer, router.forward)
 
     def use(self, chosen: Tensor | None) -> None:
-        """`chosen` [B, S, layers, choices] int16, UNKNOWN where the routers choose themselves; None = everywhere."""
+        """`chosen` [B, S, layers, choices] int16, UNKNOWN_EXPERT if a router chooses itself; None = all do."""
         self._chosen = chosen
 
     def _route(self, layer: int, forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -70,12 +70,12 @@ class _Replayed(TorchFunctionMode):
         result = function(*arguments, **(named or {}))
         if function not in _CHOICES:
             return result
-        chosen = torch.where(self._experts == UNKNOWN, result.indices, self._experts)
+        chosen = torch.where(self._experts == UNKNOWN_EXPERT, result.indices, self._experts)
         return torch.return_types.topk((arguments[0].gather(-1, chosen), chosen))
 
 
 class _Counting(TorchFunctionMode):
-    """Notes what `topk` is asked for."""
+    """Records the arguments of `topk`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class _Counting(TorchFunctionMode):
 
 
 def _chosen_by(router: nn.Module) -> tuple[int, int]:
-    """(experts, choices) of a router, tried on one token. Raises Unsupported where it makes no or several choices."""
+    """(experts, choices) of a router, tried on one token. Raises Unsupported unless it makes exactly one choice."""
     weight = next(router.parameters())
     counting = _Counting()
     with torch.no_grad(), counting:

@@ -1,4 +1,4 @@
-"""A checkpoint's `.metadata`, read without running anything that it asks for.
+"""Reads a checkpoint's `.metadata` without running any code that it names.
 
 torch pickles it, and a pickle can call any function of any module. Here a small machine knows the operations that
 torch's own files consist of and makes the few kinds of objects that they hold. Anything else is refused.
@@ -44,7 +44,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "Size": torch.Size,
     "_MEM_FORMAT_ENCODING": dcp._MEM_FORMAT_ENCODING,
     "_get_layout": lambda _: torch.strided,
-    "PosixPath": lambda *_: None,  # where it was written is of no use any more
+    "PosixPath": lambda *_: None,  # the folder it was written in is not needed
     "PurePosixPath": lambda *_: None,
 }
 
@@ -53,7 +53,7 @@ class PlainReader(FileSystemReader):
     """Reads `.metadata` by the rules of this module."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> dcp.Metadata:
-        """Raises ValueError where it is damaged."""
+        """Raises ValueError if it is damaged."""
         with self.fs.create_stream(self._get_metadata_path(kwargs.get("rank")), "rb") as file:
             metadata = plain_metadata(file.read())
         metadata.storage_meta = dcp.StorageMeta(load_id=self.load_id)
@@ -61,7 +61,7 @@ class PlainReader(FileSystemReader):
 
 
 def plain_metadata(pickled: bytes) -> dcp.Metadata:
-    """What torch pickled. Raises ValueError for anything that it does not write."""
+    """The object that torch pickled. Raises ValueError for anything that torch does not write."""
     try:
         metadata = _Machine().run(pickled)
     except Exception as error:  # bytes may make it stumble anywhere
@@ -73,9 +73,9 @@ def plain_metadata(pickled: bytes) -> dcp.Metadata:
 
 
 def check_metadata(metadata: dcp.Metadata, data_files: Collection[str]) -> None:
-    """Raises ValueError unless it holds tensors alone, every part of which lies in one of `data_files`.
+    """Raises ValueError unless it holds only tensors, with every part in one of `data_files`.
 
-    What it calls bytes torch would unpickle.
+    Entries of another kind are refused because torch would unpickle them.
     """
     try:
         places = {(index.fqn, index.offset): place for index, place in metadata.storage_data.items()}
@@ -89,7 +89,7 @@ def check_metadata(metadata: dcp.Metadata, data_files: Collection[str]) -> None:
 
 
 def _check_tensor(name: str, tensor: dcp.TensorStorageMetadata) -> None:
-    """Whether its chunks fill it."""
+    """Raises ValueError unless its chunks fill it."""
     size = tensor.size
     inside = all(
         len(chunk.offsets) == len(chunk.sizes) == len(size)
@@ -154,10 +154,12 @@ class _Machine:
             items = self._to_mark() if name == "SETITEMS" else [stack.pop(-2), stack.pop()]
             _of_type(stack[-1], dict).update({_key(key): value for key, value in list(pairwise(items))[::2]})
         elif name == "STACK_GLOBAL":
-            kind, module = stack.pop(), stack.pop()
+            kind = stack.pop()
+            module = stack.pop()
             stack.append(_named(module, kind))
         elif name in ("NEWOBJ", "REDUCE"):
-            arguments, made = stack.pop(), stack.pop()
+            arguments = stack.pop()
+            made = stack.pop()
             stack.append(_made(made, arguments))
         elif name == "BUILD":
             state = stack.pop()
@@ -170,7 +172,7 @@ class _Machine:
         self._stack.append(tuple(items))
 
     def _to_mark(self) -> list[Any]:
-        """What was put on the stack since the last mark."""
+        """Remove and return the items on the stack since the last mark."""
         place = len(self._stack) - 1 - next(at for at, item in enumerate(reversed(self._stack)) if item is _MARK)
         items = self._stack[place + 1 :]
         del self._stack[place:]
@@ -184,7 +186,7 @@ def _of_type(value: Any, kind: type[Any]) -> Any:
 
 
 def _key(key: Any) -> Any:
-    """To hash anything else may take for ever."""
+    """Raises ValueError for other keys, whose hashing may never end."""
     is_index = type(key) is dcp.MetadataIndex and type(key.fqn) is str and type(key.offset) in (torch.Size, type(None))
     if type(key) is not str and not is_index:
         raise ValueError(f"{type(key).__name__} as a key")
@@ -207,7 +209,8 @@ def _named(module: Any, name: Any) -> Any:
 
 
 def _made(named: Any, arguments: Any) -> Any:
-    name, given = _of_type(named, _Named).name, _of_type(arguments, tuple)
+    name = _of_type(named, _Named).name
+    given = _of_type(arguments, tuple)
     if name in _CALLS:
         return _CALLS[name](*given)
     if given:

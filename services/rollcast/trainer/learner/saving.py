@@ -31,7 +31,7 @@ from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
 WRITE_TIMEOUT = timedelta(hours=2)
-"""Of a collective of the writing threads: ranks wait for the slowest disk."""
+"""Deadline of a collective of the writing threads: ranks wait for the slowest disk."""
 
 
 class CheckpointSaver:
@@ -43,7 +43,7 @@ class CheckpointSaver:
         self._storage = storage
         self._keep = keep
         self._group = dist.new_group(backend="gloo", timeout=WRITE_TIMEOUT)
-        # What it copies into is kept: pinned pages are dear to get.
+        # It keeps its buffers: pinned pages are slow to allocate.
         self._stager = DefaultStager(StagingOptions(on_gpu, False, False, on_gpu))
         self._written: Future[Location] | None = None
 
@@ -54,11 +54,12 @@ class CheckpointSaver:
     def begin(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Location]:
         """Copy the learner's state and begin to write it. Collective; `controller` counts at rank 0.
 
-        The result is where the checkpoint is, or the UserError on a disk that is full or not writable; then nothing
-        half-written is left. Raises UserError on every rank where the disk refuses at once. The one before must be
+        The result is the checkpoint's place, or the UserError of a disk that is full or not writable; then nothing
+        half-written is left. Raises UserError on every rank if the disk refuses immediately. The one before must be
         done.
         """
-        name, tensors = str(version), state(self._learner)
+        name = str(version)
+        tensors = state(self._learner)
         num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         self._at_rank_0(lambda: self._storage.begin(name, num_bytes))
         text = _controller_text(self._learner, controller)
@@ -74,7 +75,7 @@ class CheckpointSaver:
         return written
 
     def replace_controller(self, version: PolicyVersion, controller: dict[str, Any]) -> Location | None:
-        """Rank 0: where `version` was saved already its weights are the same, but the controller may know more now."""
+        """Rank 0: if `version` was saved already, replace the controller's state alone: the weights are equal."""
         name = str(version)
         try:
             if name not in self._storage.names():
@@ -85,12 +86,12 @@ class CheckpointSaver:
         return self._storage.at(name)
 
     def wait_written(self, seconds: float | None = None) -> None:
-        """Wait until nothing is being written any more, for `seconds` at most; whether it went well is for others."""
+        """Wait until the checkpoint under way is written or has failed, for `seconds` at most."""
         if self._written is not None:
             wait([self._written], timeout=seconds)
 
     def _end(self, upload: Future[Any], written: Future[Location], name: str, text: str) -> None:
-        """In the writing thread: complete what was written, or take it away."""
+        """Called in the writing thread: complete the checkpoint, or remove it."""
         is_first = self._learner.ranks.rank == 0
         try:
             upload.result()
@@ -122,14 +123,15 @@ class CheckpointSaver:
                 action()
             except OSError as error:
                 refusal = error
-        # On the host, where it meets no broadcast of weights.
+        # On the host: no broadcast of weights is in its way there.
         number = torch.tensor([0 if refusal is None else refusal.errno or errno.EIO])
         dist.broadcast(number, src=0)
         if number.item():
             raise self._refused(refusal or OSError(int(number.item()), os.strerror(int(number.item()))))
 
     def _refused(self, error: OSError) -> UserError:
-        place, reason = self._storage.location, error.strerror or str(error)
+        place = self._storage.location
+        reason = error.strerror or str(error)
         return refused_by_the_world(
             error, f"checkpoint folder {place} cannot be written ({reason}); {self._storage.remedy}"
         )

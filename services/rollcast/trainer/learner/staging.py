@@ -13,7 +13,7 @@ from rollcast.weights.snapshot import Snapshot
 
 
 def weight_specs(policy: Policy, dtype: str) -> tuple[TensorSpec, ...]:
-    """What is published: every weight under the name the generators know, as `dtype` ("bfloat16")."""
+    """The published weights, each under the name the generators know, as `dtype` ("bfloat16")."""
     return tuple(TensorSpec(name, dtype, tuple(weight.shape)) for name, weight in policy.published_weights())
 
 

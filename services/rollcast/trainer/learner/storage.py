@@ -1,4 +1,4 @@
-"""Where checkpoints are kept: a folder (here), or what fsspec reaches by a URL (`object_storage`).
+"""The place of checkpoints: a folder (here), or a URL that fsspec reaches (`object_storage`).
 
     begin -> every rank writes through `writer` -> complete | abandon
     names -> controller, files, check, reader
@@ -24,7 +24,7 @@ from rollcast.wire.version import PolicyVersion
 
 PARTIAL = ".partial-"
 Location = Place
-"""Of checkpoints, or of one."""
+"""The place of all checkpoints, or of one."""
 
 
 class CheckpointStorage(Protocol):
@@ -32,14 +32,14 @@ class CheckpointStorage(Protocol):
 
     location: Location
     remedy: str
-    """For who cannot write there."""
+    """The end of the sentence for a user who cannot write there."""
 
     def at(self, name: str) -> Location:
-        """Of one checkpoint."""
+        """The place of one checkpoint."""
         ...
 
     def names(self) -> list[str]:
-        """Of whole checkpoints, the newest first."""
+        """Names of whole checkpoints, the newest first."""
         ...
 
     def controller(self, name: str) -> str: ...
@@ -49,12 +49,12 @@ class CheckpointStorage(Protocol):
         ...
 
     def check(self, name: str, file: str) -> None:
-        """Read one of its files again. Raises ValueError where it is not what its checksum says."""
+        """Read one of its files again. Raises ValueError if its checksum differs."""
 
     def reader(self, name: str) -> PlainReader: ...
 
     def begin(self, name: str, num_bytes: int) -> None:
-        """Make an empty place, if there is room; what was never completed is taken away."""
+        """Make an empty place, if there is room; incomplete checkpoints are removed."""
 
     def writer(self, name: str) -> FileSystemWriter: ...
 
@@ -62,17 +62,17 @@ class CheckpointStorage(Protocol):
         """Give it its name, once all of it is there."""
 
     def abandon(self, name: str) -> None:
-        """Take away what was not completed, as far as that goes."""
+        """Remove the incomplete checkpoint, as far as possible."""
 
     def replace_controller(self, name: str, controller: str) -> None:
-        """Of a whole checkpoint, atomically."""
+        """Replace the controller's state of a whole checkpoint atomically."""
 
     def remove(self, name: str) -> None:
-        """Take a whole checkpoint away, as far as that goes."""
+        """Remove a whole checkpoint, as far as possible."""
 
 
 def newest_first(names: list[str]) -> list[str]:
-    """Those that are versions."""
+    """The names that are versions, newest first."""
     found = []
     for name in names:
         try:

@@ -62,7 +62,7 @@ def _words(axes: Axes, rows: list[dict[str, Any]]) -> None:
 
 
 def _samples(axes: Axes, file: Path) -> None:
-    """The newest table that W&B wrote beside the file."""
+    """The newest table that W&B wrote next to the file."""
     axes.set_axis_off()
     newest = max(file.parent.rglob("*.table.json"), key=lambda path: path.stat().st_mtime)
     table = json.loads(newest.read_text())

@@ -1,9 +1,9 @@
 """How many published bfloat16 weights an optimizer step changes, and what `weights.encoding: changed` saves.
 
-    python -m benchmarks.changed [--steps 6]
+    python -m lab.changed [--steps 6]
 
 The real learner, float32 masters, the recipe's AdamW without warm-up, a random Qwen3 of 28 million parameters, other
-made-up rollouts at every step. Only the learning rate differs. Written to results/changed.json. A trained model has
+made-up rollouts at every step. Only the learning rate differs. Written to lab/results/changed.json. A trained model has
 other weights and gradients: the shares are of this order, no more.
 """
 
@@ -30,7 +30,7 @@ from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.gpu import models
 from testkit.gpu.learner import rollouts
-from testkit.record import write_result
+from testkit.record import LAB_RESULTS, write_result
 
 SHAPE = "28m"
 RATES = (1e-7, 1e-6, 1e-5, 1e-4)
@@ -81,7 +81,7 @@ def main() -> None:
     report = {"steps": arguments.steps, "rates": [measure(rate, arguments.steps, ranks) for rate in RATES]}
     ranks.leave()
     print(json.dumps(report, indent=1))
-    print(write_result("changed", report))
+    print(write_result("changed", report, LAB_RESULTS))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Wire 1 on a real Redis, one process for both ends; writes results/wire.json.
+"""Wire 1 on a real Redis, one process for both ends; writes lab/results/wire.json.
 
 Groups of three sizes go the whole way: dispatch, claim, publish, read, remove.
 
@@ -41,7 +41,7 @@ from rollcast.rollouts.records import (
 )
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
 from rollcast.wire.version import PolicyVersion
-from testkit.record import write_result
+from testkit.record import LAB_RESULTS, write_result
 from testkit.rollouts.servers import Server
 
 MAX_BYTES_PER_TOKEN = 12.0
@@ -201,7 +201,7 @@ def main() -> int:
                     figures[label][name] = asyncio.run(measure(server, name, size))
             finally:
                 server.stop()
-    path = write_result("wire", figures)
+    path = write_result("wire", figures, LAB_RESULTS)
     print(json.dumps(figures, indent=1))
     print(f"written to {path}")
     costs = [figures[label][name]["bytes_per_token"] for label in servers() for name in SIZES]

@@ -1,15 +1,15 @@
-"""Host memory of each trainer rank at start, and what a checkpoint costs the step that saves it: results/start.json.
+"""Host memory of each trainer rank at start, and the cost of a checkpoint for its step: lab/results/start.json.
 
-    python -m benchmarks.start [start] [checkpoint] [--ranks 1 2 4]
+    python -m lab.start [start] [checkpoint] [--ranks 1 2 4]
 
 Models with random weights, stored in bfloat16, float32 masters, ranks over gloo.
 
 start: a Qwen3 and a Qwen3 MoE of 300 M parameters. Memory is the highest resident set (VmHWM, file pages included)
-above what stood after the imports, while the model is read; `whole` is one process that reads it with `from_pretrained`
+above that after the imports, while the model is read; `whole` is one process that reads it with `from_pretrained`
 in float32. Target: a rank's shard and half a gigabyte.
 
 checkpoint: a Qwen3 of 100 M parameters, steps of 1,024 tokens a rank, 1 and 2 ranks. A saving step is the copy and the
-step beside which the checkpoint is written; it is set against the mean of the step before it and of the one after the
+step during which the checkpoint is written; it is compared with the mean of the step before it and of the one after the
 writing. Target: at most 1.2 times as long, the first as well.
 """
 
@@ -28,7 +28,7 @@ import torch
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3MoeConfig
 
-from testkit.record import RESULTS, write_result
+from testkit.record import LAB_RESULTS, write_result
 from testkit.tiny_model import write_tokenizer
 
 SECONDS = 1_200.0
@@ -78,7 +78,7 @@ def write_model(config: Any, folder: Path) -> int:
 
 
 def run_ranks(what: str, model: Path, folder: Path, world_size: int) -> list[dict[str, Any]]:
-    """Run `benchmarks.start.rank` as each of the ranks; returns what each measured."""
+    """Run `lab.start.rank` as each of the ranks; returns what each measured."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     common = {
         **os.environ,
@@ -88,7 +88,7 @@ def run_ranks(what: str, model: Path, folder: Path, world_size: int) -> list[dic
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }
     folder.mkdir()
-    command = [sys.executable, "-m", "benchmarks.start.rank", what, str(model), str(folder)]
+    command = [sys.executable, "-m", "lab.start.rank", what, str(model), str(folder)]
     ranks = [subprocess.Popen(command, env={**common, "RANK": str(rank)}) for rank in range(world_size)]
     try:
         codes = [rank.wait(timeout=SECONDS) for rank in ranks]
@@ -136,13 +136,13 @@ def main() -> None:
     parser.add_argument("parts", metavar="PART", nargs="*", help="start, checkpoint; default both; the other's stays")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4], help="of start")
     arguments = parser.parse_args()
-    path, parts = RESULTS / "start.json", arguments.parts or ["start", "checkpoint"]
+    path, parts = LAB_RESULTS / "start.json", arguments.parts or ["start", "checkpoint"]
     figures = json.loads(path.read_text())["figures"] if path.exists() else {}
     if "start" in parts:
         figures["dense"], figures["experts"] = (measure_start(config, arguments.ranks) for config in (DENSE, EXPERTS))
     if "checkpoint" in parts:
         figures["checkpoint"] = measure_checkpoint([1, 2])
-    print(write_result("start", figures).read_text())
+    print(write_result("start", figures, LAB_RESULTS).read_text())
 
 
 if __name__ == "__main__":

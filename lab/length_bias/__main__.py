@@ -1,11 +1,11 @@
 """Are long answers trained on as often as short ones, and how much later? A real run with one generator slowed.
 
-    python -m benchmarks.length_bias [--steps 60] [--share 0.15]
+    python -m lab.length_bias [--steps 60] [--share 0.15]
 
 Two generators, additions of 1 to 4 digits (completions of 8 to 60 tokens), k = 4; the second generator runs only for
 `share` of the time over the first two thirds of the run. Tasks dispatched before the last k + 2 steps are put into
-deciles by their longest rollout: each decile's used and filtered share of what was dispatched, and the delay from
-dispatch to use. Writes results/length_bias.json; exit status 1 where a task was dropped or a token was too old.
+deciles by their longest rollout: each decile's used and filtered share of the dispatched tasks, and the delay from
+dispatch to use. Writes lab/results/length_bias.json; exit status 1 if a task was dropped or a token was too old.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rollcast.local.base_model import BaseModel, ensure_base_model
 from rollcast.runfolder.files import STEPS, TASKS
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord, TaskMark
-from testkit.record import write_result
+from testkit.record import LAB_RESULTS, write_result
 from testkit.system.harness import System, wait_for
 
 LAG, GROUPS_PER_STEP = 4, 8
@@ -124,7 +124,7 @@ def main() -> int:
         "deciles": deciles(tasks, steps[-1].step),
     }
     print(json.dumps(figures, indent=1))
-    print(write_result("length_bias", figures))
+    print(write_result("length_bias", figures, LAB_RESULTS))
     return 0 if oldest <= LAG and not dropped else 1
 
 

@@ -1,6 +1,6 @@
-"""One rank: reads the model, and says what that took. Started by `python -m benchmarks.start`.
+"""One rank: reads the model, and says what that took. Started by `python -m lab.start`.
 
-python -m benchmarks.start.rank whole|shard|checkpoint MODEL FOLDER        with torchrun's environment variables
+python -m lab.start.rank whole|shard|checkpoint MODEL FOLDER        with torchrun's environment variables
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rollcast.wire.version import PolicyVersion
 
 SAVES = 3
 TOKENS = 512
-"""Of a rollout, its prompt included."""
+"""Length of a rollout, its prompt included."""
 PROMPT = 64
 ROLLOUTS = 2
-"""Of each rank in a step."""
+"""Number of rollouts of each rank in a step."""
 MEGABYTE = 1e6
 
 
@@ -79,7 +79,7 @@ def whole(config: RunConfig) -> dict[str, float]:
 
 
 def checkpoint(ranks: Ranks, config: RunConfig) -> dict[str, Any]:
-    """Seconds of steps and of copies at rank 0; a saving step over the others beside it."""
+    """Seconds of steps and of copies at rank 0; the ratio of a saving step to its neighbours."""
     group = LearnerGroup.build(config, ranks)
     if ranks.rank > 0:
         assert group.follow() is TrainerEnding.FINISHED

@@ -1,12 +1,12 @@
-"""Publishing time, bandwidth and recovery times of wire 2, between processes of one machine: results/weights.json.
+"""Publishing time, bandwidth and recovery times of wire 2, between processes of one machine: lab/results/weights.json.
 
-    python -m benchmarks.weights [PART ...] [--megabytes 3.3 584] [--repeats 20]
+    python -m lab.weights [PART ...] [--megabytes 3.3 584] [--repeats 20]
 
 The generators are those of the tests: the real member and receiver around an engine that only copies tensors. `publish`
 runs from the call of publish() to the last acknowledgement, the receiver's checksum and the copy into the engine
 included. The sender's is taken before, when the version is staged. Timeouts are the defaults of the configuration.
-`lanes`: publishing beside raw gloo in the same run; of two and four ranks a target. `changed`: with weights.encoding
-changed. `pause`: that of a real vLLM generator, beside plain copies, the other target.
+`lanes`: publishing and raw gloo in the same run; a target for two and four ranks. `changed`: with weights.encoding
+changed. `pause`: the pause of a real vLLM generator and plain copies, the other target.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.weights import engine
-from benchmarks.weights.lanes import OtherRanks, RawGloo, copy_seconds, fill
+from lab.weights import engine
+from lab.weights.lanes import OtherRanks, RawGloo, copy_seconds, fill
 from rollcast.config.services import Rpc, Weights
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.lane_transfer import Changes, pieces_of
@@ -38,12 +38,12 @@ from rollcast.weights.shards import shard_buckets
 from rollcast.weights.snapshot import Snapshot
 from rollcast.weights.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
-from testkit.record import RESULTS, write_result
+from testkit.record import LAB_RESULTS, write_result
 from testkit.weights import generator_process
 
 DEADLINE_SECONDS = 120.0
 LEAST_RATE = 0.8
-"""Of raw gloo."""
+"""Least share of raw gloo's rate."""
 SETTINGS = Weights(coalesce_seconds=0.0)
 
 
@@ -192,7 +192,7 @@ def measure_lanes(megabytes: float, world_size: int, repeats: int) -> dict[str, 
 
 
 def measure_changed(megabytes: float, share: float, repeats: int) -> dict[str, Any]:
-    """Publishing where so many of the weights, evenly spread, are other ones than in the version before."""
+    """Publishing when this share of the weights, evenly spread, differs from the version before."""
     publisher, slots, port = open_publisher(megabytes, encoding="changed")
     stride = round(1 / share)
 
@@ -231,7 +231,7 @@ def measure_changed(megabytes: float, share: float, repeats: int) -> dict[str, A
 
 
 def bytes_of(changes: Changes, shard: Snapshot) -> int:
-    """As the lane sends them."""
+    """Bytes of these changes on the wire."""
     sent = 0
     for index, (start, end_of_piece) in pieces_of(shard, 1):
         packed = changes(index, slice(start, end_of_piece))
@@ -240,7 +240,7 @@ def bytes_of(changes: Changes, shard: Snapshot) -> int:
 
 
 def measure_joining(megabytes: float) -> dict[str, Any]:
-    """From the announcement to membership, the catch-up included; the process's own start is not."""
+    """Seconds from the announcement to membership, with the catch-up and without the process's own start."""
     publisher, slots, port = open_publisher(megabytes)
     publish(publisher, slots, 0)
     crowd = [Generator("first", port)]
@@ -254,7 +254,7 @@ def measure_joining(megabytes: float) -> dict[str, Any]:
 
 
 def measure_recovery(megabytes: float, number: signal.Signals) -> dict[str, Any]:
-    """From the signal, in mid-broadcast, to the acknowledgement of the other two."""
+    """Seconds from the signal, in mid-broadcast, to the acknowledgement of the other two."""
     publisher, slots, port = open_publisher(megabytes)
     publish(publisher, slots, 0)
     crowd = [Generator("victim", port, slow_seconds=0.05), Generator("one", port), Generator("two", port)]
@@ -336,7 +336,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    path = RESULTS / "weights.json"
+    path = LAB_RESULTS / "weights.json"
     figures = json.loads(path.read_text())["figures"] if path.exists() else {}
     for part in arguments.parts or PARTS:
         load = os.getloadavg()[0]
@@ -344,7 +344,7 @@ def main() -> None:
         print(part, json.dumps(figures[part]), flush=True)
         figures.setdefault("load", {})[part] = [load, os.getloadavg()[0]]
     figures["targets"] = targets(figures) if {"lanes", "pause"} <= figures.keys() else {}
-    print(write_result("weights", figures), figures["targets"])
+    print(write_result("weights", figures, LAB_RESULTS), figures["targets"])
 
 
 if __name__ == "__main__":

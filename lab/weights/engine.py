@@ -1,7 +1,7 @@
-"""The pause of a real vLLM generator with two tensor-parallel workers and host staging, beside plain copies.
+"""The pause of a real vLLM generator with two tensor-parallel workers and host staging, and plain copies.
 
-A random Qwen3 of 300 M parameters in bfloat16 on CPU; versions come over wire 2 while rollouts are sampled. The copy
-beside it, after each version: two processes at once, each as many bytes as a worker holds.
+A random Qwen3 of 300 M parameters in bfloat16 on CPU; versions come over wire 2 while rollouts are sampled. The plain
+copy follows each version: two processes in parallel, each with as many bytes as a worker holds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from benchmarks.weights.lanes import CPU
+from lab.weights.lanes import CPU
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.generator import engine_start
 from rollcast.generator.engine import Engine, EngineRequest
@@ -103,7 +103,7 @@ def fill(weights: Path, snapshot: Snapshot) -> None:
 async def publish_some(
     config: RunConfig, engine: Engine, weights: Path, repeats: int, copies: PlainCopies
 ) -> list[dict[str, float]]:
-    """Of each version: seconds of the pause, in it of loading, and right after it of plain copies."""
+    """Seconds for each version: the pause, the loading in it, and plain copies right after it."""
     specs, exporter = specs_of(weights), Exporter("benchmark")
     slots = StagingSlots(plan_buckets(specs, config.weights.bucket_bytes))
     publisher = Publisher(
@@ -182,7 +182,7 @@ class PlainCopies:
         self.seconds()
 
     def seconds(self) -> float:
-        """Of the slowest."""
+        """Seconds of the slowest copy."""
         for pipe in self._pipes:
             pipe.send("now")
         assert all(pipe.poll(PATIENCE_SECONDS) for pipe in self._pipes)

@@ -1,11 +1,11 @@
 """Tokens per second and weight pauses of one generator on CPU, against bare vLLM on the same prompts.
 
-    python -m benchmarks.generator [--cpu 0] [--groups 24] [--rounds 3]
+    python -m lab.generator [--cpu 0] [--groups 24] [--rounds 3]
 
 A random Qwen3 of demo size (0.8 M parameters, float32), 16 rollouts per prompt, 64 slots, at most 192 tokens each.
 Rounds of bare vLLM, the service without updates, and the service with an update every half second are interleaved; the
-medians go to results/generator.json, with the pause beside the time that copying the parameters takes: through vLLM's
-loader, as it is done under the pause (load), and as bare memory copies (copy).
+medians go to lab/results/generator.json, with the pause and the time that copying the parameters takes: through vLLM's
+loader, as under the pause (load), and as bare memory copies (copy).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rollcast.config.tasks import Tasks
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.wire.version import PolicyVersion
 from testkit.generator.trainer_end import copy_weights
-from testkit.record import write_result
+from testkit.record import LAB_RESULTS, write_result
 
 ROLLOUTS_PER_PROMPT = 16
 MAX_TOKENS = 192
@@ -77,7 +77,7 @@ def make_tasks(first: int, count: int) -> list[PromptTask]:
 
 
 async def bare(llm: Any, tasks: list[PromptTask], slots: int) -> float:
-    """Tokens per second of vLLM alone, `slots` requests at once."""
+    """Tokens per second of vLLM alone, `slots` requests in parallel."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -268,7 +268,7 @@ def main() -> None:
         config = make_config(Path(folder), arguments.cpu)
         figures = asyncio.run(measure(config, arguments.groups, arguments.rounds))
         print(json.dumps(figures, indent=1))
-        print(write_result("generator", figures))
+        print(write_result("generator", figures, LAB_RESULTS))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Pictures of what loggers show of a run: TensorBoard and MLflow in a browser, W&B's offline file read back.
 
-    python -m benchmarks.logged [--steps 28] [--run-folder FOLDER]
+    python -m lab.logged [--steps 28] [--run-folder FOLDER]
 
-One run of the demo's task tells all three at once: TensorBoard's files, a real MLflow server, W&B offline. A run that
-is over is told from its folder instead, a copy of which is made. Then each is asked for its curves, its samples and
-the advice: docs/images/logged-*.png. Needs requirements/loggers.txt and the Debian package chromium.
+One run of the demo's task logs to all three: TensorBoard's files, a real MLflow server, W&B offline. A finished run is
+logged from a copy of its folder instead. The pictures show curves, samples and advice: docs/images/logged-*.png. Needs
+requirements/loggers.txt and the Debian package chromium.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import yaml
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from benchmarks.logged.offline import draw_offline
 from benchmarks.short_demo import short_demo
+from lab.logged.offline import draw_offline
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import parse_run_config
 from rollcast.local.ports import free_port
@@ -78,8 +78,11 @@ class Browser:
     def picture(
         self, url: str, wanted: str, name: str, *, height: int, left: int = 0, settle: float = 3.0, sought: str = ""
     ) -> None:
-        """Of the page once the text `wanted` is seen. `settle`: seconds for what is animated. `left`: pixels left out,
-        where the machine's paths stand. `sought`: typed into the page's search, which else draws what is on top."""
+        """Take a picture of the page once it shows the text `wanted`.
+
+        `settle`: seconds for animations. `left`: pixels cut off, which show paths of the machine. `sought`: text for
+        the page's search; without it the page draws only its first charts.
+        """
         page = self._browser.new_page(viewport={"width": 1280, "height": height}, device_scale_factor=0.8)
         page.set_default_timeout(WAIT)
         page.goto(url, wait_until="commit")
@@ -106,7 +109,7 @@ def logs(mlflow: str) -> list[dict[str, Any]]:
 
 
 def train(folder: Path, steps: int, mlflow: str) -> Path:
-    """The run, told to all three; its folder."""
+    """Make a run that logs to all three; returns its folder."""
     settings = short_demo(RUN, steps) | {"folder": "runs"}
     settings["log"] = logs(mlflow)
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
@@ -116,7 +119,7 @@ def train(folder: Path, steps: int, mlflow: str) -> Path:
 
 
 def tell(run: Path, folder: Path, mlflow: str) -> Path:
-    """A copy of a run's folder, told to all three by the process that `up` starts."""
+    """Log a copy of a run's folder to all three, by the process that `up` starts."""
     of_copy = folder / "runs" / RUN
     shutil.copytree(run, of_copy, ignore=shutil.ignore_patterns("logged", "tensorboard", "wandb", "ports", "model"))
     config = parse_run_config(short_demo(RUN, 1) | {"folder": str(folder / "runs"), "log": logs(mlflow)}, source="here")
@@ -150,7 +153,7 @@ def pictures_of_mlflow(browser: Browser, url: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.logged", description="Draw what loggers show.")
+    parser = argparse.ArgumentParser(prog="python -m lab.logged", description="Draw what loggers show.")
     parser.add_argument("--steps", type=int, default=28, help="optimizer steps of the run")
     parser.add_argument("--run-folder", type=Path, help="of a run that is over, to be told instead of a new one")
     arguments = parser.parse_args()

@@ -1,13 +1,14 @@
 """Two ways to interleave generation and training, on the same services: pipeline-k against ppo-off-policy-k.
 
-    python -m benchmarks.schedules [--rounds 6] [--lag 8] [--repeats 1]
+    python -m lab.schedules [--rounds 6] [--lag 8] [--repeats 1]
 
 The demo's model, task and batch; generator on core 0, trainer and Redis on core 1. Both schedules make the same
-`rounds` x k optimizer steps, in turn, with an evaluation before the first and after the last. Figures are of all rounds
-but the first: k steps of the pipeline, one generation phase and k updates of the other. Told apart are speed, staleness
-of the trained tokens and how long the trainer had no update to make. The pass rates say that both train; which trains
-better cannot be seen at this length. Writes results/schedules.json; exit status 1 where a run made fewer steps, missed
-an evaluation, or trained on a token older than its schedule allows: k steps for the pipeline, k - 1 for the other.
+`rounds` x k optimizer steps, in turn, with an evaluation before the first and after the last. Figures are of all
+rounds except the first: k steps of the pipeline, one generation phase and k updates of the other. The schedules
+differ in speed, staleness of the trained tokens and how long the trainer had no update to make. The pass rates show
+that both train; which trains better cannot be seen at this length. Writes lab/results/schedules.json; exit status 1
+if a run made fewer steps, missed an evaluation, or trained on a token older than its schedule allows: k steps for the
+pipeline, k - 1 for the other.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rollcast.local.base_model import BaseModel, ensure_base_model
 from rollcast.runfolder.files import EVALUATIONS, STEPS
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, StepRecord
-from testkit.record import write_result
+from testkit.record import LAB_RESULTS, write_result
 from testkit.system.harness import System
 
 GENERATOR_CORE, TRAINER_CORE = 0, 1
@@ -113,7 +114,7 @@ def main() -> int:
     speed = {kind: median(row["steps_per_second"] for row in runs if row["kind"] == kind) for kind in OLDEST}
     figures = {"runs": runs, "pipeline_speed_over_ppo_off_policy": speed["pipeline"] / speed["ppo-off-policy"]}
     print(f"pipeline over ppo-off-policy, steps per second: {figures['pipeline_speed_over_ppo_off_policy']:.2f}")
-    print(write_result("schedules", figures))
+    print(write_result("schedules", figures, LAB_RESULTS))
     return 0 if all(row["sound"] for row in runs) else 1
 
 

@@ -1,4 +1,4 @@
-"""Several trainer ranks that send their own rows: rate beside raw gloo, pause beside a plain copy, copies staged.
+"""Several trainer ranks that send their own rows: rate and raw gloo's, pause and a plain copy's, copies staged.
 
 Each rank is a process with the real lane sender, rank 0 has the real publisher, the generator is that of the tests. Raw
 gloo: one group of two, the same bytes in pieces of the same size between memory of the same kind that is reused,
@@ -28,7 +28,7 @@ from rollcast.wire.version import PolicyVersion
 CPU = torch.device("cpu")
 PATIENCE_SECONDS = 5.0
 HEARD_SECONDS = 120.0
-"""For a word of another process, which imports torch first and may send for long on a busy machine."""
+"""Wait for a message of another process, which imports torch first and may send for long on a busy machine."""
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -109,7 +109,7 @@ class RawGloo:
         self._buffer = _memory(num_bytes)
 
     def seconds(self) -> float:
-        """Of one broadcast of everything, until the last byte is there."""
+        """Seconds of one broadcast of everything, until the last byte has arrived."""
         started = time.perf_counter()
         self._pipe.send("now")
         for start in range(0, len(self._buffer), PIECE_BYTES):
@@ -130,7 +130,7 @@ def _heard(pipe: Connection) -> None:
 
 
 def _memory(num_bytes: int) -> torch.Tensor:
-    """Of the kind that versions are staged in: large pages are quicker."""
+    """Memory of the kind that versions are staged in: large pages are faster."""
     return Snapshot.on(CPU, plan_buckets([TensorSpec("raw", "uint8", (num_bytes,))], num_bytes)).memory[:num_bytes]
 
 

@@ -1,11 +1,11 @@
-"""What the staleness bound costs, simulated around the real gate and schedule; writes results/staleness.json.
+"""What the staleness bound costs, simulated around the real gate and schedule; writes lab/results/staleness.json.
 
 A trainer step takes 1 s; 48 groups a step; lognormal lengths (sigma 0.8) whose median is a quarter of the longest,
 which the token budget cuts there; generators without a limit of slots, so that every idle second is the bound's. Shares
 are of the trainer's time after the first 50 of 350 steps.
 
     idle        the trainer waits, by length of the longest group in steps
-    schedules   lags and the two extremes, longest group 6 steps, publish 0.1 s; groups per second of what was trained
+    schedules   lags and the two extremes, longest group 6 steps, publish 0.1 s; groups per second of trained ones
     fleet       generators that deliver 0.8 to 2 times what the trainer uses
     strictness  random runs with slow, killed, drained and joining generators and trainer restarts
 """
@@ -24,7 +24,7 @@ from rollcast.simulation.fleet import Delays
 from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.pipeline import DeadlockError, Pipeline, SimulatedTrainer
 from rollcast.simulation.workload import Workload, lognormal
-from testkit.record import write_result
+from testkit.record import LAB_RESULTS, write_result
 from testkit.simulation.restarting import RestartingPipeline, Restarts
 
 GROUPS_PER_STEP = 48
@@ -149,7 +149,7 @@ def main() -> None:
         "fleet": fleet_sizes(),
         "strictness": strictness(),
     }
-    path = write_result("staleness", figures)
+    path = write_result("staleness", figures, LAB_RESULTS)
     print(json.dumps(figures, indent=1))
     print(f"written to {path}")
 

@@ -1,0 +1,72 @@
+"""Checkpoints of the run, written while training goes on, and the groups on the queue that are held for them."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from rollcast.runfolder.checkpoint_place import Place
+from rollcast.trainer.control.intake import Intake
+from rollcast.trainer.control.reporting import Reporter
+from rollcast.trainer.control.state import TrainerState
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.wire.version import PolicyVersion
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointUnderWay:
+    """A checkpoint that is being written."""
+
+    version: PolicyVersion
+    started: float
+    """Monotonic seconds."""
+    written: Future[Place]
+    held: dict[int, str]
+    """Groups that no restart needs once it is on the disk: task sequence -> stream id."""
+
+
+class Checkpoints:
+    """One checkpoint is under way at most. Groups held for the one before are released once it is on the disk."""
+
+    def __init__(
+        self, state: TrainerState, learners: LearnerGroup, intake: Intake, reporter: Reporter, every_steps: int
+    ) -> None:
+        self._state = state
+        self._learners = learners
+        self._intake = intake
+        self._reporter = reporter
+        self._every_steps = every_steps
+        self._under_way: CheckpointUnderWay | None = None
+
+    def begin_if_due(self) -> None:
+        if self._state.progress.step % self._every_steps == 0:
+            self.begin()
+
+    def begin(self) -> None:
+        """Copy weights, optimizer and progress, and write them in the background; waits for the one before."""
+        self.wait_written()
+        started = time.monotonic()
+        version = self._state.version
+        written = self._learners.save(version, self._state.progress_to_save().as_json())
+        self._reporter.checkpoint_begun(version)
+        self._under_way = CheckpointUnderWay(version, started, written, dict(self._state.ledger.held))
+        self._state.checkpoint = version  # from now on groups that it could use are held
+
+    def wait_written(self) -> None:
+        """Wait until the checkpoint under way, if any, is on the disk, and release its groups."""
+        under_way = self._under_way
+        if under_way is None:
+            return
+        self._under_way = None
+        under_way.written.result()
+        self._reporter.checkpoint_written(under_way.version, time.monotonic() - under_way.started)
+        self._state.compute.save()
+        self._intake.done_with(under_way.held.values())
+        for sequence in under_way.held:
+            self._state.ledger.held.pop(sequence, None)
+
+    def release_if_written(self) -> None:
+        """`wait_written`, unless it would wait."""
+        if self._under_way is not None and self._under_way.written.done():
+            self.wait_written()
