@@ -19,8 +19,9 @@ from rollcast.cli.run_report import middle_law, run_report
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.run_history import RunHistory
 from rollcast.local.ablation import WHOLE
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.leave_one_out import Repeats, leave_one_out
+from rollcast.scaling.decisions.leave_one_out import leave_one_out
+from rollcast.scaling.decisions.repeats import Repeats
+from rollcast.scaling.law.curve import Curve
 from testkit.record import RESULTS
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import curve_fit
 
-from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
-from rollcast.scaling.curve import Array, Curve, sigmoid
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
+from rollcast.scaling.law.curve import Array, Curve, sigmoid
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

@@ -39,6 +39,14 @@ def module(name: str, *rooms: str) -> Any:
     raise ModuleNotFoundError(f"{name} is in none of {', '.join(rooms)}")
 
 
+def fit() -> Any:
+    """The revision's `fit`, which was `rollcast.scaling.decisions.fit.fit` until `scaling/` had rooms."""
+    try:
+        return importlib.import_module("rollcast.scaling.decisions.fit").fit
+    except ModuleNotFoundError:
+        return importlib.import_module("rollcast.scaling.decisions.fit").fit
+
+
 def plain(value: Any) -> Any:
     """The same as JSON, floats to the last bit."""
     if isinstance(value, Enum):
@@ -70,17 +78,18 @@ def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
     """One digest for each number of evaluations: the law, the verdict, the readings of the grid, the end."""
     evaluations = module("evaluations", "curves", "forecaster")
     made = module("run_forecast", "curves", "forecaster")
+    budget = getattr(made, "RunBudget", None) or made.Budget
     (folder / "format.json").write_text('{"format": 1}')
     (folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["evaluations"]))
     (folder / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["steps"]))
-    reading = module("run_folder", "curves", "forecaster").RunFolder(folder, run["run"]).read()
+    reading = module("run_folder", "curves.sources", "curves", "forecaster").RunFolder(folder, run["run"]).read()
     found = []
     for count in range(1, len(reading.evaluations) + 1):
         log = evaluations.EvaluationLog()
         for item in reading.evaluations[:count]:
             log.add(item)
         forecast = made.forecast_run(
-            run["run"], log.surviving(), made.Budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
+            run["run"], log.surviving(), budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
         )
         if forecast is not None:
             grid = made.metric_grid(forecast)
@@ -94,7 +103,7 @@ def command_line(run: dict[str, Any], folder: Path) -> str:
     """What `rollcast fit` makes of the file that `forecasts` wrote."""
     source = module("curve_source", "curves", "cli")
     curve = source.read_curve(str(folder / "evaluations.jsonl"), source.Columns(), None)
-    law = importlib.import_module("rollcast.scaling.posterior").fit(curve, source.fit_options(None, None))
+    law = fit()(curve, source.fit_options(None, None))
     quantiles = (0.05, 0.5, 0.95)
     return digest((curve.compute, curve.pass_rate, law.best, law.verdict, law.asymptote(quantiles)))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.generator.engine_start import engine_arguments, set_environment
+from rollcast.generator.vllm.engine_start import engine_arguments, set_environment
 from rollcast.rollouts.codec import decode_group
 from rollcast.rollouts.records import RolloutGroup
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchmarks.world_prior.windows import Window
-    from rollcast.scaling.prior import Prior
+    from rollcast.scaling.posterior.prior import Prior
 
 CANDIDATES = 40
 BEST = 2
@@ -49,7 +49,7 @@ def main() -> int:
 
     from benchmarks.world_prior.candidates import candidate, mean_of
     from benchmarks.world_prior.windows import windows
-    from rollcast.scaling.prior_file import write_prior
+    from rollcast.scaling.posterior.prior_file import write_prior
 
     try:
         found = windows(arguments.curves)
@@ -125,8 +125,8 @@ def _digest(found: Iterable[Window]) -> str:
 
 def _losses(found: Iterable[Window], prior: Prior) -> Losses:
     """Mean pinball loss of the forecasts under `prior`, by cell and repository."""
-    from rollcast.scaling.options import FitOptions
-    from rollcast.scaling.posterior import fit
+    from rollcast.scaling.decisions.fit import fit
+    from rollcast.scaling.posterior.options import FitOptions
 
     of: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for window in found:

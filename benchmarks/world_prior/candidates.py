@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rollcast.scaling.prior import DEFAULT_PRIOR, Prior
+from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
 
 SHIFTED = {
     "asymptote": 0.08,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollcast.scaling.curve import Curve
+from rollcast.scaling.law.curve import Curve
 
 SHARES = (0.25, 0.5)
 LEAST_POINTS, LEAST_SEEN, NUM_LAST = 10, 5, 3

@@ -22,13 +22,10 @@ from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import DIFFERENCE, amount, interval
 from rollcast.curves.answer import answer_as_json
-from rollcast.curves.curve_row import real_number
-from rollcast.curves.curve_source import fit_options, forecast_source, tell
-from rollcast.curves.formats.found import Found
+from rollcast.curves.columns import Columns
+from rollcast.curves.curve_source import fit_options, forecast_source, histories_of_sheet
 from rollcast.curves.run_forecast import QUANTILES, RunForecast, forecast_history
 from rollcast.curves.sheet import Sheet
-from rollcast.curves.table import Columns, Table, table_of
-from rollcast.curves.units import STEPS
 from rollcast.plots.figure import check_plot
 
 if TYPE_CHECKING:
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 LONGEST_UNIT = 40
 ARRAYS = "arrays"
-COUNTED = "tokens"
-"""A column of this name is a count, whatever its numbers: no clock is looked for in it."""
 _PARTS = (("next tenth", "soon"), ("rest", "rest"))
 """Parts of a budget, by name and by key of the advice."""
 
@@ -206,9 +201,9 @@ def forecast(
                 raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out")
             source = os.fspath(data)
             return forecast_source(source, columns, run, initial, exclude_before, law_alone, prior_file)
-        found = _found(data)
-        table = _table(found, columns, run, unit)
-        history = table.history(run or found.format, tell)
+        sheet = _sheet(data)
+        asked = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
+        [history] = histories_of_sheet(sheet, sheet.format, asked, sheet.format, run, is_one=True)
         return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior_file))
 
     return CurveForecast(_asked(made))
@@ -221,34 +216,24 @@ def _asked(question: Callable[[], Answer]) -> Answer:
         raise InputError(str(error)) from None
 
 
-def _table(found: Found, columns: Columns, run: str | None, unit: str | None) -> Table:
-    """Raises UserError, ValueError."""
-    if unit is None and (found.format != ARRAYS or columns.seconds is not None):
-        return table_of(found, found.format, columns, run, tell)
+def _with_unit(columns: Columns, unit: str | None, *, is_named: bool) -> Columns:
+    """`is_named`: whether names of columns tell the unit. Raises ValueError: it is not a unit, or one too many."""
+    if unit is None and (is_named or columns.seconds is not None):
+        return columns
     unit = "units" if unit is None else unit
     if not (unit.strip() and unit.isprintable() and len(unit) <= LONGEST_UNIT):
         raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: give 1 to {LONGEST_UNIT} printable characters, such as tokens")
     if columns.seconds is not None:
         raise ValueError(f"unit {unit!r}: seconds and devices make device-hours; leave one of them out")
-    # Sentences about clocks are dropped: the numbers are taken as they are.
-    recognised = table_of(found, found.format, columns, run, lambda _: None).columns
-    compute = str(recognised.compute)
-    sheet = found.sheet.beside(COUNTED, [_as_it_is(cell, compute) for cell in found.sheet.cells(compute)])
-    table = table_of(replace(found, sheet=sheet), found.format, replace(recognised, compute=COUNTED), run, tell)
-    step = COUNTED if unit == STEPS else table.step
-    return replace(table, step=step, origin=replace(table.origin, compute=compute, unit=unit))
+    return replace(columns, unit=unit)
 
 
-def _as_it_is(value: Any, column: str) -> float | None:
-    return None if value is None or value == "" else real_number(value, column)
-
-
-def _found(data: Any) -> Found:
+def _sheet(data: Any) -> Sheet:
     """The sheet of a frame, a mapping of columns, or two arrays. Raises ValueError."""
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
-        return Found("DataFrame", _sheet({str(name): list(data[name]) for name in data.columns}))
+        return _of_columns("DataFrame", {str(name): list(data[name]) for name in data.columns})
     if isinstance(data, Mapping):
-        return Found("mapping of columns", _sheet({str(name): _column(name, values) for name, values in data.items()}))
+        return _of_columns("mapping of columns", {str(name): _column(name, values) for name, values in data.items()})
     try:
         x, y = data
         columns = {"compute": [float(value) for value in x], "pass_rate": [float(value) for value in y]}
@@ -257,7 +242,7 @@ def _found(data: Any) -> Found:
             f"data: a {type(data).__name__} is not a curve; give a path, a DataFrame, a mapping of columns, or two "
             "arrays"
         ) from None
-    return Found(ARRAYS, _sheet(columns))
+    return _of_columns(ARRAYS, columns)
 
 
 def _column(name: object, values: Any) -> list[Any]:
@@ -271,8 +256,8 @@ def _column(name: object, values: Any) -> list[Any]:
         raise ValueError(f"data: column {name} is one value; give a list of one for each evaluation") from None
 
 
-def _sheet(columns: dict[str, list[Any]]) -> Sheet:
+def _of_columns(format: str, columns: dict[str, list[Any]]) -> Sheet:
     lengths = {len(values) for values in columns.values()}
     if len(lengths) != 1:
         raise ValueError(f"data: columns of {', '.join(map(str, sorted(lengths)))} values; give one length")
-    return Sheet(columns, lengths.pop())
+    return Sheet.of_columns(format, columns)

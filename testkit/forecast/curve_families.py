@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import least_squares
 
-from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.law.curve import Array, Curve
 
 Family = Callable[..., Array]
 Fit = tuple[Array, Array, float, float]

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import curve_fit
 
-from rollcast.scaling.baselines import last_value, log_linear, paper_grid, power_law
-from rollcast.scaling.curve import Array, Curve, sigmoid
-from rollcast.scaling.learning import learn_prior
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.learning import learn_prior
+from rollcast.scaling.law.baselines import last_value, log_linear, paper_grid, power_law
+from rollcast.scaling.law.curve import Array, Curve, sigmoid
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 from testkit.forecast.curve_families import curve_families
 from testkit.forecast.real_curves import EXTENDED, PaperRun, other_runs, own_runs, paper_runs
 

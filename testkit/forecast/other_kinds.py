@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.scaling.baselines import last_value, log_linear, power_law
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.baselines import last_value, log_linear, power_law
+from rollcast.scaling.law.curve import Curve
 from testkit.forecast.curve_families import curve_families
 from testkit.forecast.other_shapes import CLASSES, drawn
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.scaling.baselines import log_linear, paper_grid, power_law
-from rollcast.scaling.curve import Curve, sigmoid
+from rollcast.scaling.law.baselines import log_linear, paper_grid, power_law
+from rollcast.scaling.law.curve import Curve, sigmoid
 from testkit.forecast.real_curves import PaperRun, paper_runs, published_fits
 
 SMALL_MIDPOINTS = np.linspace(100, 4_000, 100)

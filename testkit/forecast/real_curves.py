@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rollcast.scaling.curve import Array, Curve
+from rollcast.scaling.law.curve import Array, Curve
 from testkit.record import RESULTS
 
 TRANSIENT = 1450.0

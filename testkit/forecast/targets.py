@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.verdict import VerdictKind
 
 LEAST_RUNS = 50
 """Fewer runs of one verdict in a class say nothing about a share of a tenth."""

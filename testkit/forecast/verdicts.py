@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 from testkit.forecast.generators import SHAPES, simulate_shape
 from testkit.forecast.real_curves import other_runs, paper_runs, truncating_run
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.scaling.curve import Array, sigmoid
+from rollcast.scaling.law.curve import Array, sigmoid
 from testkit.forecaster.recorded_run import Reading
 
 PROMPTS = 1_000

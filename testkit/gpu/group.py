@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.weights.manifest import PIECE_BYTES
-from rollcast.weights.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup, backend_for
+from rollcast.weights.plan.manifest import PIECE_BYTES
+from rollcast.weights.transport.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup, backend_for
 from testkit.gpu import card
 
 REPEATS = 3

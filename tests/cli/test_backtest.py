@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 from testkit.forecaster.recorded_run import record
 from tests.cli.command import rollcast
 from tests.cli.refusals import check_refused

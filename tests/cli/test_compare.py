@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollcast.scaling.compare import compare, with_asymptote
-from rollcast.scaling.curve import Curve, SigmoidParameters
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
-from rollcast.scaling.prior import LAW_PRIOR
+from rollcast.scaling.decisions.compare import compare, with_asymptote
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import Curve, SigmoidParameters
+from rollcast.scaling.posterior.options import FitOptions
+from rollcast.scaling.posterior.prior import LAW_PRIOR
 from tests.cli.command import rollcast
 from tests.cli.refusals import check_refused
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
-from rollcast.scaling.curve import Array, Curve, sigmoid
+from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
+from rollcast.scaling.law.curve import Array, Curve, sigmoid
 from tests.cli.command import rollcast
 
 START = 0.40

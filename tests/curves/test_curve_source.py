@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
+from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import read_curve, read_curves
-from rollcast.curves.decimal_commas import has_decimal_commas
 from rollcast.curves.evaluations import EvaluationLog
+from rollcast.curves.formats.delimited import has_decimal_commas
 from rollcast.curves.natural_order import natural
-from rollcast.curves.run_folder import RunFolder
-from rollcast.curves.table import Columns
+from rollcast.curves.sources.run_folder import RunFolder
 
 LOST_AND_REDONE = [(10, 1.0), (20, 2.0), (30, 3.0), (40, 4.0), (30, 3.2), (40, 4.2), (50, 5.2)]
 """Steps and compute of a run that was killed after step 40 and went on from a checkpoint at 25."""
@@ -110,7 +110,7 @@ def test_malformed_lines_are_left_out_and_told(tmp_path: Path, capsys: pytest.Ca
     rows = [{"compute": n, "accuracy": n / 10} for n in (1, 2, 3)]
     path = write_lines(tmp_path / "c.jsonl", [rows[0], '{"compute": 2, "accu', "[]", *rows[1:]])
     assert len(read_curve(str(path), Columns(), None)) == 3
-    assert "2 lines left out, line 2 is no JSON object, nor are the others" in capsys.readouterr().err
+    assert "2 lines left out, line 2 is not a JSON object, nor are the others" in capsys.readouterr().err
 
 
 def test_a_file_of_several_runs_is_one_curve_for_each(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from rollcast.connections.port_files import publish_port
-from rollcast.curves.evaluation_columns import curve_of, known_truncation
-from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.sources import PrometheusQueries
+from rollcast.curves.evaluations import CurvePoint, known_truncation
+from rollcast.curves.run_history import curve_of
+from rollcast.curves.sources.prometheus import PrometheusQueries
 from rollcast.forecaster.history import History
 from rollcast.local.ports import free_port
 from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS, PROMTOOL, prometheus

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import rollcast
-from rollcast.scaling.curve import DEVICE_HOURS
+from rollcast.scaling.law.curve import DEVICE_HOURS
 from testkit.forecaster.recorded_run import record, run_file
 from testkit.forecaster.recorded_service import SHOWN, serving_a_record
 from testkit.forecaster.service_process import running

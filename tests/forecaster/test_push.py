@@ -15,9 +15,9 @@ import rollcast
 from rollcast.curves.evaluations import MAX_EVALUATIONS, CurvePoint
 from rollcast.forecaster.engine import MAX_PUSHED_RUNS
 from rollcast.forecaster.history import History, PushedRun
-from rollcast.scaling.advice import advise
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.advice import advise
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.law.curve import Curve
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import Service, running
 from testkit.forked_programs import ForkedPrograms

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from rollcast.config.run import RunConfig
-from rollcast.generator import no_room
-from rollcast.generator.engine import EngineRequest
 from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.vllm import no_room
+from rollcast.generator.vllm.engine import EngineRequest
 from rollcast.rollouts.records import LengthBudget, Sampling
-from rollcast.weights.member import EngineStuckError
+from rollcast.weights.receiver.reception import EngineStuckError
 from rollcast.wire.version import PolicyVersion
 from tests.generator.conftest import Versions, make_task, random_prompt, sample_all
 
@@ -50,7 +50,7 @@ async def test_rebuilt_kv_is_marked_and_replayed(versions: Versions, kind: str) 
     for rollout in rollouts:
         assert versions.largest_gap(rollout, task) < TOLERANCE
     gc.collect()
-    assert not [*versions.engine._asked], "nobody holds a request any more, and something is kept of one"
+    assert not [*versions.engine._requests_by_id], "nobody holds a request any more, and something is kept of one"
 
 
 async def test_a_request_that_was_given_up_leaves_nothing(versions: Versions) -> None:
@@ -64,7 +64,7 @@ async def test_a_request_that_was_given_up_leaves_nothing(versions: Versions) ->
     del running, run
     await versions.engine.observe()
     gc.collect()
-    assert not [*versions.engine._asked]
+    assert not [*versions.engine._requests_by_id]
 
 
 async def test_a_shared_prompt_that_another_rollout_computed_again_is_marked(versions: Versions) -> None:

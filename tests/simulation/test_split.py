@@ -10,7 +10,7 @@ import pytest
 from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy
 from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.lengths import lognormal_with_mean
-from rollcast.simulation.split import FEW, MARGIN, Rates, Split, SplitSimulator, splits_of
+from rollcast.simulation.split import EQUAL_RATE_SHARE, MAX_SIMULATIONS, Rates, Split, SplitSimulator, splits_of
 from rollcast.simulation.workload import constant
 
 
@@ -92,9 +92,9 @@ def test_of_many_splits_one_within_the_margin_is_found_with_few_simulations(seed
     simulator, splits = SplitSimulator(rates), splits_of(48, rates)
     best = max(simulator.simulate(split).steps_per_hour for split in splits)
     found = simulator.search(splits)
-    assert found.best.steps_per_hour >= (1 - MARGIN) * best
+    assert found.best.steps_per_hour >= (1 - EQUAL_RATE_SHARE) * best
     assert found.passed_over > 0, "the search had to close in"
-    assert len(found.outcomes) <= FEW
+    assert len(found.outcomes) <= MAX_SIMULATIONS
     assert len(found.outcomes) + found.beaten + found.passed_over == len(splits)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import read_curve
-from rollcast.curves.run_folder import RunFolder
-from rollcast.curves.table import Columns
+from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import History

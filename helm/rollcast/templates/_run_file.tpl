@@ -81,5 +81,7 @@ run file's own rules (check.yaml), later: here it may be anything. */}}
 {{- range $group, $given := .Values.config -}}
 {{- if not (or (kindIs "map" $given) (kindIs "invalid" $given)) -}}{{- $_ := unset $chart $group -}}{{- end -}}
 {{- end -}}
-{{- toYaml (mergeOverwrite (deepCopy .Values.config) $chart) -}}
+{{- $config := deepCopy .Values.config -}}
+{{- if kindIs "map" $config.weights -}}{{- $_ := unset $config.weights "encoding" -}}{{- end -}}
+{{- toYaml (mergeOverwrite $config $chart) -}}
 {{- end -}}

@@ -166,7 +166,7 @@ def with_its_model(base: RunConfig) -> RunConfig:
     """Trains the demo's model first, if the run file names it."""
     from rollcast.cli.demo import trained, with_model
     from rollcast.local import preflight
-    from rollcast.local.base_model import PLACEHOLDER, BaseModel
+    from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 
     if base.model.path != PLACEHOLDER or Path(PLACEHOLDER).exists():
         return base

@@ -15,9 +15,10 @@ from rollcast.local.ablation import WHOLE
 from rollcast.runfolder.outcomes import RunRecord, State
 
 if TYPE_CHECKING:
-    from rollcast.scaling.curve import Curve
-    from rollcast.scaling.forecast import Forecast
-    from rollcast.scaling.leave_one_out import LeaveOneOut, Repeats, Row
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, Row
+    from rollcast.scaling.decisions.repeats import Repeats
+    from rollcast.scaling.law.curve import Curve
 
 MIN_INTERRUPTED_SHARE = 0.005
 """Share of interrupted rollouts below which leaving the interruption out changes nothing."""
@@ -30,7 +31,7 @@ def curve_of_run(folder: Path, name: str) -> Curve:
 
     Raises UserError: there is no curve.
     """
-    from rollcast.curves.run_folder import history_of_folder
+    from rollcast.curves.sources.run_folder import history_of_folder
 
     history, malformed, _ = history_of_folder(folder, None)
     if malformed:
@@ -45,7 +46,7 @@ def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:
 
     Raises UserError: the whole recipe has no finished run, or no other recipe has one.
     """
-    from rollcast.scaling.leave_one_out import Repeats
+    from rollcast.scaling.decisions.repeats import Repeats
 
     curves: dict[str, list[Curve]] = defaultdict(list)
     for record in records:
@@ -65,7 +66,7 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
     """
     from rollcast.cli.leave_one_out_report import table_report
     from rollcast.cli.run_report import middle_law, run_report
-    from rollcast.scaling.leave_one_out import leave_one_out
+    from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
     recipes = repeats_of(records)
     table = leave_one_out(
@@ -85,7 +86,7 @@ def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], what: dict[str, st
 
     `forecasts`: of the rows; a row that no law describes gives no advice. `what`: each row in words.
     """
-    from rollcast.scaling.leave_one_out import PartKind
+    from rollcast.scaling.decisions.leave_one_out import PartKind
 
     if not forecasts[0].verdict.kind.is_described:
         return [f"No law describes {table.rows[0].name}, the whole recipe: nothing can be compared with it."]
@@ -143,9 +144,10 @@ def _ratio(row: Row) -> float:
 
 def _speed(row: Row) -> str:
     """By compute if the compute differs clearly, otherwise by B."""
-    from rollcast.scaling.compare import COMPUTE_MARGIN, is_off_zero, logarithms
+    from rollcast.scaling.decisions.compare import is_off_zero, logarithms
+    from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN
 
-    if row.compute_ratio and is_off_zero(logarithms(row.compute_ratio), COMPUTE_MARGIN):
+    if row.compute_ratio and is_off_zero(logarithms(row.compute_ratio), LOG_COMPUTE_RATIO_MARGIN):
         low, ratio, high = row.compute_ratio
         act = "do not" if ratio > 1 else "do"
         return f"half-way up it has taken {ratio:.2f} times the compute ({low:.2f} to {high:.2f}); {act}"

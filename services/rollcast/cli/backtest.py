@@ -14,8 +14,8 @@ from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.scaling.backtest import PastForecast
-    from rollcast.scaling.curve import Curve
+    from rollcast.scaling.decisions.backtest import PastForecast
+    from rollcast.scaling.law.curve import Curve
 
 DEFAULT_SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 
@@ -43,7 +43,7 @@ def backtest(
     rollcast backtest runs/demo/evaluations.jsonl --share 0.25 --share 0.5 --json
     """
     from rollcast.curves.curve_source import fit_options, read_curves
-    from rollcast.scaling.backtest import backtest as forecast_earlier
+    from rollcast.scaling.decisions.backtest import backtest as forecast_earlier
 
     report.check_plot(plot)
     shares = sorted(share or DEFAULT_SHARES)

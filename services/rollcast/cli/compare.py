@@ -18,11 +18,11 @@ from rollcast.cli.run_report import cautions, middle_law, not_described, number,
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
+    from rollcast.curves.columns import Columns
     from rollcast.curves.origin import Origin
-    from rollcast.curves.table import Columns
-    from rollcast.scaling.compare import Comparison
-    from rollcast.scaling.curve import Curve
-    from rollcast.scaling.forecast import Forecast
+    from rollcast.scaling.decisions.compare import Comparison
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.law.curve import Curve
 
 
 @options.with_column_options
@@ -57,7 +57,7 @@ def compare(
     rollcast compare a.csv b.csv c.csv --initial 0.4 --exclude-before 1500 --json
     """
     from rollcast.curves.curve_source import fit_options
-    from rollcast.scaling.posterior import fit
+    from rollcast.scaling.decisions.fit import fit
 
     report.check_plot(plot)
     wanted = list(dict.fromkeys(sources)) if pass_rate else sources
@@ -90,7 +90,7 @@ def compare(
 
 def _pairs_of(forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """The runs and each pair of them, as JSON. Raises ValueError: there are fewer than two."""
-    from rollcast.scaling.compare import compare as compare_forecasts
+    from rollcast.scaling.decisions.compare import compare as compare_forecasts
 
     pairs = compare_forecasts(forecasts)
     runs = [run_report(forecast, middle_law(forecast)) for forecast in forecasts]
@@ -104,7 +104,7 @@ def _pairs_of(forecasts: Sequence[Forecast]) -> dict[str, Any]:
 
 def _table_of(forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """The runs and the leave-one-out table, as JSON; the first run is the whole recipe. Raises ValueError."""
-    from rollcast.scaling.leave_one_out import leave_one_out
+    from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
     table = leave_one_out(forecasts[0], forecasts[1:])
     runs = [run_report(one, middle_law(held)) for one, held in zip(forecasts, table.at_common, strict=True)]

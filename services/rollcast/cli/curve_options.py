@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 if TYPE_CHECKING:
-    from rollcast.curves.table import Columns
+    from rollcast.curves.columns import Columns
 
 Run = Annotated[str | None, typer.Option(help="run, if the source holds several")]
 Initial = Annotated[float | None, typer.Option(help="pass rate at compute 0, if known")]
@@ -59,7 +59,7 @@ class ColumnOptions:
 
     def chosen(self) -> Columns:
         """The columns in the form that readers of curves take."""
-        from rollcast.curves.table import Columns
+        from rollcast.curves.columns import Columns
 
         return Columns(
             compute=self.compute,

@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from rollcast.config.run import RunConfig
-    from rollcast.local.base_model import BaseModel
+    from rollcast.local.demo.base_model import BaseModel
 
 
 def demo(
@@ -31,7 +31,7 @@ def demo(
     from rollcast.cli.up import run_and_conclude
     from rollcast.config.run import load_run_config
     from rollcast.local import preflight
-    from rollcast.local.base_model import BaseModel
+    from rollcast.local.demo.base_model import BaseModel
 
     base_model = BaseModel()
     settings = load_run_config(config or shipped_config("demo.yaml"))
@@ -51,7 +51,7 @@ def shipped_config(name: str) -> Path:
 def trained(base_model: BaseModel) -> Path:
     """The folder of the base model, which is trained unless it is cached."""
     from rollcast.cli.views import progress_bar
-    from rollcast.local.base_model import ensure_base_model
+    from rollcast.local.demo.base_model import ensure_base_model
 
     with progress_bar("training the base model from scratch (once)") as show:
         folder = ensure_base_model(base_model, show)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.scaling.curve import Curve
+    from rollcast.scaling.law.curve import Curve
 
 
 def with_distinct_names(found: Sequence[tuple[str, Curve]]) -> list[Curve]:

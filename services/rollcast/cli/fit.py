@@ -55,7 +55,7 @@ def fit(
     """
     from rollcast.curves.answer import answer_as_json
     from rollcast.curves.curve_source import forecast_source
-    from rollcast.curves.run_folder import spent_before
+    from rollcast.curves.sources.run_folder import spent_before
     from rollcast.runfolder.records import as_json as as_plain
 
     report.check_plot(plot)

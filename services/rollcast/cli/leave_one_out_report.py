@@ -10,8 +10,8 @@ from rollcast.cli.output import say
 from rollcast.cli.run_report import cautions, not_described, number
 
 if TYPE_CHECKING:
-    from rollcast.scaling.forecast import Forecast
-    from rollcast.scaling.leave_one_out import LeaveOneOut, Row
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, Row
 
 NOT_COMPARED = "not compared: no law describes it, or the whole recipe"
 """Shown in the column for the kind of part."""
@@ -23,14 +23,14 @@ def table_report(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str,
     `forecasts`: of the rows. A row that no law describes has no numbers. If that row is the whole recipe, there is
     nothing to compare the others with, and they have no losses.
     """
-    from rollcast.scaling.curve import MARGIN
+    from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 
     described = [forecast.verdict.kind.is_described for forecast in forecasts]
     rows = [
         _row_report(row, is_described=own, is_compared=own and described[0])
         for row, own in zip(table.rows, described, strict=True)
     ]
-    far = [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > MARGIN]
+    far = [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > ASYMPTOTE_MARGIN]
     broken = not_described(forecasts)
     return {
         "baseline": table.rows[0].name,
@@ -38,7 +38,7 @@ def table_report(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str,
         "half_way": table.half_way if described[0] else None,
         "far_from_common": [name for name in far if name not in broken] if described[0] else [],
         "not_described": broken,
-        "margin": MARGIN,
+        "margin": ASYMPTOTE_MARGIN,
         "rows": rows,
     }
 

@@ -60,7 +60,7 @@ def arithmetic(folder: Folder) -> None:
         if there:
             return
         from rollcast.cli.demo import trained
-        from rollcast.local.base_model import BaseModel
+        from rollcast.local.demo.base_model import BaseModel
 
         os.environ["ROLLCAST_CACHE"] = str(folder.parent)
         folder.symlink_to(trained(BaseModel()).name)

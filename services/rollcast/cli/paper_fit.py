@@ -17,12 +17,12 @@ from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves.curve_source import read_curves
 from rollcast.curves.left_out import counted
-from rollcast.scaling.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
+from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
 
 if TYPE_CHECKING:
+    from rollcast.curves.columns import Columns
     from rollcast.curves.origin import Origin
-    from rollcast.curves.table import Columns
-    from rollcast.scaling.curve import Curve, SigmoidParameters
+    from rollcast.scaling.law.curve import Curve, SigmoidParameters
 
 PROCEDURE = "arXiv 2510.13786, A.5"
 LEAST_POINTS = 3

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rollcast.cli import report
 
 if TYPE_CHECKING:
-    from rollcast.scaling.curve import SigmoidParameters
-    from rollcast.scaling.forecast import Forecast
+    from rollcast.scaling.decisions.forecast import Forecast
+    from rollcast.scaling.law.curve import SigmoidParameters
 
 
 def run_report(forecast: Forecast, held: SigmoidParameters) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def run_report(forecast: Forecast, held: SigmoidParameters) -> dict[str, Any]:
 
 def replot_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
     """The law's constants and ln F over ln C of the fitted points; those outside (R_0, A) have no F and are counted."""
-    from rollcast.scaling.compare import log_replot
+    from rollcast.scaling.decisions.compare import log_replot
 
     curve = forecast.curve
     fitted = curve.window(float(curve.compute[min(forecast.excluded, len(curve) - 1)]))
@@ -51,7 +51,7 @@ def replot_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
 
 def middle_law(forecast: Forecast) -> SigmoidParameters:
     """The medians that the table shows, as one law: the picture draws the printed values."""
-    from rollcast.scaling.curve import SigmoidParameters
+    from rollcast.scaling.law.curve import SigmoidParameters
 
     middle = (0.5,)
     return SigmoidParameters(

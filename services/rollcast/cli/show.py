@@ -88,11 +88,11 @@ def settings_of(folder: Path) -> RunConfig:
 
 
 def forecast_now(config: RunConfig) -> ForecastReading | None:
-    """Forecast the evaluations in the folder as `fit` does; None if there is no evaluation after the first step."""
-    from rollcast.curves.run_folder import history_of_folder
+    """Of the evaluations in the folder, as `fit` makes it; None where there is none after the first step."""
     from rollcast.curves.run_forecast import RunBudget, forecast_history
+    from rollcast.curves.sources.run_folder import history_of_folder
     from rollcast.local.forecast_reading import forecast_here
-    from rollcast.scaling.options import FitOptions
+    from rollcast.scaling.posterior.options import FitOptions
 
     try:
         history, _, _ = history_of_folder(config.run_folder, None)

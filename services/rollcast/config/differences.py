@@ -29,12 +29,13 @@ class Difference:
 
 def differences(before: RunConfig, after: RunConfig) -> list[Difference]:
     """In the order of the schema. Where a group is of another kind it differs as a whole."""
-    return list(_between(_plain(before), _plain(after), ""))
+    old, new = (_plain(config.model_dump()) for config in (before, after))
+    return list(_between(old, new, ""))
 
 
-def _plain(config: RunConfig) -> dict[str, Any]:
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     """As a file would have it: lists for tuples, text for paths, secrets in clear."""
-    return dict(json.loads(json.dumps(reveal(config.model_dump()), default=str)))
+    return dict(json.loads(json.dumps(reveal(settings), default=str)))
 
 
 def _between(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Difference]:

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from rollcast.config.differences import differences
 from rollcast.config.errors import UserError
-from rollcast.config.gone_settings import without_gone_settings
+from rollcast.config.removed_settings import without_ignored
 from rollcast.config.rules import broken_rules
 from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import Wrong, described, kind_of, num_described, without
@@ -77,8 +77,7 @@ def parse_run_config(
 
     Raises UserError: one sentence for each mistake, all of them at once.
     """
-    data = without_gone_settings(data, source)
-    config, mistakes, num_more = _checked(data, filled_in, to_start=to_start)
+    config, mistakes, num_more = _checked(without_ignored(data), filled_in, to_start=to_start)
     if mistakes:
         raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None

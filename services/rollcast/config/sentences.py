@@ -17,6 +17,7 @@ from rollcast.config.base import IN_WORDS
 from rollcast.config.engine_arguments import refused_argument
 from rollcast.config.examples import SECRETS, example
 from rollcast.config.other_names import MAX_FOUND, Counterpart, counterpart, names_within
+from rollcast.config.removed_settings import REMOVED
 from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near
 
 _SHORT = reprlib.Repr()
@@ -189,6 +190,8 @@ def _elsewhere(field: str, found: Counterpart) -> Wrong:
 
 
 def _no_setting(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
+    if (removed := REMOVED.get(field)) is not None:
+        return Wrong(field, removed.reason)
     if not is_elsewhere_or_near(field, groups, schema) and (found := counterpart(field)) is not None:
         return _elsewhere(field, found)
     remedy, meant = did_you_mean(field, groups, schema)

@@ -127,10 +127,6 @@ class Weights(Settings):
     """Deadline of one bucket's broadcast: what a frozen receiver costs at most."""
     acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Deadline from the last bucket to the acknowledgement that the version was applied."""
-    encoding: Literal["full", "changed"] = "full"
-    """What travels. full = every weight of every version. changed = exactly the weights that differ from the version before,
-    to generators that hold that one; the others get everything. Saves most of the bytes at small learning rates, and
-    costs the trainer a comparison in host memory. full until it was measured over a network."""
     stage: Literal["auto", "device", "host"] = "auto"
     """Where a generator keeps a version that it has received and not yet applied. device = whole, on every worker's GPU:
     the shortest pause. host = once, in host memory that the workers share: each copies its slice when the version is
@@ -267,30 +263,32 @@ class PrometheusSource(Settings):
 
 
 class CurveFile(CurveTerms):
-    """A run of any framework as a CSV or JSONL file that grows; each row with a pass rate is an evaluation."""
+    """A run of any framework as a log that grows: a file or folder of a format that `rollcast fit` reads."""
 
     run: Annotated[str, Field(pattern=CURVE_NAME)]
     """Name under which the forecast is served."""
     path: Path
-    """CSV with a header (commas, semicolons or tabs), or one JSON object a line. Rows are appended; what was read once is
-    not read again. Columns are found in upper and lower case alike."""
+    """File or folder: CSV, JSON, JSONL, W&B, TensorBoard, MLflow, TRL, or a console log; at most 64 MiB. One that has
+    changed is read again from its beginning. A last line that is not ended yet waits for its end. Columns are found in
+    upper and lower case alike."""
     compute: str | None = None
-    """Column of the compute since the start; its name tells the unit. None = the first of compute_device_hours, compute,
-    device_hours, gpu_hours, gpu_hours_excl_eval that is there."""
+    """Column of the compute since the start; its name tells the unit. None = recognised by its name, as `rollcast fit` does:
+    device-hours, else steps, else tokens, samples or times."""
     pass_rate: str | None = None
-    """Column of the mean reward or accuracy on held-out prompts, in [0, 1]. None = pass_rate, accuracy, score, eval_acc,
-    eval_accuracy, eval_reward; in a CSV also reward, mean_reward."""
+    """Column of the mean reward or accuracy on held-out prompts, in [0, 1]. None = recognised by its name, as `rollcast fit`
+    does; if several could be meant, the page asks for this setting."""
     scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Times the pass rate and its standard error. 0.01 = the file holds per cent."""
     standard_error: str | None = None
     """Of the pass rate. None = standard_error, stderr; where neither is there it is unknown."""
     truncation_ratio: str | None = None
-    """Share of the rollouts that the token budget cut off; the verdict heeds it. None = truncation_ratio, truncated."""
+    """Share of the rollouts that the token budget cut off; the verdict heeds it. None = truncation_ratio, truncation_rate,
+    truncated."""
     step: str | None = None
-    """Optimizer step, by which an evaluation is told from the others. None = step, global_step, training_step, or else
-    the number of the line."""
+    """Optimizer step, which tells evaluations apart. None = global_step, training_step, step, iteration and the like, or else
+    the number of the row."""
     time: str | None = None
-    """Unix seconds of the evaluation. None = when its row was first seen."""
+    """Unix seconds of the evaluation. None = when its row was first read."""
     where: tuple[Annotated[str, Field(pattern=CONDITION)], ...] = ()
     """COLUMN=VALUE that rows must meet, where the file holds several runs or measures."""
 
@@ -301,7 +299,8 @@ class FileSource(Settings):
     curves: Annotated[tuple[CurveFile, ...], Field(min_length=1, max_length=200)]
     """One file for each run."""
     every_seconds: Annotated[float, Field(gt=0)] = 2.0
-    """Interval of reading; only what was appended is read."""
+    """Interval between two looks at each file; one that has not changed is not read. A long file that changes all the time is
+    read less often: 5 MiB a second on average."""
 
 
 class Forecaster(Settings):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rollcast.scaling.digits import difference
+from rollcast.scaling.decisions.digits import difference
 
 MEDIAN_AND_90 = (0.05, 0.5, 0.95)
 """Levels of the median and the 90 % interval."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from rollcast.curves.amounts import Interval, interval
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
-from rollcast.scaling.curve import Array, SigmoidParameters
-from rollcast.scaling.forecast import Forecast, Verdict
+from rollcast.scaling.decisions.forecast import Forecast, Verdict
+from rollcast.scaling.law.curve import Array, SigmoidParameters
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def answer_as_json(run: RunForecast, computes: Sequence[float], targets: Sequenc
     readings = run.reading(computes, QUANTILES)
     return {
         "curve": curve.name,
-        "num_points": len(curve),
+        "num_points": len(run.evaluations),
         "dropped": curve.dropped,
         "incomplete": run.num_incomplete,
         "excluded": forecast.excluded,

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rollcast.config.errors import UserError
-from rollcast.curves.curve_row import some
+from rollcast.curves.columns import Columns, some
+from rollcast.curves.curve_sheet import curve_sheet
+from rollcast.curves.evaluations import evaluations_of
+from rollcast.curves.formats.recognise import read_sheet
 from rollcast.curves.left_out import incomplete_points, left_out
 from rollcast.curves.natural_order import natural
-from rollcast.curves.table import Columns, read_table
+from rollcast.curves.run_history import history_of
 from rollcast.runfolder.files import EVALUATIONS
 from rollcast.telemetry.names import is_own_curve
 
@@ -21,74 +24,89 @@ if TYPE_CHECKING:
     from rollcast.curves.origin import Origin
     from rollcast.curves.run_forecast import RunForecast
     from rollcast.curves.run_history import RunHistory
-    from rollcast.scaling.curve import Curve
-    from rollcast.scaling.options import FitOptions
+    from rollcast.curves.sheet import Sheet
+    from rollcast.scaling.law.curve import Curve
+    from rollcast.scaling.posterior.options import FitOptions
 
 
 def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
     """The history of the one run of a file, of a folder, of a run of W&B or of a Prometheus address.
 
-    What it was read as is told on standard error. Raises UserError: one sentence on what cannot be read, or that there
-    are several runs, and what would help.
+    The origin is printed on standard error. Raises UserError: one sentence on what cannot be read, or that
+    there are several runs, and what would help.
     """
-    history = _read_history(source, columns, run)
-    tell(f"{source}: {history.origin.sentence()}")
-    _tell_incomplete(source, [history])
-    return history
-
-
-def _read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
     if source.startswith(("http://", "https://")):
         found = _evaluations(source, columns, run)
         runs = sorted(found, key=natural)
-        name = run if run is not None else runs[0] if len(runs) == 1 else None
+        name = runs[0] if run is None and len(runs) == 1 else run
         if name not in found:
             raise UserError(f"{source}: holds evaluations of {', '.join(runs) or 'no run'}; name one with --run")
-        return _history(name, found[name], columns)
-    if _is_run_folder(source):
-        return _history_of_folder(Path(source), columns, run)
-    table = read_table(source, columns, run, tell)
-    runs = table.runs()
-    if len(runs) > 1:
-        raise UserError(f"{source}: holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME")
-    return table.history(_name(source) if run is None else run, tell)
+        history = _history(name, found[name], columns)
+    elif (Path(source) / EVALUATIONS).is_file():
+        history = _history_of_folder(Path(source), columns, run)
+    else:
+        [history] = histories_of_sheet(read_sheet(source, tell), source, columns, _name(source), run, is_one=True)
+    _tell_origin(source, [history])
+    return history
 
 
 def read_histories(source: str, columns: Columns) -> list[RunHistory]:
-    """The history of every run in a source; those of a file are told by its column `run`. Raises as `read_history`."""
-    histories = _read_histories(source, columns)
-    tell(f"{source}: {histories[0].origin.sentence()}")
-    _tell_incomplete(source, histories)
-    return histories
-
-
-def _read_histories(source: str, columns: Columns) -> list[RunHistory]:
+    """The history of every run in a source; a file names them in its column `run`. Raises as `read_history`."""
     if source.startswith(("http://", "https://")):
         found = _evaluations(source, columns, None)
         if not found:
             raise UserError(f"{source}: holds evaluations of no run; check the address")
-        return [_history(run, found[run], columns) for run in sorted(found, key=natural)]
-    if _is_run_folder(source):
-        return [_history_of_folder(Path(source), columns, None)]
-    table = read_table(source, columns, None, tell)
-    runs = table.runs()
-    if len(runs) == 1:
-        return [table.history(_name(source), tell)]
-    return [table.of_run(run).history(run or _name(source), tell) for run in runs]
+        histories = [_history(run, found[run], columns) for run in sorted(found, key=natural)]
+    elif (Path(source) / EVALUATIONS).is_file():
+        histories = [_history_of_folder(Path(source), columns, None)]
+    else:
+        histories = histories_of_sheet(read_sheet(source, tell), source, columns, _name(source))
+    _tell_origin(source, histories)
+    return histories
 
 
-def _tell_incomplete(source: str, histories: Sequence[RunHistory]) -> None:
+def histories_of_sheet(
+    sheet: Sheet, source: str, columns: Columns, name: str, run: str | None = None, *, is_one: bool = False
+) -> list[RunHistory]:
+    """The history of every run in a sheet.
+
+    Args:
+        source: what the sheet was read from, in sentences.
+        name: of a run that no column names.
+        run: the only one to be read, and its name.
+        is_one: refuse a sheet of several runs.
+
+    Raises:
+        UserError: as `read_history`.
+    """
+
+    def say(sentence: str) -> None:
+        tell(f"{source}: {sentence}")
+
+    try:
+        whole = curve_sheet(sheet, columns, run, say)
+        runs = whole.runs()
+        if len(runs) == 1:
+            name = name if run is None else run
+            return [history_of(evaluations_of(whole, name), name, whole.origin, say)]
+        if is_one:
+            raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME")
+        return [
+            history_of(evaluations_of(whole.of_run(each), each or name), each or name, whole.origin, say)
+            for each in runs
+        ]
+    except (UserError, ValueError) as error:
+        raise UserError(f"{source}: {error}") from None
+
+
+def _tell_origin(source: str, histories: Sequence[RunHistory]) -> None:
+    tell(f"{source}: {histories[0].origin.sentence()}")
     if count := sum(history.num_incomplete for history in histories):
         tell(f"{source}: {incomplete_points(count)} left out")
 
 
-def _is_run_folder(source: str) -> bool:
-    """Whether it is a folder that Rollcast wrote."""
-    return (Path(source) / EVALUATIONS).is_file()
-
-
 def _name(source: str) -> str:
-    """Of a run that no column names: of its file or folder."""
+    """The name of a run that no column names: that of its file or folder."""
     path = Path(source)
     return (path.resolve().name if path.is_dir() else path.stem) or source
 
@@ -104,7 +122,7 @@ def forecast_source(
 ) -> RunForecast:
     """The forecast of a source's one run, as the service makes it. `exclude_before`: device-hours since the start.
 
-    Raises UserError as `read_history`, or where nothing can be fitted.
+    Raises UserError as `read_history`, or if nothing can be fitted.
     """
     from rollcast.curves.run_forecast import forecast_history
 
@@ -116,14 +134,14 @@ def forecast_source(
 
 
 def read_curve(source: str, columns: Columns, run: str | None) -> Curve:
-    """As `read_history`, the run's curve over compute without its start-ups; those are told on standard error."""
+    """The run's curve over compute without its start-ups, which standard error reports. Raises as `read_history`."""
     return read_curves(source, columns, run)[0][1]
 
 
 def read_curves(
     source: str, columns: Columns, run: str | None = None, *, all_runs: bool = False
 ) -> list[tuple[Origin, Curve]]:
-    """As what each run was read, and its curve over compute without its start-ups: so they share an axis.
+    """What each run was read as, and its curve over compute without its start-ups, so that they share an axis.
 
     `all_runs`: as `read_histories`, else the one of `read_history`.
     """
@@ -142,7 +160,7 @@ def _curve(source: str, history: RunHistory) -> Curve:
 
 
 def tell(sentence: str) -> None:
-    """Print one line on standard error."""
+    """One line on standard error."""
     print(sentence, file=sys.stderr)
 
 
@@ -152,20 +170,23 @@ def fit_options(
     law_alone: bool = False,
     prior: Path | None = None,
 ) -> FitOptions:
-    """`law_alone`: the paper's law and nothing beside it. Raises ValueError where a value is out of bounds."""
-    from rollcast.scaling.options import FitOptions
-    from rollcast.scaling.prior import DEFAULT_PRIOR, LAW_PRIOR
-    from rollcast.scaling.prior_file import read_prior
+    """`law_alone`: the paper's law and no other shape. Raises ValueError if a value is out of bounds."""
+    from rollcast.scaling.posterior.options import FitOptions
+    from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR
+    from rollcast.scaling.posterior.prior_file import read_prior
 
+    chosen = LAW_PRIOR if law_alone else DEFAULT_PRIOR
+    if prior is not None:
+        chosen = read_prior(prior)
     return FitOptions(
-        prior=read_prior(prior) if prior is not None else LAW_PRIOR if law_alone else DEFAULT_PRIOR,
+        prior=chosen,
         initial="measured" if initial is None else initial,
         exclude_before="auto" if exclude_before is None else exclude_before,
     )
 
 
 def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
-    """A run of another framework, where expressions are given; none: one of Rollcast's own."""
+    """The expressions of a run of another framework; empty for one of Rollcast's own."""
     from pydantic import ValidationError
 
     from rollcast.config.services import CurveQueries
@@ -191,13 +212,13 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
             ),
         )
     except ValidationError:
-        raise UserError(f"--run {run}: is no name for a run; leave '/' out, and write 200 characters at most") from None
+        raise UserError(f"--run {run}: not a name for a run; leave '/' out, and write 200 characters at most") from None
 
 
 def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, EvaluationLog]:
-    """By run, what a Prometheus knows. Raises UserError."""
+    """The evaluations that a Prometheus server has, by run. Raises UserError."""
     from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog
-    from rollcast.curves.sources import PrometheusQueries
+    from rollcast.curves.sources.prometheus import PrometheusQueries
     from rollcast.telemetry.prometheus_reader import SourceAway
 
     foreign = _queries(columns, run)
@@ -234,9 +255,10 @@ def _evaluations(url: str, columns: Columns, run: str | None) -> dict[str, Evalu
 def _history(run: str, log: EvaluationLog, columns: Columns) -> RunHistory:
     from rollcast.curves.origin import Origin
     from rollcast.curves.run_history import RunHistory
-    from rollcast.scaling.curve import DEVICE_HOURS
+    from rollcast.scaling.law.curve import DEVICE_HOURS
 
-    compute, pass_rate = columns.compute or "evaluated compute", columns.pass_rate or "evaluations of Rollcast"
+    compute = columns.compute or "evaluated compute"
+    pass_rate = columns.pass_rate or "evaluations of Rollcast"
     origin = Origin("Prometheus", compute, pass_rate, DEVICE_HOURS)
 
     found = log.sorted_out()
@@ -244,8 +266,8 @@ def _history(run: str, log: EvaluationLog, columns: Columns) -> RunHistory:
 
 
 def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHistory:
-    """Raises UserError, also for options that say how a file is to be read."""
-    from rollcast.curves.run_folder import history_of_folder
+    """Raises UserError, also for options on the columns of a file."""
+    from rollcast.curves.sources.run_folder import history_of_folder
 
     if columns != Columns():
         raise UserError(f"{folder}: is a run's folder, which takes no columns, --where or --scale; leave them out")

@@ -35,9 +35,9 @@ from rollcast.forecaster.schema import (
     Trace,
 )
 from rollcast.recipe.group_signal import came_back_in_words
-from rollcast.scaling.baselines import power_law
-from rollcast.scaling.curve import Array
-from rollcast.scaling.verdict import VerdictKind
+from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.baselines import power_law
+from rollcast.scaling.law.curve import Array
 
 NUM_CURVE_POINTS = 121
 _made: WeakKeyDictionary[RunForecast, ForecastAnswer] = WeakKeyDictionary()

@@ -13,12 +13,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from rollcast.curves.columns import GPU_HOURS
 from rollcast.curves.run_forecast import QUANTILES, ForecastSummary, RunForecast
-from rollcast.curves.units import GPU_HOURS
 from rollcast.forecaster.surprise import Surprise
-from rollcast.scaling.advice import Advice, AdviceKind
-from rollcast.scaling.curve import DEVICE_HOURS
-from rollcast.scaling.forecast import VerdictKind
+from rollcast.scaling.decisions.advice import Advice, AdviceKind
+from rollcast.scaling.decisions.forecast import VerdictKind
+from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.names import Metric

@@ -7,15 +7,14 @@ import math
 import numpy as np
 
 from rollcast.curves.answer import law_of_curve, verdict_as_json
-from rollcast.curves.evaluation_columns import known_truncation
-from rollcast.curves.evaluations import MIN_COMPUTE, known_error
+from rollcast.curves.evaluations import MIN_COMPUTE, known_error, known_truncation
 from rollcast.curves.run_forecast import QUANTILES
 from rollcast.forecaster.answers import law_fields, prediction_list
 from rollcast.forecaster.schema import FitAnswer, FitRequest, Prediction
-from rollcast.scaling.curve import Curve
-from rollcast.scaling.forecast import Forecast
-from rollcast.scaling.options import FitOptions
-from rollcast.scaling.posterior import fit
+from rollcast.scaling.decisions.fit import fit
+from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import Curve
+from rollcast.scaling.posterior.options import FitOptions
 
 
 def fit_request(request: FitRequest) -> Forecast:

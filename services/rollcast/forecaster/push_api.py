@@ -7,7 +7,6 @@ starts again from a checkpoint counts its incarnation up; older evaluations beyo
 from __future__ import annotations
 
 import math
-import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Request
@@ -17,14 +16,13 @@ from rollcast.config.bounds import MOST_STEPS
 from rollcast.connections.token_gate import presents
 from rollcast.curves.amounts import MEDIAN_AND_90
 from rollcast.curves.answer import law_of_run
-from rollcast.curves.evaluations import CurvePoint, checked
 from rollcast.curves.run_forecast import RunForecast
-from rollcast.curves.units import TIME_UNITS
+from rollcast.curves.sources.push import pushed_point
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
 from rollcast.forecaster.history import PushedRun
 from rollcast.forecaster.schema import Answer, Compute, PositiveCompute, Refusal, Share
-from rollcast.scaling.advice import Advice
+from rollcast.scaling.decisions.advice import Advice
 
 PUSH_PATH = "/api/push"
 MAX_POINTS = 1_000
@@ -113,7 +111,7 @@ def push_router(engine: ForecastEngine, board: Board, token: str | None) -> APIR
         """Evaluations of a run of any trainer; its forecast and advice come back."""
         try:
             _check_name(request.run)
-            points = [_point(request, point) for point in request.points]
+            points = [pushed_point(request.run, request.unit, **dict(point)) for point in request.points]
             new = engine.push(PushedRun(request.run, request.unit, request.budget), points)
         except TimeoutError as error:
             raise HTTPException(503, str(error)) from error
@@ -128,27 +126,6 @@ def _check_name(run: str) -> None:
     """Raises ValueError: no page could be asked for under this name."""
     if not run.isprintable() or "/" in run or run in (".", ".."):
         raise ValueError(f"run {run[:50]!r}: give printable characters without a slash, and neither . nor ..")
-
-
-def _point(request: PushRequest, point: PushPoint) -> CurvePoint:
-    """Raises ValueError: a value is out of bounds."""
-    return checked(
-        CurvePoint(
-            run=request.run,
-            dataset="",
-            incarnation=point.incarnation,
-            step=point.step,
-            pass_rate=point.pass_rate,
-            compute=float(point.step) if point.compute is None else point.compute,
-            standard_error=point.standard_error,
-            trained_tokens=None,
-            samples=None,
-            at=time.time(),
-            truncation_ratio=point.truncation_ratio,
-            # Nothing starts up in steps or tokens: a longer first interval is one, as in a file.
-            start_up=None if request.unit in TIME_UNITS else 0.0,
-        )
-    )
 
 
 def _answer(request: PushRequest, new: int, item: RunForecast | None) -> PushAnswer:

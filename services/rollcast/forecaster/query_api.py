@@ -23,7 +23,7 @@ from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.selector import Selector, parse_selector
 from rollcast.forecaster.timeline import readings_over_time, timeline
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 from rollcast.telemetry import names
 
 MAX_POINTS = 11_000

@@ -13,9 +13,9 @@ from rollcast.config.run import RunConfig
 from rollcast.config.services import DirectScrape
 from rollcast.connections.http import Heartbeat, HttpServer, listen, local_url
 from rollcast.connections.port_files import publish_port
-from rollcast.curves.run_folder import RunFolder
 from rollcast.curves.run_forecast import RunBudget
-from rollcast.curves.sources import EvaluationSource, open_source
+from rollcast.curves.sources.configured import EvaluationSource, open_source
+from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.forecaster.api import build_application
 from rollcast.forecaster.board import Board, SourceState
 from rollcast.forecaster.engine import ForecastEngine

@@ -8,7 +8,7 @@ import numpy as np
 
 from rollcast.curves.axis import MIN_INTERVALS
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
-from rollcast.scaling.curve import Array
+from rollcast.scaling.law.curve import Array
 
 MAX_FORECAST_TIMES = 150
 """Times at which the forecast is asked; between them it is interpolated."""

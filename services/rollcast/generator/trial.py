@@ -1,6 +1,6 @@
 """`python -m rollcast.generator.trial --config FILE --prompts N --out FILE`: a few completions, without a trainer.
 
-The engine samples from the model's folder as a generator would from the trainer's first version. Thinking is not cut.
+The engine samples from the weights in the model's folder, which are the trainer's first version. Thinking is not cut.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.generator.engine import Engine
-from rollcast.generator.engine_process import EngineFork
-from rollcast.generator.engine_start import set_environment
 from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_process import EngineFork
+from rollcast.generator.vllm.engine_start import set_environment
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling, StopReason
 from rollcast.runfolder.trial import TrialRecord, TriedCompletion
 from rollcast.runfolder.writing import replace_json
@@ -58,7 +58,8 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
 
 
 def _prompts(config: RunConfig, num_prompts: int) -> list[TokenizedPrompt]:
-    limit, tokenizer = config.recipe.max_prompt_tokens, load_tokenizer(config.model)
+    limit = config.recipe.max_prompt_tokens
+    tokenizer = load_tokenizer(config.model)
     few = load(config.tasks).train[: 4 * num_prompts]  # some may be too long
     kept, _ = tokenize_prompts(tokenizer, few, limit, config.tasks.prompt_format)
     if not kept:
@@ -87,7 +88,7 @@ async def _graded(grader: GradingThreads, task: PromptTask, sampler: RolloutSamp
 
 
 def _text_tokens(sampler: RolloutSampler) -> list[int]:
-    """Without the end-of-text token, which is no part of the answer's text."""
+    """The tokens without the end-of-text token, which is not part of the answer's text."""
     completion = sampler.completion
     return completion.token_ids[: len(completion.token_ids) - (completion.stop_reason is StopReason.END)]
 
@@ -110,7 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m rollcast.generator.trial", description="Samples a few prompts.")
     parser.add_argument("--config", type=Path, required=True, help="run file, resolved")
     parser.add_argument("--prompts", type=int, default=4, help="how many")
-    parser.add_argument("--out", type=Path, required=True, help="where the record goes, JSON")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file for the record")
     arguments = parser.parse_args()
     try:
         config = load_run_config(arguments.config)

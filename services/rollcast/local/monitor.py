@@ -63,32 +63,33 @@ def write_monitor(config: RunConfig) -> Path:
 
     Raises UserError where the disk refuses it.
     """
+    folder = config.run_folder / MONITOR
+    settings = {
+        "prometheus.yml": _prometheus(config.http),
+        "grafana/datasources/rollcast.yaml": _data_sources(config),
+        "grafana/dashboards/rollcast.yaml": _provider(folder),
+    }
+    shipped = {"rules.yaml": shipped_files() / "rules.yaml"}
+    for dashboard in sorted((shipped_files() / "dashboards").glob("*.json")):
+        shipped[f"dashboards/rollcast-{dashboard.name}"] = dashboard
     try:
-        return _write(config)
+        for name in (*settings, *shipped):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if config.http.token is not None:
+            token = folder / TOKEN
+            token.touch(mode=0o600)
+            token.write_text(config.http.token.get_secret_value())
+        for name, content in settings.items():
+            (folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
+        for name, source in shipped.items():
+            (folder / name).write_text(_filled_in(source, config.run))
+        shutil.copyfile(compose_file(), folder / COMPOSE)
     except OSError as error:
         raise refused_by_the_world(
             error,
-            f"folder: {error.filename or config.run_folder / MONITOR} cannot be written ({error.strerror}); free space "
-            "or mend the permissions, or leave --monitor out",
+            f"folder: {error.filename or folder} cannot be written ({error.strerror}); free space or fix the "
+            "permissions, or leave --monitor out",
         ) from error
-
-
-def _write(config: RunConfig) -> Path:
-    folder = config.run_folder / MONITOR
-    provisioning = folder / "grafana"
-    for part in (folder / "dashboards", provisioning / "datasources", provisioning / "dashboards"):
-        part.mkdir(parents=True, exist_ok=True)
-    if config.http.token is not None:
-        token = folder / TOKEN
-        token.touch(mode=0o600)
-        token.write_text(config.http.token.get_secret_value())
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(_prometheus(config.http), sort_keys=False))
-    (folder / "rules.yaml").write_text(_filled_in(shipped_files() / "rules.yaml", config.run))
-    (provisioning / "datasources" / "rollcast.yaml").write_text(yaml.safe_dump(_data_sources(config), sort_keys=False))
-    (provisioning / "dashboards" / "rollcast.yaml").write_text(yaml.safe_dump(_provider(folder), sort_keys=False))
-    for dashboard in sorted((shipped_files() / "dashboards").glob("*.json")):
-        (folder / "dashboards" / f"rollcast-{dashboard.name}").write_text(_filled_in(dashboard, config.run))
-    shutil.copyfile(compose_file(), folder / COMPOSE)
     Targets(config.run_folder, config.http, config.forecaster.bind).refresh()
     return folder
 

@@ -84,10 +84,16 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
     `monitor`: a Prometheus is started with it. Raises UserError for all that would stop the run on this machine: one
     sentence for each, none of them twice.
     """
+
+    def check_memory_here() -> None:
+        """On GPUs alone: there each process has one to itself, of a size that the driver tells."""
+        if (device := smallest_gpu()) is not None:
+            check_memory(config, device, host=HostLimits(config.local.trainer_ranks, machine=free_bytes()))
+
     others: list[Check] = [
         lambda: check_free_ports(named_ports(config, monitor=monitor)),
         lambda: _check_redis(config.redis),
-        lambda: _check_memory(config),
+        check_memory_here,
     ]
     return _raise_all([*_settings_and_files(config, monitor=monitor), *others])
 
@@ -334,12 +340,6 @@ def _check_redis(redis: Redis) -> None:
         check_embeddable(redis)
     else:
         wait_until_ready(redis)
-
-
-def _check_memory(config: RunConfig) -> None:
-    """On GPUs alone: there each process has one to itself, of a size that the driver tells."""
-    if (device := smallest_gpu()) is not None:
-        check_memory(config, device, host=HostLimits(config.local.trainer_ranks, machine=free_bytes()))
 
 
 def _check_devices(local: Local, generator: Generator) -> None:

@@ -16,7 +16,7 @@ from rollcast.memory.activations import WIDE
 from rollcast.memory.architecture import FeedForwardShape, LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import StagingPlace, staged_by_generator, staging_place
-from rollcast.weights.manifest import DTYPE_BYTES
+from rollcast.weights.plan.manifest import DTYPE_BYTES
 
 BATCHED_TOKENS = 2_048
 """vLLM's max_num_batched_tokens where an engine is made as Rollcast makes it, and generator.engine says no other."""

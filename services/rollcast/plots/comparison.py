@@ -11,7 +11,7 @@ import numpy as np
 from rollcast.plots.figure import COLOURS, MOST_LABELLED, new_figure, save
 
 if TYPE_CHECKING:
-    from rollcast.scaling.forecast import Forecast
+    from rollcast.scaling.decisions.forecast import Forecast
 
 MARKERS = "os^D"
 """One for each round of the colours."""

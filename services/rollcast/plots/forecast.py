@@ -31,7 +31,7 @@ def forecast_figure(
     A `budget` (compute of the whole run) and a `target` (pass rate) are drawn as lines.
     """
     from rollcast.curves.run_forecast import QUANTILES
-    from rollcast.scaling.baselines import power_law
+    from rollcast.scaling.law.baselines import power_law
 
     forecast = run.forecast
     axis = run.axis

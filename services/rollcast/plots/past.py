@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rollcast.plots.figure import COLOURS, GREY, INK, new_figure, save
 
 if TYPE_CHECKING:
-    from rollcast.scaling.curve import Curve
+    from rollcast.scaling.law.curve import Curve
 
 
 def draw_past(curve: Curve, answer: dict[str, Any], path: Path) -> None:

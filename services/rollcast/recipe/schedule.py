@@ -1,11 +1,11 @@
 """Schedules: how many groups to dispatch, which groups form the next step, which steps to publish.
 
-A schedule is a pure function of the state, which the caller builds anew each time; nothing is remembered between calls,
-so a restarted trainer resumes by deriving the state again. The caller's loop:
+A schedule is a pure function of the state, which the caller builds for every call; nothing is kept between calls, so a
+restarted trainer resumes by deriving the state again. The caller's loop:
 
     schedule = PipelineRL(lag=8, groups_per_step=48)
     while state.step < last_step:
-        give up schedule.unusable(state)                   # () but after a restart; dispatched again as new groups
+        give up schedule.unusable(state)                   # () except after a restart; dispatched again
         dispatch schedule.dispatch(state) tasks            # lost tasks first, then new prompts
         match schedule.next_batch(state):
             case Wait(reason): wait for a change, read the state again; count the seconds under `reason`
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PipelineState:
-    """What a schedule decides on."""
+    """The state that a schedule decides on."""
 
     step: int
     """t: optimizer steps in the surviving history; the next batch makes t + 1."""
@@ -47,11 +47,11 @@ class PipelineState:
     groups: tuple[Group, ...]
     """Every dispatched group that is not settled, those in training included, in any order."""
     enough: int | None = None
-    """Groups that keep the trainer fed, see `staleness.enough_groups`; None = not measured yet: the window alone."""
+    """Groups that keep the trainer busy, see `staleness.enough_groups`; None = not measured yet: the window alone."""
 
 
 class WaitReason(StrEnum):
-    """What the trainer waits for. Only `batch` calls for more generators."""
+    """Why the trainer waits. Only `batch` asks for more generators."""
 
     BATCH = "batch"
     """Too few groups are ready."""
@@ -67,7 +67,7 @@ class Wait:
 
     reason: WaitReason
     groups: tuple[int, ...] = ()
-    """Sequences of the unready groups that are waited for, where the reason is `straggler`."""
+    """Sequences of the unready groups that the trainer waits for, if the reason is `straggler`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ class Schedule(Protocol):
         """Return how many tasks to dispatch now."""
 
     def next_batch(self, state: PipelineState) -> Batch | Wait:
-        """Return the groups to train on now, or what to wait for. Not to be asked while a batch is in training."""
+        """Return the groups to train on now, or the reason to wait. Not to be called while a batch is in training."""
 
     def unusable(self, state: PipelineState) -> tuple[int, ...]:
-        """Return the sequences to give up because no order of steps can use them in time; () but after a restart."""
+        """Return the sequences to give up because no order of steps can use them in time; () except after a restart."""
 
 
 def _weights_are_late(schedule: Schedule, state: PipelineState) -> bool:
@@ -110,7 +110,9 @@ def _weights_are_late(schedule: Schedule, state: PipelineState) -> bool:
 
 def _oldest_batch(schedule: Schedule, state: PipelineState) -> Batch | Wait:
     """Return the P oldest ready groups if the staleness gate lets them go."""
-    floor, lag, groups_per_step = schedule.floor(state.step), schedule.lag, schedule.groups_per_step
+    floor = schedule.floor(state.step)
+    lag = schedule.lag
+    groups_per_step = schedule.groups_per_step
     batch = staleness.oldest_ready(state.groups, floor=floor, lag=lag, count=groups_per_step)
     if len(batch) < groups_per_step:
         return Wait(WaitReason.BATCH)

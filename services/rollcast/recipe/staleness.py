@@ -1,4 +1,4 @@
-"""The staleness gate: no token older than `lag` steps is trained on, and no slow group is thrown away for being slow.
+"""The staleness gate: no token older than `lag` steps is trained on, and no group is dropped for being slow.
 
 A batch used at step t (making t + 1) may hold no token older than t - lag, so a group whose first token was sampled by
 step f has to be used at a step <= f + lag, its deadline. Three rules, in this order:
@@ -6,7 +6,7 @@ step f has to be used at a step <= f + lag, its deadline. Three rules, in this o
     pace   dispatched and not yet settled groups never exceed W(t) = P (floor(t) + lag - t + 1)
     wait   a step at t with batch S is allowed only if for every j >= 0 at most j P groups outside S have a deadline
            <= t + j; otherwise the trainer waits. The oldest ready groups are taken first.
-    drop   only what was lost, or took longer than a deadline in seconds that no working generator reaches
+    drop   only a group that was lost, or that took longer than a deadline in seconds that no working generator reaches
 
 P is the number of groups of one step. floor(t) is the oldest step that can still start a group while the trainer is at
 step t: t - min(1, lag) when every step is published, because step t is not complete before every generator acknowledged
@@ -35,9 +35,9 @@ What the caller owes:
   only after every earlier such record was written and the weights are in use; whoever continues a group that was handed
   back records the older of the two steps (the new owner may be one step behind the former: like a start at floor(t))
 - the outstanding groups are read after every member acknowledged floor(t), and a group in training stays among them;
-- settled = used (when its step is complete), filtered (with its batch, or on arrival where batches are refilled), given
+- settled = used (when its step is complete), filtered (with its batch, or on arrival if batches are refilled), given
   up, or noticed as lost; a lost task that is dispatched again is a new outstanding group. Each only takes groups away
-  from Inv(t), and what is dispatched in their place is due at t + j* or later, like any other.
+  from Inv(t), and the groups dispatched in their place are due at t + j* or later, like any other.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def stragglers(
 def unusable(groups: Iterable[Group], *, floor: int, lag: int, step: int, groups_per_step: int) -> tuple[Group, ...]:
     """Return the fewest groups to give up so that Inv(step) holds for the others; () in an undisturbed run.
 
-    Needed after a restart, where the surviving groups come from another history, or another lag or P. Among groups of
+    Needed after a restart, when the surviving groups come from another history, or another lag or P. Among groups of
     one deadline the latest dispatched go, ready or not, so that the choice does not favour short answers.
     """
     given_up = []
@@ -120,14 +120,17 @@ def unusable(groups: Iterable[Group], *, floor: int, lag: int, step: int, groups
 def enough_groups(
     lifetimes: Sequence[float], *, lag: int, groups_per_step: int, taken_per_step: float | None = None
 ) -> int | None:
-    """Return how many dispatched groups keep the trainer fed: one batch in training, one ready, the rest under way.
+    """Return how many dispatched groups keep the trainer busy: one batch in training, one ready, the rest in progress.
 
-    More would only lie ready and grow stale: a window that is always full makes every token about `lag` steps old. By
-    Little's law n groups a step that live m steps on average are m n under way. n is `taken_per_step`: P where None,
-    more where filtered groups do not count towards a batch; those never lie ready, so the two batches stay P each.
-    `lifetimes` of recent groups, filtered ones too, are in undisturbed trainer steps. None, so that the window alone
-    counts, before the first and where the longest groups outlast the slack: then the trainer waits for stragglers and
-    needs every overlap. The answer can only narrow the window, so the gate holds as it does without.
+    More groups would only wait and grow stale: a window that is always full makes every token about `lag` steps old. By
+    Little's law n groups a step that live m steps on average are m n in progress. n is `taken_per_step`; None: P. It is
+    more than P if filtered groups do not count towards a batch; these never wait, so the two batches stay P each.
+
+    The answer is None, so that the window alone counts, before the first group, and if the longest groups outlast the
+    slack: then the trainer waits for stragglers and needs every overlap. The answer can only narrow the window, so the
+    proof above still holds.
+
+    `lifetimes`: of recent groups, filtered ones too, in undisturbed trainer steps.
     """
     if not lifetimes or longest_group_ratio(lifetimes, lag) > 1.0:
         return None
@@ -150,8 +153,8 @@ def longest_group_ratio(lifetimes: Sequence[float], lag: int) -> float:
     """Return the longest of `lifetimes` over lag - l, the steps a group may last before the trainer waits for it.
 
     A lifetime is the time from a group's first token to its arrival in units of undisturbed trainer steps (seconds over
-    seconds per step, so that it is not capped by the waiting it causes). 0 without groups, and for lag <= 1, where
-    every step waits for its groups by definition.
+    seconds per step, so that it is not capped by the waiting it causes). 0 without groups, and for lag <= 1,
+    since every step then waits for its groups by definition.
     """
     slack = lag - sampling_lag(lag)
     return max(lifetimes, default=0.0) / slack if slack else 0.0

@@ -12,7 +12,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.fleet import OnRemoved, PublisherMaker
 from rollcast.trainer.control.history import SurvivingHistory
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.weights.publisher import Publisher
+from rollcast.weights.sender.publisher import Publisher
 
 
 def publisher_maker(config: RunConfig, learners: LearnerGroup, exporter: Exporter) -> PublisherMaker:

@@ -22,7 +22,7 @@ def budget(
     source: Annotated[str, typer.Argument(metavar="CURVE", help=options.CURVE_HELP)],
     *,
     budget: Annotated[
-        float | None, typer.Option(help="compute of the whole run in the unit of the curve, what is spent included")
+        float | None, typer.Option(help="compute of the whole run in the unit of the curve, spent compute included")
     ] = None,
     target: Annotated[float | None, typer.Option(help="pass rate to reach")] = None,
     columns: options.ColumnOptions,
@@ -67,7 +67,7 @@ def budget(
 
 
 def expectations(run: RunForecast, budget: float | None, target: float | None) -> dict[str, Any]:
-    """Everything that is said, as JSON. `budget`: compute of the whole run, `target` a pass rate."""
+    """The whole answer as JSON. `budget`: compute of the whole run, `target` a pass rate."""
     from rollcast.curves.answer import law_as_json, law_of_run, verdict_as_json
 
     forecast, curve, draws = run.forecast, run.forecast.curve, run.forecast.draws
@@ -115,7 +115,7 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
 
 def conclusions(answer: dict[str, Any]) -> list[str]:
     """The answer in words."""
-    from rollcast.scaling.advice import chance_in_words
+    from rollcast.scaling.decisions.advice import chance_in_words
 
     sentences = []
     if (spent := answer.get("budget")) is not None:

@@ -49,10 +49,10 @@ from rollcast.trainer.learner.reference import read_reference
 from rollcast.trainer.learner.saving import CheckpointSaver
 from rollcast.trainer.learner.staging import stage_shard, weight_specs
 from rollcast.trainer.learner.storage import Location
-from rollcast.weights.lanes import Lanes, LaneSender
-from rollcast.weights.manifest import TensorSpec, plan_buckets
-from rollcast.weights.shards import shard_buckets
-from rollcast.weights.staging import StagingSlots
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
+from rollcast.weights.plan.shards import shard_buckets
+from rollcast.weights.sender.lanes import Lanes, LaneSender
+from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 
 MORE_RANKS = "give the trainer more ranks"
