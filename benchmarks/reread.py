@@ -1,4 +1,4 @@
-"""The table of a set whose runs are kept in results/, made anew by the present code; nothing is trained.
+"""The table of a set whose runs are kept in results/, made again by the present code; nothing is trained.
 
     python -m benchmarks.reread controls
     python -m benchmarks.reread ablation --null without-fp32-head,scalerl
@@ -26,7 +26,7 @@ from testkit.record import RESULTS
 
 
 def kept_curve(run: dict[str, Any]) -> Curve:
-    """Of a run of the file, over device-hours since its first step."""
+    """Curve of a run of the file, over device-hours since its first step."""
     points = tuple(
         CurvePoint(run["run"], "", 1, step, pass_rate, compute, None, None, None, at=0.0)
         for step, compute, pass_rate in run["curve"]

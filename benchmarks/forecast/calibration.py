@@ -22,7 +22,7 @@ from testkit.forecast.generators import GENERATORS, WINDOWS, SimulatedRun, simul
 HORIZONS = (2.0, 10.0)
 TOO_EARLY = VerdictKind.TOO_EARLY.value
 ORACLE_RUNS = 300
-"""So many runs of each class are enough for the oracle's mean width."""
+"""Runs of each class that suffice for the oracle's mean width."""
 
 
 def calibration(num_runs: int) -> list[dict[str, Any]]:

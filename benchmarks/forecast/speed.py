@@ -44,7 +44,7 @@ def _hundred_live_runs() -> None:
 
 
 def _paper_grid_with_curve_fit(curve: Curve) -> float:
-    """The same grid with one SciPy curve_fit per node, as the paper describes it; every 71st node is timed."""
+    """Fit the same grid with one SciPy curve_fit per node, as the paper describes it; every 71st node is timed."""
     nodes = [(asymptote, midpoint) for asymptote in PAPER_ASYMPTOTES for midpoint in PAPER_MIDPOINTS][::71]
 
     def law_at(asymptote: float, midpoint: float) -> Callable[[Array, float], Array]:

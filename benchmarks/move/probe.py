@@ -1,6 +1,6 @@
-"""What one revision makes of recorded runs and groups, as one line of JSON: `probe.py RUNS GROUPS OUTPUT`.
+"""The results of one revision on recorded runs and groups, as one line of JSON: `probe.py RUNS GROUPS OUTPUT`.
 
-It runs beside the modules of whichever revision PYTHONPATH names, so each is asked for under its old place and its new.
+It imports the modules of the revision that PYTHONPATH names, so each is asked for under its old place and its new.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def module(name: str, *rooms: str) -> Any:
 
 
 def fit() -> Any:
-    """The revision's `fit`, which was `rollcast.scaling.decisions.fit.fit` until `scaling/` had rooms."""
+    """The revision's `fit`, which was `rollcast.scaling.posterior.fit` until `scaling/` had rooms."""
     try:
         return importlib.import_module("rollcast.scaling.decisions.fit").fit
     except ModuleNotFoundError:
-        return importlib.import_module("rollcast.scaling.decisions.fit").fit
+        return importlib.import_module("rollcast.scaling.posterior").fit
 
 
 def plain(value: Any) -> Any:
-    """The same as JSON, floats to the last bit."""
+    """The value as JSON, floats to the last bit."""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, np.ndarray):
@@ -109,9 +109,8 @@ def command_line(run: dict[str, Any], folder: Path) -> str:
 
 
 def accounts(run: dict[str, Any], folder: Path) -> str:
-    """The ledger of device-hours over the run's own times: after every tick what it says, and what it writes down.
-
-    It starts anew in the middle, from what it wrote, as after a trainer that was killed.
+    """The ledger of device-hours over the run's own times: after every tick its value and its record. It starts again
+    in the middle, from its record, as after a trainer that was killed.
     """
     compute = module("compute", "trainer.control", "trainer")
     computes = [line["compute_device_hours"] for line in run["evaluations"]]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CANDIDATES = 40
 BEST = 2
-"""One in so many settings is kept, one at least."""
+"""One setting in this many is kept, at least one."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 Losses = dict[str, dict[str, float]]
 """Cell -> repository -> mean loss."""
@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def _searched(path: Path, found: list[Window], priors: list[Prior]) -> list[Losses]:
-    """Of each prior; those that the file holds already are read, the others are added to it.
+    """Scores of each prior; those that the file holds already are read, the others are added to it.
 
     Raises:
         ValueError: the file was made of other windows.
@@ -114,7 +114,7 @@ def _searched(path: Path, found: list[Window], priors: list[Prior]) -> list[Loss
 
 
 def _digest(found: Iterable[Window]) -> str:
-    """Of all that is seen and all that came."""
+    """Hash of all seen points and all outcomes."""
     whole = hashlib.sha256()
     for window in found:
         whole.update(repr((window.cell, window.repository, window.ahead, window.outcome)).encode())

@@ -216,7 +216,7 @@ async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]
     from rollcast.generator.vllm.engine import Engine
     from rollcast.generator.vllm.engine_start import set_environment
 
-    set_environment(config)
+    set_environment(config.generator)
     model = AutoModelForCausalLM.from_pretrained(config.model.path)
     weights = {name: value.detach() for name, value in model.named_parameters()}
     engine = await Engine.start(config, "benchmark")

@@ -210,7 +210,7 @@ async def measure(repeats: int) -> dict[str, Any]:
         folder = Path(name)
         write_model(folder / "model")
         config = make_config(folder)
-        engine_start.set_environment(config)
+        engine_start.set_environment(config.generator)
         engine = await Engine.start(config, "a")
         try:
             weights = folder / "model" / "model.safetensors"

@@ -1,4 +1,4 @@
-"""Forecasts of runs of other kinds than the law, beside existing methods: `other_shapes` draws them."""
+"""Forecasts of runs of other kinds than the law, next to existing methods: `other_shapes` draws them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIMPLE: dict[str, Callable[[Curve], Any]] = {"last value": last_value, "power la
 
 
 def other_kinds(num_runs: int) -> list[dict[str, Any]]:
-    """Of each kind: mean errors at 2 and 10 times the window, and how often 90 % intervals of the truth held it."""
+    """For each kind, mean errors at 2 and 10 times the window, and how often 90 % intervals of the truth held it."""
     return [_of_kind(kind, num_runs) for kind in CLASSES]
 
 

@@ -22,10 +22,10 @@ FIGURES = {
     "Fig5a arXiv": ("fig_loss",),
     "Fig6a": ("fig_zv",),
 }
-"""Where a printed fit's points were read."""
+"""Ranges of compute in which a printed fit's points were read."""
 LONG_RUN = ("fig1a", "ScaleRL-bs2048-100k")
 REACH = 1.35
-"""A window is spanned by points that begin before so many times its start and end after its end over so many."""
+"""A window is spanned by points that begin before its start times this factor and end after its end divided by it."""
 
 
 def printed_fits(folder: Path) -> dict[str, Any]:

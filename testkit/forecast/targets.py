@@ -17,7 +17,7 @@ Judged = dict[str, dict[str, Any]]
 
 
 def judge(figures: Mapping[str, Any]) -> Judged:
-    """Each target of the parts that were measured: whether it is met, and what is outside of it."""
+    """Each target of the parts that were measured: whether it is met, and the measures outside of it."""
     judges: dict[str, Callable[[Any], Judged]] = {
         "published.fits": _published,
         "published.log_linear": _log_linear,

@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 class Service:
     def __init__(self, config: Path, folder: Path, services: ForkedPrograms | None = None) -> None:
-        """services: what it is forked of; None = it is started as a program."""
+        """services: the process it is forked from; None = it is started as a program."""
         pages = port_file(folder / "demo", "forecaster")
         pages.unlink(missing_ok=True)
         arguments, log = ["--config", str(config)], folder / "forecaster.log"

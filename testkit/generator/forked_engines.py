@@ -27,7 +27,7 @@ def forked_engines() -> Iterator[None]:
     from vllm.v1.engine import utils
 
     FORKSERVER.set_forkserver_preload(list(PRELOADED))
-    uncompiled = os.environ.pop(UNCOMPILED, None)  # of this engine; what it is forked from serves others as well
+    uncompiled = os.environ.pop(UNCOMPILED, None)  # of this engine; its parent serves others as well
     ensure_running()
     if uncompiled is not None:
         os.environ[UNCOMPILED] = uncompiled

@@ -1,4 +1,4 @@
-"""Weights into the staging buffers, and between the card and the host, beside a plain copy of as many bytes.
+"""Weights into the staging buffers, and between the card and the host, next to a plain copy of as many bytes.
 
 stage: the learner's float32 weights, as bfloat16, into a slot of `rollcast.weights.sender.staging`, in page-locked
 memory of the host, as after every step; beside it the same on the device. load: buffers of the host to the device.
@@ -28,7 +28,7 @@ REPEATS = 5
 
 
 def stage(policy: Policy, slots: StagingSlots) -> None:
-    """As a trainer of one rank does after every step."""
+    """Stage the weights as a trainer of one rank does after every step."""
     slots.fill(0, PolicyVersion(1, 0), 0.0, partial(stage_shard, policy))
 
 

@@ -191,7 +191,7 @@ def make_controller(
     controller = build_controller(
         config,
         learners=group,
-        make_publisher=publisher_maker(config, group, exporter),
+        make_publisher=publisher_maker(config.weights, config.rpc, config.recipe, config.run_folder, group, exporter),
         queue=queue,
         books=Books(train=book(0, 22), held_out=book(100, 3)),
         encode=lambda text: [],

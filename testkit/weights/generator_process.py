@@ -142,12 +142,12 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
 
 
 def take_turns(at_once: int) -> None:
-    """As if that many lanes might move at once."""
+    """Pretend that this many lanes may move concurrently."""
     turns.MAX_LANES_MOVING = at_once
 
 
 def set_wall_clock(seconds: float) -> None:
-    """As if somebody had set the machine's clock after this process was started."""
+    """Pretend that the machine's clock was set after this process was started."""
     wall_clock = time.time
     time.time = lambda: wall_clock() + seconds
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.tasks.sandbox import protections
 from testkit.system.harness import wait_for
 from tests.autoscaler.api_server import NAMESPACE, ApiServer, job

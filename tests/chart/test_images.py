@@ -211,7 +211,7 @@ IMPORTS = {
         "tasks.sandbox.files",
         "tasks.sandbox.system_calls",
     ),
-    "trainer": ("trainer.service", "trainer.launch", "cli.model", "local.base_model_training"),
+    "trainer": ("trainer.service", "trainer.launch", "cli.model", "local.demo.training"),
     "generator": ("generator.grading", "generator.service", "cli.model"),
 }
 

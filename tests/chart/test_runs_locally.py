@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from testkit.generator.caches import share_caches
 from testkit.system.harness import wait_for
 from tests.chart.connections import Connection, Watch

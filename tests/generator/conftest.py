@@ -114,7 +114,7 @@ async def versions(
     from rollcast.generator.vllm import engine_start
     from rollcast.generator.vllm.engine import Engine
 
-    engine_start.set_environment(run_config)
+    engine_start.set_environment(run_config.generator)
     arguments = engine_start.engine_arguments(run_config, "test") | more_engine_arguments
     arguments["worker_extension_cls"] = "tests.generator.file_worker.FileWorker"
     patch = pytest.MonkeyPatch()

@@ -118,7 +118,7 @@ class LivePair:
 
 async def start_engine(config: RunConfig, *, worker: str) -> Engine:
     """`worker`: a class that adds to the generator's."""
-    engine_start.set_environment(config)
+    engine_start.set_environment(config.generator)
     arguments = engine_start.engine_arguments(config, "a") | {"worker_extension_cls": worker}
     with pytest.MonkeyPatch.context() as patch, forked_engines():
         patch.setattr(engine_start, "engine_arguments", lambda config, name: arguments)

@@ -28,7 +28,7 @@ async def threads(config, fork):
 
 config = load_run_config(Path(sys.argv[1]))
 imported_with = torch.get_num_threads()
-engine_start.set_environment(config)
+engine_start.set_environment(config.generator)
 with EngineFork() as fork:
     print(json.dumps([imported_with, asyncio.run(threads(config, fork))]))
 """

@@ -20,7 +20,7 @@ from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.config.services import Redis
 from rollcast.local import preflight
-from rollcast.local.base_model import PLACEHOLDER, BaseModel
+from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_until_ready, write_server_config
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, Service, ServiceSpec

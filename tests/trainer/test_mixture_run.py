@@ -90,7 +90,7 @@ def make_controller(
     controller = build_controller(
         config,
         learners=group,
-        make_publisher=publisher_maker(config, group, exporter),
+        make_publisher=publisher_maker(config.weights, config.rpc, config.recipe, config.run_folder, group, exporter),
         queue=queue,
         books=Books(
             train=book(math=30, code=30),

@@ -105,7 +105,7 @@ def start_server(
 ) -> tuple[Any, int]:
     """Start a threaded server; returns it and the port it listens on.
 
-    `secret_place`: where the token is, for the refusal of a caller without it. None = the refusal names no place.
+    `secret_place`: the token's place, for the refusal of a caller without it. None = the refusal names no place.
     Raises UserError that names `setting` if the port is taken, or the file of rpc.tls that cannot be used.
     """
     interceptors: list[grpc.ServerInterceptor] = [SilentCalls()]

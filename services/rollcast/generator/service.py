@@ -23,7 +23,10 @@ from typing import Any, TypeVar
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Generator, Rpc
+from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.claims import ClaimLoop, Slots
@@ -79,11 +82,13 @@ def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
     index: number of this generator on this machine. park: if memory is short, stay without an engine. Call it while
     this process has one thread and no open files.
     """
-    config = on_own_core_and_port(config, index)
-    claimable(config, full_rollouts=0)  # checks the run file before anything heavy is started
+    config = config.model_copy(update={"generator": on_own_core_and_port(config.generator, index)})
+    claimable(
+        config.generator, config.recipe, config.tasks, full_rollouts=0
+    )  # checks the run file before anything heavy is started
     check_grading(config.tasks)
     listener = listen(config.http.bind, config.generator.http_port, setting="generator.http_port")
-    set_environment(config)
+    set_environment(config.generator)
     for number in (signal.SIGTERM, signal.SIGINT):  # the first process of a container ignores signals without a handler
         signal.signal(number, lambda *_: os._exit(0))
     with EngineFork() as fork:
@@ -96,7 +101,9 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     exporter = Exporter(config.run)
-    remote = await _started(reach_grader(config, exporter), stopping)
+    remote = await _started(
+        reach_grader(config.tasks, config.grader_rpc, config.grader.patience_seconds, exporter), stopping
+    )
     standing = Standing()
     http = HttpServer(service_routes(exporter.render, standing.ready, started=standing.started), listener, config.http)
     http.start()
@@ -107,7 +114,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         starting.cancel()
         try:
             publish_port(config.run_folder, name, http.port)
-            slots = claimable(config, engine.full_rollouts)
+            slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
             log.info("engine", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
             exporter.set(names.GENERATOR_SLOTS, slots.total)
             standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key)
@@ -139,41 +146,40 @@ async def _started(start: Coroutine[Any, Any, T], stopping: asyncio.Event) -> T:
     return await starting
 
 
-def claimable(config: RunConfig, full_rollouts: int) -> Slots:
+def claimable(generator: Generator, recipe: Recipe, tasks: Tasks, full_rollouts: int) -> Slots:
     """`full_rollouts`: rollouts of model.max_length in the KV cache. Raises UserError if a prompt needs more."""
-    largest = max(config.recipe.most_rollouts_per_prompt, config.tasks.most_evaluation_rollouts)
+    largest = max(recipe.most_rollouts_per_prompt, tasks.most_evaluation_rollouts)
     derived = max(largest, min(full_rollouts, MOST_DERIVED_SLOTS))
     return Slots(
-        total=derived if config.generator.slots is None else config.generator.slots,
-        train_rollouts=config.recipe.most_rollouts_per_prompt,
-        eval_rollouts=config.tasks.most_evaluation_rollouts,
-        max_eval_share=config.tasks.evaluation.max_slot_share,
+        total=derived if generator.slots is None else generator.slots,
+        train_rollouts=recipe.most_rollouts_per_prompt,
+        eval_rollouts=tasks.most_evaluation_rollouts,
+        max_eval_share=tasks.evaluation.max_slot_share,
     )
 
 
-async def reach_grader(config: RunConfig, exporter: Exporter) -> RemoteSandbox | None:
+async def reach_grader(tasks: Tasks, rpc: Rpc, patience_seconds: float, exporter: Exporter) -> RemoteSandbox | None:
     """The grader of the run file, after it accepted this run; None = gradings run on this machine.
 
     Raises UserError if it refuses. A grader that does not respond is waited for when there is something to grade.
     """
-    if config.tasks.grading.sandbox != "remote":
+    if tasks.grading.sandbox != "remote":
         return None
-    remote = RemoteSandbox(config.grader_rpc, config.grader.patience_seconds, config.tasks.grading, exporter)
-    known = Verifiers.of(config.tasks)
-    if verifiers := [name for name in sorted(verifier_names(config.tasks)) if known.find(name).sandboxed]:
+    remote = RemoteSandbox(rpc, patience_seconds, tasks.grading, exporter)
+    known = Verifiers.of(tasks)
+    if verifiers := [name for name in sorted(verifier_names(tasks)) if known.find(name).sandboxed]:
         await asyncio.to_thread(remote.check, verifiers)
     return remote
 
 
-def on_own_core_and_port(config: RunConfig, index: int) -> RunConfig:
+def on_own_core_and_port(generator: Generator, index: int) -> Generator:
     """The settings of the index-th generator of this machine: each takes the next core and the next port, if set."""
-    generator = config.generator
     own: dict[str, int] = {}
     if generator.cpu is not None:
         own["cpu"] = generator.cpu + index
     if generator.http_port:  # 0 stays any free port
         own["http_port"] = generator.http_port + index
-    return config.model_copy(update={"generator": generator.model_copy(update=own)})
+    return generator.model_copy(update=own)
 
 
 class GeneratorService:
@@ -224,7 +230,7 @@ class GeneratorService:
         )
 
     def ready(self) -> tuple[bool, str]:
-        """For /readyz: whether it claims tasks and its weights are not older than a trained token may be."""
+        """The answer of /readyz: it claims tasks, and its weights are not older than a trained token may be."""
         if self._engine.failed:
             return False, "engine is dead"
         if self._claims.draining:
@@ -262,7 +268,9 @@ class GeneratorService:
         if isinstance(error, UserError):
             raise error
         killed = self._engine.failed and kills() > self._kills
-        if (shortage := no_room.at_work(self._config, error, self._engine.no_room, killed=killed)) is not None:
+        if (
+            shortage := no_room.at_work(self._config.generator, error, self._engine.no_room, killed=killed)
+        ) is not None:
             raise shortage
         log.error("generator ends", reason=repr(error) if error else "left the weight group")
         return 1

@@ -64,7 +64,7 @@ class GeneratorWeights:
         self._sampled_tokens = 0
         self._decode_rate = DecodeRate()
         self._staged_path = ""
-        """Where the engine's workers find the version that one of them has staged for all."""
+        """The path under which the engine's workers find the staged version, if they share it."""
 
     async def call_receivers(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState:
         answers = await self._engine.call("call_receiver", verb, *message)

@@ -25,14 +25,14 @@ class AdviceReading:
     kind: str
     """stop, continue or wait."""
     evaluations: int
-    """To wait for; 0 for stop and continue."""
+    """Compute to wait for; 0 for stop and continue."""
     chance: float | None
-    """That the rest gains what is asked of it; None where that is not known."""
+    """Probability that the rest of the run gains the required amount; None if unknown."""
     gain: Quantiles | None
-    """Of all of the rest, in pass rate."""
+    """Gain in pass rate of the whole rest."""
 
     def sentence(self) -> str:
-        """As `fit` and the page say it, in a line."""
+        """One line, in the words of `fit` and the page."""
         if self.kind == "wait":
             what = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
         else:
@@ -84,10 +84,11 @@ def forecast_on_page(page: Page) -> ForecastReading | None:
 
 
 def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
-    """Of a forecast that was made in this process. `end`: device-hours at which the budget ends, if it does."""
+    """The reading of a forecast made in this process. `end`: device-hours at which the budget ends, if it does."""
     from rollcast.curves.run_forecast import metric_grid
 
-    law, advice = run.forecast, run.advice(end)
+    law = run.forecast
+    advice = run.advice(end)
     grid = metric_grid(run)
     computes = [*grid, end] if end is not None and end > run.newest.compute else list(grid)
     readings = run.reading(computes, _WANTED)
@@ -132,7 +133,8 @@ def _quantiles(page: Page, metric: Metric, **labels: str) -> Quantiles | None:
 def _band(page: Page) -> tuple[tuple[float, float, float, float], ...]:
     found: dict[float, dict[float, float]] = {}
     for labels, value in page.get(names.FORECAST_PASS_RATE.name, []):
-        at, quantile = float(labels.get("compute", "nan")), float(labels.get("quantile", "nan"))
+        at = float(labels.get("compute", "nan"))
+        quantile = float(labels.get("quantile", "nan"))
         found.setdefault(at, {})[quantile] = value
     return tuple(
         (at, of[0.05], of[0.5], of[0.95])

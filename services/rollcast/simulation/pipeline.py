@@ -175,7 +175,9 @@ class Pipeline:
         recent = self.report.lifetimes[-RECENT_STEPS * self._schedule.groups_per_step :]
         typical = median(self._durations) if self._durations else self._trainer.step
         lifetimes = [seconds / typical for _, seconds in recent]
-        return enough_groups(lifetimes, lag=self._schedule.lag, groups_per_step=self._schedule.groups_per_step)
+        return enough_groups(
+            lifetimes, max_staleness=self._schedule.max_staleness, groups_per_step=self._schedule.groups_per_step
+        )
 
     def _dispatch(self) -> None:
         if self._redo:

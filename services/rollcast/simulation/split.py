@@ -45,7 +45,7 @@ MIN_MEASURED_STEPS = 48
 MIN_MEASURED_ROLLOUTS = 1500
 """Rollouts that are measured at least, so that their mean length is that of the run."""
 NUM_WARM_UP_ROUNDS = 3
-"""Rounds of lag + 1 steps before the measurement, in which the staleness window fills and settles."""
+"""Rounds of k + 1 steps before the measurement, in which the staleness window fills and settles."""
 NUM_ERROR_BLOCKS = 6
 """Blocks of successive steps from whose scatter the error of the rate is computed."""
 MAX_EVENTS_PER_ROLLOUT = 50
@@ -152,9 +152,9 @@ class SplitSimulator:
     """Simulates splits on the same tasks."""
 
     def __init__(self, rates: Rates, *, seed: int = 0) -> None:
-        """Whole rounds of lag + 1 steps are measured, after as many as the window needs to fill and settle."""
+        """Whole rounds of k + 1 steps are measured, after as many as the window needs to fill and settle."""
         self._rates = rates
-        round_steps = rates.schedule.lag + 1
+        round_steps = rates.schedule.max_staleness + 1
         rollouts = rates.schedule.groups_per_step * rates.rollouts_per_group
         steps = max(MIN_MEASURED_STEPS, math.ceil(MIN_MEASURED_ROLLOUTS / rollouts))
         self._steps = math.ceil(steps / round_steps) * round_steps
@@ -178,8 +178,10 @@ class SplitSimulator:
         """The staleness window at its widest, in batches."""
         schedule = self._rates.schedule
         return max(
-            staleness.window(floor=schedule.floor(step), lag=schedule.lag, step=step, groups_per_step=1)
-            for step in range(schedule.lag + 1)
+            staleness.window(
+                floor=schedule.floor(step), max_staleness=schedule.max_staleness, step=step, groups_per_step=1
+            )
+            for step in range(schedule.max_staleness + 1)
         )
 
     def simulate(self, split: Split) -> SplitOutcome:

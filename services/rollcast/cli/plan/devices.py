@@ -152,7 +152,7 @@ def report_of(
             "slots": rates.engine.slots,
             "groups_per_step": rates.schedule.groups_per_step,
             "rollouts_per_group": rates.rollouts_per_group,
-            "max_staleness": rates.schedule.lag,
+            "max_staleness": rates.schedule.max_staleness,
         },
         "measured": check,
         "splits": [_split(outcome) for outcome in found.outcomes],

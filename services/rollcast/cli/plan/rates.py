@@ -66,7 +66,7 @@ def calibrate(given: Given, run: MeasuredRun | None) -> tuple[Rates, list[str]]:
     rollouts = given.rollouts or recipe.rollouts_per_prompt
     schedule = make_schedule(recipe.schedule, groups_per_step=groups)
     if given.lag is not None:
-        schedule = PipelineRL(lag=given.lag, groups_per_step=groups)
+        schedule = PipelineRL(max_staleness=given.lag, groups_per_step=groups)
     budget = given.max_tokens or recipe.max_completion_tokens
     if mean_tokens > budget:
         raise UserError(

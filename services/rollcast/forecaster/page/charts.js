@@ -104,20 +104,20 @@ export function drawPast(all, earlier) {
 }
 
 /* Returns the drawn values {mean, steps, shares}, or null if the source reports no staleness. */
-export function drawStaleness({ staleness, max_staleness: bound }) {
+export function drawStaleness({ staleness, max_staleness }) {
   const buckets = staleness.filter((bucket) => bucket.steps !== null);
   const total = staleness.reduce((sum, bucket) => sum + bucket.tokens, 0);
   if (total === 0) {
     clearChart($("staleness"));
     return null;
   }
-  const last = Math.max(bound ?? 0, ...column(buckets.filter((bucket) => bucket.tokens > 0), "steps"));
+  const last = Math.max(max_staleness ?? 0, ...column(buckets.filter((bucket) => bucket.tokens > 0), "steps"));
   const shown = buckets.filter((bucket) => bucket.steps <= last), shares = shown.map((bucket) => bucket.tokens / total);
   drawChart($("staleness"), {
     x: { range: [-0.6, last + 0.6], format: String, incrs: WHOLE },
     y: { range: [0, Math.max(...shares, 0.01) * 1.1], format: asShare },
     bars: { xs: column(shown, "steps"), ys: shares, colour: "fit" },
-    rules: bound === null ? [] : [{ x: bound, text: "bound k" }],
+    rules: max_staleness === null ? [] : [{ x: max_staleness, text: "bound k" }],
   });
   return { mean: buckets.reduce((sum, bucket) => sum + bucket.steps * bucket.tokens, 0) / total, steps: column(shown, "steps"), shares };
 }

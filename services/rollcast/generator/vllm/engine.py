@@ -118,20 +118,24 @@ class Engine:
         await asyncio.to_thread(engine_start.import_vllm)
         folder = await asyncio.to_thread(EngineFolder)
         try:
+            arguments = engine_start.engine_arguments(config, name)
             taken = nullcontext() if fork is None else fork.taken_by_vllm()
             with (
-                explained_shortage(config, folder.path),
-                explained_failure(config, folder.path),
+                explained_shortage(config.model, config.generator, folder.path),
+                explained_failure(config.model.path, config.generator.engine, folder.path),
                 folder.environment(),
                 taken,
             ):
-                llm = await asyncio.to_thread(engine_start.start_llm, config, name, "auto" if own_weights else "dummy")
+                llm = await asyncio.to_thread(engine_start.start_llm, arguments, "auto" if own_weights else "dummy")
         except BaseException:
             folder.close()
             raise
         engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
         try:
-            with explained_shortage(config, folder.path), explained_failure(config, folder.path):
+            with (
+                explained_shortage(config.model, config.generator, folder.path),
+                explained_failure(config.model.path, config.generator.engine, folder.path),
+            ):
                 await engine._get_ready(config)
         except BaseException:
             engine.shutdown()
@@ -144,7 +148,9 @@ class Engine:
 
     async def _get_ready(self, config: RunConfig) -> None:
         routing = RoutingShape(*(await self.call("routing_shape"))[0])
-        engine_start.check_routing(config, routing)
+        engine_start.check_routing(
+            config.recipe, config.model.max_length, config.generator.engine.quantization, routing
+        )
         self.routing = routing if config.recipe.router_replay else None
         self.num_threads = max(await self.call("num_threads"))
         self.full_rollouts = min(await self.call("full_rollouts"))

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rollcast.config import engine_arguments as passed
+from rollcast.config.engine_arguments import EngineArguments
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig
 from rollcast.generator.vllm import engine_notes
 from rollcast.generator.vllm.engine_start import passed_arguments
 from rollcast.telemetry.failure_reason import deepest_error, points_elsewhere
@@ -34,20 +34,20 @@ def _note(error: BaseException) -> str | None:
 
 
 @contextmanager
-def explained_failure(config: RunConfig, folder: Path) -> Iterator[None]:
+def explained_failure(model: str, settings: EngineArguments, folder: Path) -> Iterator[None]:
     """Raise UserError if the context, a part of an engine's start, fails."""
     try:
         yield
     except (UserError, TimeoutError):  # a timeout may pass: an engine takes long on a busy machine
         raise
     except Exception as error:  # a broken tokenizer.json raises a bare Exception, other files other errors
-        raise _sentence(config, error, engine_notes.read_note(folder, FILE)) from error
+        raise _sentence(model, settings, error, engine_notes.read_note(folder, FILE)) from error
 
 
-def _sentence(config: RunConfig, error: Exception, noted: str | None) -> UserError:
+def _sentence(path: str, settings: EngineArguments, error: Exception, noted: str | None) -> UserError:
     """Only settings that the run file sets are blamed."""
-    given = ", ".join(passed_arguments(config.generator.engine))
-    model = f"model.path = {config.model.path}" + (f" with {passed.FIELD} ({given})" if given else "")
+    given = ", ".join(passed_arguments(settings))
+    model = f"model.path = {path}" + (f" with {passed.FIELD} ({given})" if given else "")
     if noted is None:
         remedy = "give the folder of a Hugging Face causal LM"
     else:

@@ -43,7 +43,7 @@ class EngineFork:
 
     @contextmanager
     def taken_by_vllm(self) -> Iterator[None]:
-        """In this context vLLM uses this process when it starts its engine."""
+        """Within the context, vLLM uses this process when it starts its engine."""
         from vllm.v1.engine import utils
 
         spawning = utils.get_mp_context

@@ -11,7 +11,9 @@ from typing import Any
 
 from rollcast.config import engine_arguments as passed
 from rollcast.config.errors import UserError
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Generator
 from rollcast.generator.vllm.routing_shape import RoutingShape
 from rollcast.generator.vllm.served_config import served_config
 from rollcast.telemetry.heavy_imports import uncollected
@@ -24,28 +26,26 @@ def has_gpus() -> bool:
     return Path("/proc/driver/nvidia/gpus").is_dir()
 
 
-def set_environment(config: RunConfig) -> None:
+def set_environment(generator: Generator) -> None:
     """Set the variables that vLLM reads when it is imported; call it before.
 
     Raises UserError if generator.cpu is not a core of this process.
     """
     cores = os.sched_getaffinity(0)
-    if config.generator.cpu is not None and config.generator.cpu not in cores:
-        raise UserError(
-            f"generator.cpu = {config.generator.cpu}: this process may run on {sorted(cores)}; choose one of them"
-        )
+    if generator.cpu is not None and generator.cpu not in cores:
+        raise UserError(f"generator.cpu = {generator.cpu}: this process may run on {sorted(cores)}; choose one of them")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
     # A fork of a process with threads may hang, and its environment does not differ from its parent's (EngineFolder).
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
-    os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.generator.cpu_kv_cache_gib)
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(generator.cpu_kv_cache_gib)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if not has_gpus():
         # One worker has one core, and a second OpenMP thread would compete with the trainer for the next one.
         os.environ["OMP_NUM_THREADS"] = "1"
-    workers = config.generator.tensor_parallel
-    if config.generator.cpu is not None:
-        cpus = range(config.generator.cpu, config.generator.cpu + workers)
+    workers = generator.tensor_parallel
+    if generator.cpu is not None:
+        cpus = range(generator.cpu, generator.cpu + workers)
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, cpus))
     elif workers > 1:  # vLLM would give each worker a whole NUMA node
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, sorted(cores)[:workers]))
@@ -103,11 +103,10 @@ def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
     return given
 
 
-def check_routing(config: RunConfig, routing: RoutingShape) -> None:
+def check_routing(recipe: Recipe, max_length: int, quantization: str | None, routing: RoutingShape) -> None:
     """Raise UserError if the run file has settings for experts that this model does not support."""
-    if config.recipe.router_replay:
-        routing.check(config.recipe.most_rollouts_per_prompt, config.model.max_length)
-    quantization = config.generator.engine.quantization
+    if recipe.router_replay:
+        routing.check(recipe.most_rollouts_per_prompt, max_length)
     if quantization is not None and routing.layers:
         raise UserError(
             f"{passed.FIELD}.quantization = {quantization!r}: updates in flight of quantised experts were never shown; "
@@ -121,12 +120,11 @@ def import_vllm() -> None:
         import vllm.v1.engine.async_llm  # noqa: F401
 
 
-def start_llm(config: RunConfig, name: str, load_format: str) -> Any:
+def start_llm(arguments: dict[str, Any], load_format: str) -> Any:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    arguments = engine_arguments(config, name) | {"load_format": load_format}
-    return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+    return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments, load_format=load_format))
 
 
 def first_sentence(error: Exception) -> str:

@@ -29,7 +29,7 @@ POLL_SECONDS = 0.05
 
 @contextmanager
 def hold(folder: str) -> Iterator[None]:
-    """In this context this process and its forks count as the engine's. Raises OSError if the folder does not exist."""
+    """Let this process and its forks count as the engine's. Raises OSError if the folder does not exist."""
     with open(os.path.join(folder, HELD), "ab"):
         yield
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rollcast.config.model import Model
 from rollcast.config.out_of_memory import KilledForMemory, OutOfMemory, is_out_of_memory, out_of_memory
-from rollcast.config.run import RunConfig
+from rollcast.config.services import Generator
 from rollcast.generator.vllm import engine_notes
 from rollcast.generator.vllm.engine_start import has_gpus
 from rollcast.telemetry.host_memory import kills
@@ -41,7 +42,7 @@ def noted(folder: Path) -> str | None:
 
 
 @contextmanager
-def explained_shortage(config: RunConfig, folder: Path) -> Iterator[None]:
+def explained_shortage(model: Model, generator: Generator, folder: Path) -> Iterator[None]:
     """Raise OutOfMemory if the context, the start of an engine, runs out of memory."""
     killed = kills()
     try:
@@ -54,12 +55,11 @@ def explained_shortage(config: RunConfig, folder: Path) -> Iterator[None]:
             if not is_out_of_memory(error):
                 raise
             reported = str(error)
-        raise at_start(config, reported) from error
+        raise at_start(model, generator, reported) from error
 
 
-def at_start(config: RunConfig, said: str) -> OutOfMemory:
-    generator = config.generator
-    engine = f"vLLM's engine for model.path = {config.model.path}"
+def at_start(model: Model, generator: Generator, said: str) -> OutOfMemory:
+    engine = f"vLLM's engine for model.path = {model.path}"
     share = f"generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g})"
     workers = f"generator.tensor_parallel (now {generator.tensor_parallel})"
     if any(text in said for text in TAKEN_BY_OTHERS):
@@ -72,18 +72,20 @@ def at_start(config: RunConfig, said: str) -> OutOfMemory:
             )
         )
     if any(text in said for text in NO_KV_CACHE):
-        more = f"raise {share} or {workers}" if has_gpus() else f"raise {_cpu_cache(config)}"
+        more = f"raise {share} or {workers}" if has_gpus() else f"raise {_cpu_cache(generator)}"
         return OutOfMemory(
             f"out of memory: {engine} has no room for the KV cache of one rollout of model.max_length "
-            f"{config.model.max_length}; {more}, or shorten model.max_length"
+            f"{model.max_length}; {more}, or shorten model.max_length"
         )
     less = (
-        f"raise {workers}, or lower {share}" if has_gpus() else f"give the machine more, or lower {_cpu_cache(config)}"
+        f"raise {workers}, or lower {share}"
+        if has_gpus()
+        else f"give the machine more, or lower {_cpu_cache(generator)}"
     )
     return out_of_memory(engine, less, said)
 
 
-def at_work(config: RunConfig, error: BaseException | None, said: str | None, *, killed: bool) -> OutOfMemory | None:
+def at_work(generator: Generator, error: BaseException | None, said: str | None, *, killed: bool) -> OutOfMemory | None:
     """The sentence for an engine that was at work; None = it did not run out of memory.
 
     `error`: the error of the generator's part that ended. `said`: the text of the engine (`noted`). `killed`: whether
@@ -96,9 +98,8 @@ def at_work(config: RunConfig, error: BaseException | None, said: str | None, *,
     if said is None:
         return None
     what = "a version that is applied" if isinstance(error, EngineStuckError) else "a step of the engine"
-    generator = config.generator
     if not has_gpus():
-        return out_of_memory(what, f"give the machine more, or lower {_cpu_cache(config)}", said)
+        return out_of_memory(what, f"give the machine more, or lower {_cpu_cache(generator)}", said)
     remedy = (
         f"lower generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g}), which leaves more next to "
         "weights and KV cache"
@@ -113,8 +114,8 @@ def by_kernel() -> KilledForMemory:
     )
 
 
-def _cpu_cache(config: RunConfig) -> str:
-    return f"generator.cpu_kv_cache_gib (now {config.generator.cpu_kv_cache_gib})"
+def _cpu_cache(generator: Generator) -> str:
+    return f"generator.cpu_kv_cache_gib (now {generator.cpu_kv_cache_gib})"
 
 
 def _is_no_room(error: BaseException) -> bool:

@@ -131,7 +131,7 @@ class Fleet:
             outlook,
             step=state.step,
             floor=self._schedule.floor(state.step),
-            lag=self._schedule.lag,
+            max_staleness=self._schedule.max_staleness,
             waited_for=waited_for,
             now=time.time(),
         )

@@ -9,7 +9,7 @@ from rollcast.wire.version import PolicyVersion
 
 
 class Surviving(NamedTuple):
-    """Of incarnation `incarnation`, steps up to and including `last_step` belong to the surviving history."""
+    """Steps of `incarnation` up to and including `last_step` belong to the surviving history."""
 
     incarnation: int
     last_step: int

@@ -118,12 +118,12 @@ class WeightMember:
 
     @property
     def ready(self) -> bool:
-        """For /readyz: member of a group, holds weights of the trainer's incarnation, not leaving."""
+        """Whether it is in a group, holds weights of the trainer's incarnation, and is not leaving."""
         held = self.version is not None and self.version.incarnation == self._incarnation
         return self.joined and held and self._leaving is None
 
     def readiness(self, max_staleness: int) -> tuple[bool, str]:
-        """For /readyz: `ready`, and at most `max_staleness` steps older than the newest version announced."""
+        """The answer of /readyz: `ready`, and at most `max_staleness` steps older than the newest version announced."""
         if self.version is None or not self.ready:
             return False, "waiting for weights of the trainer"
         behind = 0 if self._announced is None else self._announced.step - self.version.step
@@ -273,7 +273,7 @@ class WeightMember:
             await asyncio.sleep(self._settings.heartbeat_seconds)
 
     async def _send_heartbeats_while_applying(self, send: Send) -> None:
-        """In place of the workers. `Reception.finish_applying` limits how long."""
+        """Replaces the workers' heartbeats. `Reception.finish_applying` limits how long."""
         while True:
             await asyncio.sleep(self._settings.heartbeat_seconds)
             if self._reception.is_applying:

@@ -74,7 +74,7 @@ class Publisher:
         router_replay: bool = False,
         secret_place: str | None = None,
     ) -> None:
-        """history: surviving (incarnation, last_step) of older incarnations. device: where the groups send from.
+        """history: surviving (incarnation, last_step) of older incarnations. device: the groups send from it.
         slots: of this rank, filled by the learner. lanes: of all ranks. secret_place: as for `start_server`.
 
         on_removed(generator, reason): called once, on its own thread, when a generator was fenced or has left.

@@ -32,7 +32,7 @@ TRAILER_BYTES = TRAILER_WORDS * WORD_BYTES
 
 
 def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
-    """At the lane's root: send the rows of `version` that `shard` holds, then the trailer.
+    """Send the rows of `version` that `shard` holds, then the trailer; called at the lane's root.
 
     Raises GroupError, also if `shard` was written to in the meantime.
     """
@@ -60,7 +60,7 @@ def receive(
     *,
     turn: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
-    """At a receiver: fill the rows of `whole` that this lane carries. `turn`: entered for every piece and the trailer.
+    """Fill the rows of `whole` that this lane carries. `turn`: entered for every piece and the trailer.
 
     Raises GroupError, also if the received bytes are not those of `version`.
     """

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from rollcast.weights.transport.process_group import GroupError
 
 MAX_LANES_MOVING = 8
-"""As many as a machine has network cards, and few compared with the 32 operations that CUDA queues."""
+"""A machine has about this many network cards; far below the 32 operations that CUDA queues."""
 
 
 class LaneTurns:

@@ -45,7 +45,7 @@ class BaseModel:
     """Its peak."""
     seed: int = 0
     measured_prompts: int = 256
-    """Of the pass rate that is told at the start."""
+    """Prompts by which the pass rate at the start is measured."""
     recipe: int = 1
     """Raised whenever this file's training changes, so that old caches are not used."""
 
@@ -61,9 +61,9 @@ def cache_folder() -> Path:
 
 
 def ensure_base_model(settings: BaseModel, progress: Progress) -> Path:
-    """The folder of the trained model (Hugging Face format); trains it where it is not cached.
+    """The folder of the trained model (Hugging Face format); trains it if it is not cached.
 
-    Raises UserError where the cache cannot be written or training failed.
+    Raises UserError if the cache cannot be written or training failed.
     """
     cache = cache_folder()
     folder = cache / settings.key
@@ -89,7 +89,7 @@ def _train_in_process(settings: BaseModel, folder: Path, progress: Progress) -> 
     command = [
         sys.executable,
         "-m",
-        "rollcast.local.base_model_training",
+        "rollcast.local.demo.training",
         json.dumps(dataclasses.asdict(settings)),
         str(folder),
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.local.base_model import BaseModel, ensure_base_model
+from rollcast.local.demo.base_model import BaseModel, ensure_base_model
 from rollcast.tasks.arithmetic import CHARACTERS
 from rollcast.tasks.tokens import load_tokenizer
 
@@ -78,6 +78,6 @@ def test_a_training_that_talks_much_is_heard_out(tmp_path: Path, monkeypatch: py
 
 def test_a_training_that_hangs_is_ended_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_training(tmp_path, monkeypatch, "import time; time.sleep(600)")
-    monkeypatch.setattr("rollcast.local.base_model.TRAINING_DEADLINE_SECONDS", 1.0)
+    monkeypatch.setattr("rollcast.local.demo.base_model.TRAINING_DEADLINE_SECONDS", 1.0)
     with pytest.raises(UserError, match=r"training of the demo's base model failed \(exit code -9\)"):
         ensure_base_model(TINY, lambda _: None)

@@ -1,4 +1,4 @@
-"""Training of the demo's language model, a process: `python -m rollcast.local.base_model_training SETTINGS FOLDER`."""
+"""Training of the demo's language model, a process: `python -m rollcast.local.demo.training SETTINGS FOLDER`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rollcast.local.base_model import BaseModel, Progress
+from rollcast.local.demo.base_model import BaseModel, Progress
 from rollcast.tasks.arithmetic import CHARACTERS, draw_operands, prompt_text, worked_answer
 from rollcast.tasks.grading import grade
 from rollcast.telemetry.process_end import end
 
-PAD, EOS = 0, 1
+PAD = 0
+EOS = 1
 MAX_LENGTH = 128
 
 
@@ -119,7 +120,7 @@ def _make_model() -> Any:
 
 
 def _draw_batch(settings: BaseModel, rng: random.Random, tokenizer: Any) -> tuple[Any, Any]:
-    """Token ids [batch, longest] padded on the right, and where they belong to the answer (end included)."""
+    """Token ids [batch, longest] padded on the right, and a mask of the answer's tokens (end included)."""
     import numpy as np
 
     rows = []
@@ -140,7 +141,8 @@ def _draw_batch(settings: BaseModel, rng: random.Random, tokenizer: Any) -> tupl
 
 def main(arguments: list[str]) -> int:
     """Train as a process of its own; prints the share of the work done, a line at a time."""
-    settings, folder = BaseModel(**json.loads(arguments[0])), Path(arguments[1])
+    settings = BaseModel(**json.loads(arguments[0]))
+    folder = Path(arguments[1])
     shown = -1
 
     def show(share: float) -> None:
