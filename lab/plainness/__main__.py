@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab.plainness import density
@@ -24,7 +24,7 @@ def figures(root: Path) -> dict[str, float | None]:
     modules = density.modules(root)
     code = [line for module in modules for line in density.code_lines(module)]
 
-    def total(measure: Callable[[Module], list[str] | list[ast.AST]]) -> int:
+    def total(measure: Callable[[Module], Sequence[object]]) -> int:
         return sum(len(measure(module)) for module in modules)
 
     def per_100_code_lines(count: int) -> float:
@@ -47,9 +47,9 @@ def figures(root: Path) -> dict[str, float | None]:
         "numeric constants of one bare word": total(density.bare_words),
         "odd phrases in prose": len(prose_hits(root)),
         "odd phrases that a user reads": len(user_visible_hits(root)),
-        "assignments of several values": total(lambda module: list(density.tuple_assignments(module))),
-        "nested conditional expressions": total(lambda module: list(density.nested_conditionals(module))),
-        "signatures with RunConfig": total(lambda module: list(density.signatures_with(module, "RunConfig"))),
+        "assignments of several values": total(density.tuple_assignments),
+        "nested conditional expressions": total(density.nested_conditionals),
+        "signatures with RunConfig": total(lambda module: density.signatures_with(module, "RunConfig")),
         "parameters of Controller": controllers[0] if controllers else None,
         "functions over 60 lines": sum(len(list(density.long_functions(module.tree))) for module in modules),
         "files over 400 lines": sum(module.num_lines > density.MAX_FILE_LINES for module in modules),

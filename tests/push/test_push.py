@@ -183,7 +183,7 @@ def test_it_needs_the_standard_library_alone() -> None:
 
 
 def test_an_address_that_is_none_is_one_sentence() -> None:
-    with pytest.raises(ValueError, match="url: 'file:///etc/passwd' is no address"):
+    with pytest.raises(ValueError, match="url: 'file:///etc/passwd' is not the address"):
         Pusher("file:///etc/passwd", "theirs")
 
 
