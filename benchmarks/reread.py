@@ -14,7 +14,8 @@ import json
 from typing import Any
 
 from rollcast.cli.ablation_report import advice
-from rollcast.cli.compare import middle_law, run_report, show_leave_one_out, table_report
+from rollcast.cli.leave_one_out_report import show_leave_one_out, table_report
+from rollcast.cli.run_report import middle_law, run_report
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.run_history import RunHistory
 from rollcast.local.ablation import WHOLE
@@ -53,10 +54,11 @@ def main() -> None:
     recipes = [Repeats.of(name, found) for name, found in curves.items()]
     null = {name for name in arguments.null.split(",") if name}
     table = leave_one_out(recipes[0], recipes[1:], null_controls=null)
-    found = table_report(table)
-    reports = [run_report(one.joint, middle_law(held)) for one, held in zip(recipes, table.at_common, strict=True)]
+    forecasts = [recipe.joint for recipe in recipes]
+    found = table_report(table, forecasts)
+    reports = [run_report(one, middle_law(held)) for one, held in zip(forecasts, table.at_common, strict=True)]
     show_leave_one_out({"leave_one_out": found, "runs": reports})
-    told = advice(table, {variant_of(run, prefix): run["what"] for run in runs})
+    told = advice(table, forecasts, {variant_of(run, prefix): run["what"] for run in runs})
     print(*told, sep="\n")
     record["figures"]["reread"] = {"null_controls": sorted(null), "leave_one_out": found, "advice": told}
     path.write_text(json.dumps(record, indent=1) + "\n")

@@ -28,6 +28,7 @@ FORBIDDEN = {
     "Only the autoscaler talks to Kubernetes": ("rollcast/telemetry/exporter.py", "kubernetes"),
     "The grader knows no Redis": ("rollcast/grader/service.py", "redis"),
     "Protobuf stays behind the codecs and the wires": ("rollcast/recipe/staleness.py", "rollcast.wire"),
+    "The library does not import the command line": ("rollcast/python.py", "rollcast.cli.main"),
     "The command line starts services through `local` alone": ("rollcast/cli/main.py", "rollcast.forecaster"),
     "The trainer's control imports no torch itself": ("rollcast/trainer/control/pacing.py", "torch"),
     "Tests and benchmarks stand on the testkit, never on each other": ("benchmarks/__init__.py", "tests.only_these"),

@@ -19,7 +19,7 @@ AWAY_SECONDS = 600.0
 """Twice the five minutes after which an HPA lowers the number."""
 QUEUE = "proof"
 CLOSED = ("redis:6379", "trainer:8080", "trainer:7431", "generator:8080", "grader:7432", "grader:8404")
-OPEN_TO_ITS_NAMESPACE = ("forecaster:8400", "forecaster:8403")
+OPEN_TO_ITS_NAMESPACE = ("forecaster:8400",)
 PROBE = """
 import socket, sys
 for place in sys.argv[1:]:

@@ -59,7 +59,6 @@ def _with_services(settings: dict[str, Any]) -> dict[str, Any]:
     return settings | {
         "forecaster": {
             "http_port": free_port("127.0.0.1"),
-            "grpc_port": 0,
             "source": {"kind": "scrape", "every_seconds": 0.5},
         },
         "autoscaler": {

@@ -235,11 +235,11 @@ def test_a_run_that_is_no_sigmoid_has_no_constants_and_is_not_compared(tmp_path:
     fallen.write_text("compute,pass_rate\n" + "".join(f"{n + 1},{rate}\n" for n, rate in enumerate(rates)))
     shown = rollcast("compare", write(tmp_path, "whole"), fallen)
     assert "not sigmoid" in shown.stdout
-    assert "whole and fallen: not compared: no sigmoid describes fallen." in shown.stdout
+    assert "whole and fallen: not compared: no law describes fallen." in shown.stdout
     answer = json.loads(rollcast("compare", tmp_path / "whole.csv", fallen, "--json").stdout)
     assert [run["asymptote"] is None for run in answer["runs"]] == [False, True]
     one = rollcast("fit", fallen)
-    assert "No asymptote, exponent or midpoint is given" in one.stdout
+    assert "No asymptote, headroom, exponent or midpoint is given" in one.stdout
     assert not {"asymptote A", "exponent B", "midpoint"} & set(one.stdout.replace("  ", "\n").split("\n"))
     assert json.loads(rollcast("fit", fallen, "--json").stdout)["asymptote"] is None
 

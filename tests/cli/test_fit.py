@@ -107,7 +107,7 @@ def test_the_advice_comes_first_and_its_price_is_that_of_the_device_hours(tmp_pa
         ("compute,pass_rate\n1,0.5\n", ("--where", "a"), "--where a: needs COLUMN=VALUE"),
         ("compute,pass_rate\n1,0.5\n", ("--where", "a=b"), "no row is left"),
         ("compute,pass_rate\n1,0.5\n", ("--plot", "x.pdf"), "choose one of these endings"),
-        ("compute,pass_rate\n1,0.5\n", ("--at", "-1"), "--at: device-hours must lie"),
+        ("compute,pass_rate\n1,0.5\n", ("--at", "-1"), "--at: device-hours must be in"),
         ("compute,pass_rate\n1,0.5\n", ("--budget", "-1"), "--budget: -1 is no compute; give a value in (0, 1e12]"),
         ("compute,pass_rate\n1,0.5\n", ("--worth", "2"), "--worth: 2 is no gain in pass rate; give a value in [0, 1]"),
         ("compute,pass_rate\n1,0.5\n", ("--price", "nan"), "--price: nan is no price of a device-hour"),

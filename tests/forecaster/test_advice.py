@@ -101,7 +101,7 @@ def test_device_hours_are_metrics_of_runs_that_count_them(tmp_path: Path) -> Non
             assert runs[name] == {"in device-hours", "in steps"}, name
 
 
-def test_page_metrics_and_badge_share_one_advice() -> None:
+def test_page_and_metrics_share_one_advice() -> None:
     """To find it costs as much as the rest of a refit; with another price it is another one."""
     readings = record()[:12]
     data = {"step": [r.step for r in readings], "pass_rate": [r.pass_rate for r in readings]}

@@ -173,7 +173,7 @@ def status_at(
     rates = rates[:1] * (MIN_LAW_POINTS - 1) + rates
     points = tuple(EvaluationRecord(1, 8 * i, rate, i / 10) for i, rate in enumerate(rates))
     known = len(rates) if known is None else known
-    forecast = ForecastReading("forecastable", (0.8, 0.9, 0.95), (0.1, 0.2, 0.3), end, 2.0, known)
+    forecast = ForecastReading("forecastable", (0.8, 0.9, 0.95), end, 2.0, known)
     evaluated = share if evaluated is None else evaluated
     return RunStatus(
         step=int(100 * share), budget_share=share, evaluated_share=evaluated, evaluations=points, forecast=forecast

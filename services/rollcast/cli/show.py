@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rollcast.local.status import RunStatus
 
 PIPE_SIZE = (100, 40)
-"""Columns and lines where no terminal says its own."""
+"""Columns and lines if there is no terminal to ask."""
 CONTINUE = "continue with: "
 
 

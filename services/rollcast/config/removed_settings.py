@@ -20,6 +20,11 @@ REMOVED = {
         "full",
         "is not a setting any more: every version is sent whole, which was faster wherever it was measured; remove it",
     ),
+    "forecaster.grpc_port": RemovedSetting(
+        0,
+        "is not a setting any more: the forecaster has no gRPC API, and its HTTP API answers the same "
+        "(docs/reference/http.md); remove it",
+    ),
 }
 """By dotted name: group and setting."""
 

@@ -314,12 +314,10 @@ class Forecaster(Settings):
     source: Annotated[DirectScrape | PrometheusSource | FileSource, Field(discriminator="kind")] = DirectScrape()
     """Where evaluations are read from."""
     bind: str = "127.0.0.1"
-    """Address of the page and the API; token and TLS are those of http (page, HTTP API) and rpc (gRPC API)."""
+    """Address of the page and the API; token and TLS are those of http."""
     http_port: Port = 8400
     """Port of the live page, the HTTP API and /metrics. 0 = a free one. Left out, `rollcast up` takes a free one if
     8400 is taken."""
-    grpc_port: Port = 0
-    """Port of the gRPC API. 0 = a free one."""
     push_token: Secret | None = None
     """Shared secret of trainers that push the evaluations of their runs to /api/push. None = http.token; where neither is
     set nothing may be pushed. ROLLCAST_PUSH_TOKEN, where set, wins."""

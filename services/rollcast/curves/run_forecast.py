@@ -122,7 +122,7 @@ class RunForecast:
 
     @cached_property
     def _advice(self) -> Advice:
-        """On the run's own terms: page, metrics and badge say the same."""
+        """On the run's own terms, made once: page and metrics ask for it again and again."""
         return advise(self.forecast, self.end, worth=self.worth, price=self.price, axis=self.axis)
 
     def to_fitted(self, compute: ArrayLike) -> Array:

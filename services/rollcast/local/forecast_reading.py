@@ -51,8 +51,8 @@ class ForecastReading:
     """The newest forecast of a run."""
 
     verdict: str
-    asymptote: Quantiles
-    headroom: Quantiles
+    asymptote: Quantiles | None
+    """None if no law describes the curve."""
     end: Quantiles | None
     """What an evaluation at the end of the budget will read."""
     end_device_hours: float | None
@@ -69,14 +69,12 @@ class ForecastReading:
 
 def forecast_on_page(page: Page) -> ForecastReading | None:
     """None while there is no forecast of the run on the forecaster's page."""
-    asymptote = _quantiles(page, names.FORECAST_ASYMPTOTE)
-    headroom = _quantiles(page, names.FORECAST_HEADROOM)
-    if asymptote is None or headroom is None:
+    verdict = _in_force(page, names.FORECAST_VERDICT, "verdict")
+    if verdict is None:
         return None
     return ForecastReading(
-        verdict=_in_force(page, names.FORECAST_VERDICT, "verdict") or "unknown",
-        asymptote=asymptote,
-        headroom=headroom,
+        verdict=verdict,
+        asymptote=_quantiles(page, names.FORECAST_ASYMPTOTE),
         end=_quantiles(page, names.FORECAST_END),
         end_device_hours=first(page, names.FORECAST_END_DEVICE_HOURS),
         num_points=int(first(page, names.FORECAST_POINTS) or 0),
@@ -97,8 +95,7 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
     band = [(compute, *map(float, readings[:, place])) for place, compute in enumerate(computes)]
     return ForecastReading(
         verdict=str(law.verdict.kind),
-        asymptote=_three(law.asymptote(_WANTED)),
-        headroom=_three(law.headroom(_WANTED)),
+        asymptote=_three(law.asymptote(_WANTED)) if law.verdict.kind.is_described else None,
         end=_three(band[-1][1:]) if len(computes) > len(grid) else None,
         end_device_hours=end,
         num_points=len(run.evaluations),

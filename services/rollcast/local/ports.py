@@ -112,7 +112,6 @@ def named_ports(config: RunConfig, *, monitor: bool = False) -> list[NamedPort]:
         ("rpc.port", config.rpc.bind, config.rpc.port),
         ("trainer.http_port", bind, config.trainer.http_port),
         ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
-        ("forecaster.grpc_port", config.forecaster.bind, config.forecaster.grpc_port),
         ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
     ]
     ports = [NamedPort(name, host, port, False) for name, host, port in there if port and host in _THIS_MACHINE]

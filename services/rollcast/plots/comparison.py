@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rollcast.cli.report import law_describes
 from rollcast.plots.figure import COLOURS, MOST_LABELLED, new_figure, save
 
 if TYPE_CHECKING:
@@ -19,9 +18,9 @@ MARKERS = "os^D"
 
 
 def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path) -> None:
-    """`answer`: what the command says of these runs, in their order.
+    """`answer`: the command's JSON on these runs, in their order.
 
-    Raises UserError where the file cannot be written.
+    Raises UserError: the file cannot be written.
     """
     figure = new_figure((11, 4.8))
     curves, replot = figure.subplots(1, 2)
@@ -31,10 +30,13 @@ def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path:
         look = {"color": COLOURS[number % len(COLOURS)]}
         marker = MARKERS[number // len(COLOURS) % len(MARKERS)]
         _draw_curve(curves, forecast, first, end, marker, look)
-        if law_describes(run["verdict"]):
+        if run["is_described"]:
             _draw_replot(replot, run, marker, look)
     table = answer.get("leave_one_out")
-    held = "each run's own A" if table is None else f"A = {table['common_asymptote']:.3f}, held"
+    if table is None or table["common_asymptote"] is None:
+        held = "each run's own A"
+    else:
+        held = f"A = {table['common_asymptote']:.3f}, held"
     curves.set_title("fits with the law's 90 % band", fontsize=10)
     curves.set_xscale("log")
     curves.set_ylabel("pass rate")
@@ -49,12 +51,16 @@ def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path:
 
 
 def _draw_curve(axes: Any, forecast: Forecast, first: float, end: float, marker: str, look: dict[str, str]) -> None:
-    curve, last = forecast.curve, float(forecast.curve.compute[-1])
-    seen, beyond = np.geomspace(first, last, 150), np.geomspace(last, end, 50)
+    curve = forecast.curve
+    last = float(forecast.curve.compute[-1])
+    if not forecast.verdict.kind.is_described:
+        axes.plot(curve.compute, curve.pass_rate, marker, ms=3, label=f"{curve.name}: no law", **look)
+        return
+    seen = np.geomspace(first, last, 150)
+    beyond = np.geomspace(last, end, 50)
     low, _, high = forecast.pass_rate(np.concatenate([seen, beyond]))
     axes.fill_between(np.concatenate([seen, beyond]), low, high, alpha=0.12, lw=0, **look)
-    no_law = not law_describes(forecast.verdict.kind)
-    label = f"{curve.name}: " + ("no sigmoid" if no_law else f"A = {float(forecast.asymptote((0.5,))[0]):.3f}")
+    label = f"{curve.name}: A = {float(forecast.asymptote((0.5,))[0]):.3f}"
     axes.plot(seen, forecast.pass_rate(seen, (0.5,))[0], lw=1.4, marker=marker, ms=3, markevery=[], label=label, **look)
     axes.plot(beyond, forecast.pass_rate(beyond, (0.5,))[0], lw=1.4, ls="--", **look)
     fitted = slice(forecast.excluded, None)

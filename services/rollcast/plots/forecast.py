@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rollcast.cli.report import FINER_QUANTILES, amount, law_describes
+from rollcast.curves.amounts import MEDIAN_AND_90, amount
 from rollcast.plots.figure import COLOURS, GREY, INK, new_figure, save
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def draw_forecast(
     run: RunForecast, until: float, path: Path, *, budget: float | None = None, target: float | None = None
 ) -> None:
-    """The picture as a file. Raises UserError where it cannot be written."""
+    """Draw the picture to a file. Raises UserError: it cannot be written."""
     save(forecast_figure(run, until, budget=budget, target=target), path)
 
 
@@ -30,15 +30,18 @@ def forecast_figure(
 
     A `budget` (compute of the whole run) and a `target` (pass rate) are drawn as lines.
     """
+    from rollcast.curves.run_forecast import QUANTILES
     from rollcast.scaling.law.baselines import power_law
 
-    forecast, axis, blue = run.forecast, run.axis, COLOURS[0]
+    forecast = run.forecast
+    axis = run.axis
+    blue = COLOURS[0]
     curve = forecast.curve
     measured = axis.to_device_hours(curve.compute)
     first = float(axis.to_device_hours(curve.compute[:1] / 2)[0])
     compute = np.geomspace(first, max(until, measured[-1]) * 1.05, 200)
     fitted = np.maximum(axis.to_fitted(compute), curve.compute[0] / 2)
-    bands = forecast.predictive(fitted, FINER_QUANTILES)
+    bands = forecast.predictive(fitted, QUANTILES)
     figure: Figure = new_figure((8, 4.8))
     axes = figure.add_subplot()
     axes.fill_between(compute, bands[0], bands[4], color=blue, alpha=0.13, lw=0, label="90 % of readings")
@@ -51,10 +54,11 @@ def forecast_figure(
     ):
         if curve.compute[part].size:
             spread = None if error is None else error[part]
-            x, y = measured[part], curve.pass_rate[part]
+            x = measured[part]
+            y = curve.pass_rate[part]
             axes.errorbar(x, y, yerr=spread, fmt="o", ms=3.5, lw=1, color=INK, mfc=face, label=label)
-    low, median, high = forecast.asymptote((0.05, 0.5, 0.95))
-    has_law = law_describes(forecast.verdict.kind)
+    low, median, high = forecast.asymptote(MEDIAN_AND_90)
+    has_law = forecast.verdict.kind.is_described
     if has_law:
         axes.plot(compute, forecast.pass_rate(fitted, (0.5,))[0], color=blue, label="the law")
         axes.axhline(median, color="#59626d", ls=":", lw=1)

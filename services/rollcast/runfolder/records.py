@@ -195,8 +195,9 @@ class ForecastRecord:
     """Step of the newest evaluation that the forecast is based on."""
     num_evaluations: Count
     verdict: str
-    asymptote: list[float]
-    headroom: list[float]
+    asymptote: list[float] | None
+    """None if no law describes the curve."""
+    headroom: list[float] | None
     end: list[float] | None
     """What an evaluation at the end of the budget will read; None without a budget."""
     end_compute: float | None

@@ -26,7 +26,7 @@ def memory(
     config: Annotated[Path, typer.Option(help="run file")],
     gpu: memory_options.Gpu = None,
     cpu: Annotated[
-        float | None, typer.Option(min=1, max=memory_options.LARGEST, help="no GPUs: memory of the machine, in GB")
+        float | None, typer.Option(min=1, max=memory_options.MAX_GB, help="no GPUs: memory of the machine, in GB")
     ] = None,
     trainer_ranks: memory_options.TrainerRanks = None,
     model_config: memory_options.ModelConfig = None,
@@ -164,5 +164,5 @@ def _columns(plan: MemoryPlan) -> list[tuple[str, dict[str, int], int]]:
 
 def _gb(num_bytes: int | None) -> str:
     if num_bytes is None:
-        return report.NOTHING
+        return report.NO_NUMBER
     return f"{num_bytes / BYTES_PER_GB:.2f}"

@@ -30,22 +30,17 @@ MAX_NAMED_RUNS = 6
 """Runs that a sentence names; of more it names five and the number of the others."""
 
 
+@options.with_column_options
 def runs(
     sources: Annotated[list[str], typer.Argument(metavar="CURVE...", help=options.CURVE_HELP)],
+    *,
     budget: Annotated[float, typer.Option(help="further compute of all runs together, in the unit of the curves")],
     least_gain: Annotated[float, typer.Option(help="stop all if the budget gains less (95 %)")] = 0.01,
     unit: Annotated[
         list[str] | None,
         typer.Option(metavar="RUN=HOURS", help="device-hours in a unit of its compute, as a=8; repeatable"),
     ] = None,
-    compute: options.Compute = None,
-    seconds: options.Seconds = None,
-    devices: options.Devices = None,
-    pass_rate: options.PassRate = None,
-    standard_error: options.StandardError = None,
-    truncation_ratio: options.TruncationRatio = None,
-    where: options.Where = None,
-    scale: options.Scale = 1.0,
+    columns: options.ColumnOptions,
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
@@ -61,7 +56,6 @@ def runs(
     rollcast plan runs runs.csv --compute gpu_hours --pass-rate reward --budget 5000 --plot runs.svg
     rollcast plan runs a.csv b.csv --budget 800 --unit b=0.5 --json
     """
-    from rollcast.curves.columns import Columns
     from rollcast.curves.curve_source import fit_options, read_curves
     from rollcast.scaling.decisions.allocation import allocate
     from rollcast.scaling.decisions.fit import fit
@@ -71,8 +65,7 @@ def runs(
         raise UserError(f"--budget {budget:g}: further compute to share must be in {COMPUTES}")
     if not 0 <= least_gain <= 1:
         raise UserError(f"--least-gain {least_gain:g}: is no pass rate; give a value in [0, 1]")
-    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
-    found = [(source, curve) for source in sources for _, curve in read_curves(source, columns, all_runs=True)]
+    found = [(source, curve) for source in sources for _, curve in read_curves(source, columns.chosen(), all_runs=True)]
     refuse_twice(found, beginnings=True)
     curves = in_device_hours(with_distinct_names(found), unit or [])
     refuse_two_units([(curve.name, curve) for curve in curves])
@@ -137,7 +130,10 @@ def answer_of(forecasts: Sequence[Forecast], allocation: Allocation) -> dict[str
 
 
 def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
+    from rollcast.curves.answer import law_as_json, law_of_curve
+
     curve = forecast.curve
+    law = law_as_json(law_of_curve(forecast, report.MEDIAN_AND_90))
     return {
         "run": curve.name,
         "num_points": len(curve),
@@ -145,12 +141,12 @@ def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
         "excluded": forecast.excluded,
         "verdict": str(outlook.verdict),
         "reason": forecast.verdict.reason,
-        "for_decisions": str(outlook.verdict) in report.FOR_DECISIONS,
+        "for_decisions": outlook.verdict.is_decidable,
         "has_forecast": outlook.has_forecast,
         "compute": float(curve.compute[-1]),
         "pass_rate": float(curve.pass_rate[-1]),
         "now": _spread(outlook.now),
-        "asymptote": report.interval_of_law(forecast.verdict.kind, forecast.asymptote()),
+        "asymptote": law["asymptote"],
         "hours": outlook.hours,
         "gain": _spread(outlook.gain),
         "gain_alone": _spread(outlook.gain_alone),
@@ -280,7 +276,7 @@ def _show(answer: dict[str, Any]) -> None:
             (
                 row["run"],
                 f"{row['now']['mean']:.3f}",
-                report.with_span(row["asymptote"], ".3f") if row["has_forecast"] else "-",
+                report.with_span(row["asymptote"], ".3f") if row["asymptote"] else report.NO_NUMBER,
                 row["verdict"].replace("_", " "),
                 report.amount(row["hours"]),
                 f"{row['gain']['mean']:.3f}",

@@ -29,22 +29,15 @@ MAX_LOG_LOSS_SCATTER = 0.1
 """ln L: a law with more scatter does not describe the runs. Chosen, not measured."""
 CLEAR_PROBABILITY = 0.9
 """Probability to be the best from which a size is recommended without reserve."""
-MISLEADING = ("not_sigmoid", "regime_change")
-"""Verdicts on runs whose points are left out of the law across sizes."""
 
 
+@options.with_column_options
 def sizes(
     sources: Annotated[list[str], typer.Argument(metavar="SIZE=CURVE...", help="as 1.7B=curve.csv; a size may recur")],
+    *,
     budget: Annotated[float, typer.Option(help="compute of one run, in the unit of the curves")],
     candidate: Annotated[list[str] | None, typer.Option(help="further size to choose from; repeatable")] = None,
-    compute: options.Compute = None,
-    seconds: options.Seconds = None,
-    devices: options.Devices = None,
-    pass_rate: options.PassRate = None,
-    standard_error: options.StandardError = None,
-    truncation_ratio: options.TruncationRatio = None,
-    where: options.Where = None,
-    scale: options.Scale = 1.0,
+    columns: options.ColumnOptions,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
@@ -56,7 +49,6 @@ def sizes(
     rollcast plan sizes 0.6B=a.csv 1.7B=b.csv 4B=c.csv --candidate 8B --budget 2e4 --plot sizes.svg
     rollcast plan sizes 1.7B=a.csv 1.7B=b.csv 8B=c.csv --budget 5000 --json
     """
-    from rollcast.curves.columns import Columns
     from rollcast.curves.curve_source import fit_options, read_curve
     from rollcast.scaling.decisions.fit import fit
 
@@ -67,9 +59,8 @@ def sizes(
     wanted = {parse_size(text, f"--candidate {text}") for text in candidate or []}
     if len({size for size, _ in parts}) < 2:
         raise UserError("SIZE=CURVE: one size is given; give the curves of two sizes or more")
-    columns = Columns(compute, pass_rate, standard_error, truncation_ratio, tuple(where or ()), scale, seconds, devices)
     runs: list[tuple[float, Forecast]] = []
-    found = [(path, read_curve(path, columns, None)) for _, path in parts]
+    found = [(path, read_curve(path, columns.chosen(), None)) for _, path in parts]
     refuse_two_units(found)
     for (size, path), (_, curve) in zip(parts, found, strict=True):
         try:
@@ -113,13 +104,13 @@ def _pair(source: str) -> tuple[float, str]:
 
 def described(runs: list[tuple[float, Forecast]]) -> list[tuple[float, Forecast]]:
     """The runs without those that broke or fell, whose points would mislead the law; all, if too few are left."""
-    kept = [pair for pair in runs if pair[1].verdict.kind not in MISLEADING]
+    kept = [pair for pair in runs if pair[1].verdict.kind.is_described]
     return kept if len({size for size, _ in kept}) > 1 else runs
 
 
 def unfit(runs: list[tuple[float, Forecast]], law: ModelSizeLaw) -> str | None:
     """Why no size can be recommended by the law, or None."""
-    if len({size for size, one in runs if one.verdict.kind not in MISLEADING}) < 2:
+    if len({size for size, one in runs if one.verdict.kind.is_described}) < 2:
         return "fewer than two sizes have a run that neither broke nor fell"
     if (scatter := float(_quantiles(law.noise)[1])) > MAX_LOG_LOSS_SCATTER:
         return f"the points scatter by {scatter:.0%} of the loss about the law, which does not describe these runs"
@@ -196,14 +187,17 @@ def _size(size: float, own: list[Forecast], law: ModelSizeLaw, budget: float, be
     """One size: by the law, and by the curves of its own runs."""
     own_curves: list[dict[str, Any]] = []
     for forecast in own:
-        reading = report.interval(forecast.predictive([budget], report.QUANTILES)[:, 0])
-        own_curves.append({"curve": forecast.curve.name, "verdict": str(forecast.verdict.kind), **reading})
+        reading = report.interval(forecast.predictive([budget], report.MEDIAN_AND_90)[:, 0])
+        kind = forecast.verdict.kind
+        own_curves.append(
+            {"curve": forecast.curve.name, "verdict": str(kind), "is_described": kind.is_described, **reading}
+        )
     return {
         "size": size,
         "name": size_name(size),
         "trained": bool(own),
         "num_points": sum(len(forecast.curve) - forecast.excluded for forecast in own),
-        "pass_rate": report.interval(law.pass_rate(size, [budget], report.QUANTILES)[:, 0]),
+        "pass_rate": report.interval(law.pass_rate(size, [budget], report.MEDIAN_AND_90)[:, 0]),
         "own_curves": own_curves,
         "best_with": best_with,
     }
@@ -233,7 +227,7 @@ def caveats(
         found.append(f"The points scatter by {scatter:.0%} of the loss about the law: it does not describe these runs.")
     for row in rows:
         for own in row["own_curves"]:
-            if own["verdict"] in MISLEADING:
+            if not own["is_described"]:
                 found.append(
                     f"{own['curve']} ({row['name']}): verdict {own['verdict'].replace('_', ' ')}; "
                     "its points would mislead the law and are left out of it."
@@ -251,7 +245,7 @@ def caveats(
 def _quantiles(values: Any) -> Any:
     import numpy as np
 
-    return np.quantile(values, report.QUANTILES)
+    return np.quantile(values, report.MEDIAN_AND_90)
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -43,11 +43,6 @@ from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.decisions.waiting import WaitPlan, evaluation_spacing, plan_wait
 from rollcast.scaling.law.curve import Array
 
-DECIDABLE = frozenset({VerdictKind.FORECASTABLE, VerdictKind.SATURATED})
-"""Verdicts whose numbers are for decisions."""
-DESCRIBED = DECIDABLE | {VerdictKind.TOO_EARLY}
-"""Verdicts under which the law describes the curve, so that its gains mean something."""
-
 
 class AdviceKind(StrEnum):
     STOP = "stop"
@@ -213,7 +208,7 @@ class _Question:
                 f"No trajectory gains {NEGLIGIBLE_GAIN:g} by the end of the budget.",
                 "Another learning rate, data or length budget would, and is another curve.",
             )
-        if self._verdict not in DESCRIBED:
+        if not self._verdict.is_described:
             return self._wait(
                 NEW_LAW_EVALUATIONS,
                 f"No law describes this curve (verdict {_words(self._verdict)}), so no gain is reported and the run "
@@ -222,14 +217,14 @@ class _Question:
             )
         if self._chance >= CONTINUE_FROM_CHANCE:
             return self._continue()
-        if self._chance < STOP_BELOW_CHANCE and self._verdict in DECIDABLE:
+        if self._chance < STOP_BELOW_CHANCE and self._verdict.is_decidable:
             return self._stop()
         return self._wait_and_see()
 
     def _continue(self) -> Advice:
         _, median, high = self._gain()
         change = f"If you required a gain above {difference(median)}, the advice would be to wait"
-        if self._verdict in DECIDABLE:
+        if self._verdict.is_decidable:
             return self._advice(AdviceKind.CONTINUE, self._odds(), f"{change}; above {difference(high)}, to stop.")
         return self._advice(AdviceKind.CONTINUE, f"{self._odds()} The end is not known yet: ask again.", f"{change}.")
 
@@ -245,7 +240,7 @@ class _Question:
     def _wait_and_see(self) -> Advice:
         end = float(self._axis.to_fitted(np.array([self._budget]))[0])
         plan = plan_wait(self._forecast, end, self._worth, (STOP_BELOW_CHANCE, CONTINUE_FROM_CHANCE))
-        if self._verdict not in DECIDABLE:
+        if not self._verdict.is_decidable:
             return self._wait(
                 max(plan.evaluations, self._until_a_verdict(end)),
                 f"{self._odds()} But no run is stopped on a verdict of {_words(self._verdict)}: it may still bend up.",
@@ -288,7 +283,7 @@ class _Question:
             is_assumed=self._is_assumed,
             worth=self._worth,
             price=self._price,
-            chance=self._chance if self._verdict in DESCRIBED and self._rest.compute > 0 else None,
+            chance=self._chance if self._verdict.is_described and self._rest.compute > 0 else None,
             soon=self._stretch(min(self._now + SOON_BUDGET_SHARE * self._budget, self._budget)),
             rest=self._rest,
             wait=wait,
@@ -304,7 +299,7 @@ class _Question:
     def _stretch(self, until: float) -> Stretch:
         spent = max(until - self._now, 0.0)
         gain = None
-        if self._verdict in DESCRIBED:
+        if self._verdict.is_described:
             low, median, high = np.quantile(self._gains(until), (0.05, 0.5, 0.95)).tolist()
             gain = (low, median, high)
         money = None if self._price is None else self._price * spent
@@ -330,7 +325,7 @@ def _signs(plan: WaitPlan, verdict: VerdictKind) -> str:
     says = []
     if plan.continue_from is not None:
         says.append(f"{what} of {plan.continue_from:.3f} or more would speak for continuing")
-    if plan.stop_below is not None and verdict in DECIDABLE:
+    if plan.stop_below is not None and verdict.is_decidable:
         says.append(f"{what} below {plan.stop_below:.3f} for stopping")
     if not says:
         return "Hardly any one reading would; the bend of the curve will, or a smaller gain that pays for the rest."

@@ -20,9 +20,6 @@ from rollcast.scaling.decisions.settings import MAX_ENUMERATED_RUNS, MAX_TIED_LO
 from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Array
 
-NO_FORECAST = (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
-"""Verdicts under which the law describes neither the present nor the future of the run."""
-
 Spread = tuple[float, float, float]
 """Mean, 5 % and 95 % quantile."""
 
@@ -128,7 +125,7 @@ class _Runs:
 
     def __init__(self, forecasts: Sequence[Forecast]) -> None:
         self.forecasts = forecasts
-        self.able = tuple(place for place, forecast in enumerate(forecasts) if forecast.verdict.kind not in NO_FORECAST)
+        self.able = tuple(place for place, forecast in enumerate(forecasts) if forecast.verdict.kind.is_described)
         self._order = [
             np.random.default_rng(place).permutation(forecast.draws.asymptote.size)
             for place, forecast in enumerate(forecasts)

@@ -17,7 +17,7 @@ from rollcast.scaling.decisions.settings import (
     MIN_PHASE_END_WEIGHT,
     NUM_MISFIT_TRAJECTORIES,
 )
-from rollcast.scaling.decisions.verdict import Verdict, VerdictKind, judge
+from rollcast.scaling.decisions.verdict import Verdict, judge
 from rollcast.scaling.law.curve import Curve
 from rollcast.scaling.posterior.fitting import Posterior, cut_before, departures_of, fitted_part, posterior_of
 from rollcast.scaling.posterior.grid import Grid
@@ -117,10 +117,9 @@ def _judge_law(posterior: Posterior, first_phase: float) -> Verdict:
         return verdict
     some = draws[:: max(1, draws.initial.size // NUM_MISFIT_TRAJECTORIES)]
     law = some.law(np.exp(points.log_compute))  # (n, d)
-    if verdict.kind in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED):
+    if verdict.kind.is_decidable:
         verdict = judge_misfit(some, law, points) or verdict
-    is_described = verdict.kind is not VerdictKind.NOT_SIGMOID
-    grounds = evidence(curve, draws, points, law.mean(axis=1), first_phase, is_described=is_described)
+    grounds = evidence(curve, draws, points, law.mean(axis=1), first_phase, is_described=verdict.kind.is_described)
     return replace(verdict, reason=f"{verdict.reason} {grounds}")
 
 

@@ -43,6 +43,16 @@ class VerdictKind(StrEnum):
     NOT_SIGMOID = "not_sigmoid"
     REGIME_CHANGE = "regime_change"
 
+    @property
+    def is_described(self) -> bool:
+        """Whether the law describes the curve: only then do its constants and its gains mean something."""
+        return self not in (VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether the numbers are for decisions."""
+        return self in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED)
+
 
 @dataclass(frozen=True)
 class Verdict:
