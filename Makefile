@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # tests/conftest.py says what runs in one process and what starts first.
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: demo test quick check proofs images-proof cluster-proof wire chart docs setup debian clean
+.PHONY: demo test quick check proofs images-proof cluster-proof wire chart manifests docs setup debian clean
 
 demo: $(INSTALLED)
 	@$(VENV)/bin/rollcast demo
@@ -55,8 +55,11 @@ chart: $(INSTALLED)
 	$(VENV)/bin/python helm/values_schema.py
 	$(VENV)/bin/python helm/readme.py
 	$(VENV)/bin/python helm/recipes.py
-	$(VENV)/bin/python helm/manifests.py
 	$(VENV)/bin/python requirements/closure.py
+
+# k8s/PROFILE/rollcast.yaml, which is not committed: the chart rendered for clusters without Helm.
+manifests: $(INSTALLED)
+	$(VENV)/bin/python helm/manifests.py
 
 # The pages made from code, the notebooks run again, and the site in site/; a warning or a dead link ends it.
 docs: export NO_MKDOCS_2_WARNING = 1

@@ -1,8 +1,9 @@
-"""Writes ../k8s/PROFILE/rollcast.yaml: the chart rendered for those without Helm.
+"""Writes FOLDER/PROFILE/rollcast.yaml, the chart rendered for clusters without Helm.
 
-    python helm/manifests.py [--check]
+    python helm/manifests.py [FOLDER]     k8s/ of this checkout by default
 
-Credentials are random, so they are in no file: the Secret `rollcast-auth` is made by hand (docs/kubernetes.md).
+The files are generated for each release and are not committed. Credentials are random, so no file contains them: the
+Secret `rollcast-auth` is created by hand (docs/kubernetes.md).
 """
 
 from __future__ import annotations
@@ -73,19 +74,13 @@ def _without_helm(node: Any) -> Any:
     return kept
 
 
-def main() -> int:
-    stale = []
+def main() -> None:
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET
     for profile, text in manifests().items():
-        path = TARGET / profile / "rollcast.yaml"
-        if "--check" in sys.argv:
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                stale.append(path)
-                print(f"{path} is out of date: run python helm/manifests.py")
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    return 1 if stale else 0
+        path = target / profile / "rollcast.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,7 +2,7 @@
 
     python helm/readme.py [--check]
 
-A comment that begins with `# --` describes the value below it. A value without one stands in the table with its default
+A comment that begins with `# --` describes the value below it. A value without one is in the table with its default
 alone; a group is described by its values, and shown as one line where it is an empty map or a list.
 """
 
@@ -36,18 +36,18 @@ wanted, an autoscaler and graders. The walkthrough, upgrades, sizes and networki
 
 `values.schema.json` refuses unknown names and wrong kinds, `templates/validate.yaml` values that do not fit each other.
 `config`, the run file (`rollcast config schema` describes it), is checked by `rollcast config check` itself, in a Job
-that runs before an install or an upgrade creates or changes anything. Where the run file is wrong, Helm stops with "job
+that runs before an install or an upgrade creates or changes anything. If the run file is wrong, Helm stops with "job
 RELEASE-rollcast-check failed" and, from Helm 4 on, prints why. The sentences are also here, until the next try:
 
     kubectl -n NAMESPACE logs job/RELEASE-rollcast-check
 
-Mend the values, then `helm upgrade --install`. Before a cluster is asked, the same is said by
+Fix the values, then `helm upgrade --install`. Without a cluster the same check is
 
     helm template RELEASE helm/rollcast -f VALUES -s templates/configmap.yaml | yq '.data."run.yaml"' > run.yaml
     rollcast config check run.yaml --elsewhere
 
 `generator`, `trainer`, `forecaster`, `autoscaler`, `grader` and `redis` all know `image`, `resources`, `extraArgs` and
-the fields of `everyRole`, which says them once for all six. A role's own value comes first: its keys in maps, its
+the fields of `everyRole`, which sets them once for all six. A role's own value comes first: its keys in maps, its
 entries in lists. Trainer and generator also know `resourceClaims` and `hostNetwork`; the table shows these for the
 generator.
 
@@ -57,11 +57,11 @@ generator.
       extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
       resources: {limits: {cpu: "8"}} # what a namespace's quota asks for, of hooks and Redis's exporter too
 
-`helm upgrade --reuse-values` takes the earlier chart's defaults in the place of this one's; the chart adds what came
+`helm upgrade --reuse-values` keeps the earlier chart's defaults; the chart adds the values that are new
 since, and accepts values that it no longer has and names them in its notes. Arguments of the services are those of
 `appVersion`: a tag of another version may have images that do not know them (exit code 2), and the notes say so.
 
-| value | default | what it is |
+| value | default | meaning |
 |---|---|---|
 """
 SHOWN_ONCE = {"resources", "extraArgs", "resourceClaims", "hostNetwork"}

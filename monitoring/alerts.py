@@ -23,7 +23,8 @@ MOST_TRUNCATION = 0.10
 MOST_GAP = 0.05
 """Nats. Rounding and k steps of learning make less; a head in lower precision or a wrong version makes more."""
 MISSED_READINGS = 3
-COUNT, NUMBER = '{{ $value | printf "%.0f" }}', '{{ $value | printf "%.3g" }}'
+COUNT = '{{ $value | printf "%.0f" }}'
+NUMBER = '{{ $value | printf "%.3g" }}'
 SHARE = "{{ $value | humanizePercentage }}"
 """The value in words. Prometheus' own `humanize` would print 0.078 as 78m."""
 _NAME = "{{ with $labels.namespace }}{{ . }}/{{ end }}{{ $labels.run }}"

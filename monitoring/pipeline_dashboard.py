@@ -48,7 +48,8 @@ def _mean_and_high(metric: Metric, what: str) -> list[Query]:
 
 def _trainers_time() -> list[Query]:
     """Shares that never exceed the whole: divided by the counted seconds of a second, if that is more than one."""
-    update, wait = series(names.STEP_SECONDS, RUN, suffix="_sum"), series(names.TRAINER_WAIT, RUN)
+    update = series(names.STEP_SECONDS, RUN, suffix="_sum")
+    wait = series(names.TRAINER_WAIT, RUN)
     both = f'{{__name__=~"{names.STEP_SECONDS.name}_sum|{names.TRAINER_WAIT.name}",{RUN}}}'
     counted = f"clamp_min(sum by (run) (rate({both}[{RATE}])), 1)"
     return [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rollcast.config.schema import RunConfig
-from rollcast.memory.architecture import model_shape
 from rollcast.memory.trainer import RankMemory
 from testkit.gpu import models
+from testkit.model_shapes import shape_of
 
 NOT_A_STEP = ("publish", "checkpoint")
 NOT_HERE = "staging"
@@ -22,6 +22,6 @@ def planned_bytes(shape: str, longest: int, *, recompute: bool) -> int:
             "trainer": {"activation_checkpointing": recompute},
         }
     )
-    rank = RankMemory(model_shape(models.qwen3(shape).to_dict()), config, "gpu", 0, 1)
+    rank = RankMemory(shape_of(models.qwen3(shape).to_dict()), config, "gpu", 0, 1)
     moments = [moment for moment in rank.moments() if moment.name not in NOT_A_STEP]
     return max(moment.total - moment.parts.get(NOT_HERE, 0) for moment in moments)

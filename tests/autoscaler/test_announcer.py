@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollcast.autoscaler.announcer import MOST_WAITING, Announcer, Occasion
+from rollcast.autoscaler.announcer import MAX_WAITING_EVENTS, Announcer, Occasion
 
 
 def said(announcer: Announcer) -> list[tuple[str, str]]:
@@ -44,7 +44,7 @@ def test_what_waits_for_an_api_server_that_is_away_is_bounded_and_the_newest_is_
     announcer = Announcer()
     for number in range(1_000):
         announcer.changed(number, number + 1, str(number))
-    assert len(announcer.waiting) == MOST_WAITING
+    assert len(announcer.waiting) == MAX_WAITING_EVENTS
     assert announcer.waiting[-1].sentence == "999"
     assert not announcer.waiting[-1].is_warning
     announcer.missing(0.0, True, "2 of 4", 0.0)

@@ -11,7 +11,8 @@ pytest.importorskip("kubernetes")
 
 from tests.autoscaler.api_server import JOBS, NAMESPACE, ApiServer
 from tests.chart.local_cluster import LocalCluster
-from tests.chart.rendering import CPU, ROOT, Object, merged, of_kind, pod_of, render
+from tests.chart.plain_manifests import manifest_texts
+from tests.chart.rendering import CPU, Object, merged, of_kind, pod_of, render
 from tests.chart.value_sets import VALUE_SETS
 
 HOOK = "pre-upgrade,pre-rollback"
@@ -120,8 +121,7 @@ def test_who_may_not_make_roles_can_do_without() -> None:
 
 def test_manifests_without_helm_name_the_job_that_they_have() -> None:
     """Nobody would call the hook; which Job is there, trainers must know all the same."""
-    for name in ("cpu", "8xh100"):
-        text = (ROOT / "k8s" / name / "rollcast.yaml").read_text()
+    for text in manifest_texts().values():
         assert "-left-trainers" not in text
         assert text.count("accepted-trainer: ") == 1
         assert "helm.sh/hook" not in text

@@ -12,7 +12,8 @@ pytest.importorskip("kubernetes")
 from rollcast.autoscaler.forgotten_trainers import LABELS
 from tests.autoscaler.api_server import JOBS, NAMESPACE, ApiServer
 from tests.chart.local_cluster import LocalCluster
-from tests.chart.rendering import CPU, ROOT, Object, merged, of_kind, one, pod_of, render
+from tests.chart.plain_manifests import manifest_texts
+from tests.chart.rendering import CPU, Object, merged, of_kind, one, pod_of, render
 from tests.chart.value_sets import VALUE_SETS
 
 REVISIONS: tuple[Object, ...] = (
@@ -139,5 +140,5 @@ def test_a_release_without_a_name_selects_nothing() -> None:
 def test_manifests_without_helm_have_no_such_hook() -> None:
     """Nobody would call it."""
     assert one(render(CPU), "Job", "-uninstall")
-    for name in ("cpu", "8xh100"):
-        assert "-uninstall" not in (ROOT / "k8s" / name / "rollcast.yaml").read_text()
+    for text in manifest_texts().values():
+        assert "-uninstall" not in text

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,17 @@ import pytest
 import yaml
 
 from rollcast.config.run import parse_run_config
+from tests.chart.plain_manifests import PROFILES, manifest_texts, manifests
 from tests.chart.rendering import CHART, ROOT, merged, of_kind, one, pods, profile, render, run_file
 from tests.chart.rendering import PROFILES as PROFILES_OF_THE_CHART
 from tests.chart.value_sets import VALUE_SETS
 
 K8S = ROOT / "k8s"
-PROFILES = ("cpu", "8xh100")
+CUSTOM = ("monitoring.coreos.com/v1",)
+"""No schema of Kubernetes has these; test_matrix.py checks them."""
 
 
-@pytest.mark.parametrize("script", ["values_schema", "readme", "recipes", "manifests"])
+@pytest.mark.parametrize("script", ["values_schema", "readme", "recipes"])
 def test_nothing_is_out_of_date(script: str) -> None:
     """`make chart` mends it."""
     checked = subprocess.run(
@@ -51,15 +54,43 @@ def test_every_recipe_renders_after_a_profile_and_is_the_recipe(recipe: Path) ->
     assert config.run == wanted.run
 
 
-def _manifests(name: str) -> list[dict[str, Any]]:
-    return [item for item in yaml.load_all((K8S / name / "rollcast.yaml").read_text(), Loader=yaml.CSafeLoader) if item]
+@pytest.fixture(scope="module")
+def k8s(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """k8s/ as a release packs it: with the rendered chart."""
+    folder = tmp_path_factory.mktemp("release")
+    subprocess.run(
+        [str(ROOT / ".ci" / "manifests"), "0.0.0-test"],
+        env=os.environ | {"PYTHON": sys.executable, "DIST": str(folder), "GITHUB_REPOSITORY": ""},
+        check=True,
+        timeout=120,
+    )
+    with tarfile.open(folder / "rollcast-manifests-0.0.0-test.tar.gz") as packed:
+        packed.extractall(folder, filter="data")
+    return folder / "k8s"
+
+
+def test_no_rendered_manifest_is_committed_and_a_release_packs_all(k8s: Path) -> None:
+    assert "/k8s/*/rollcast.yaml" in (ROOT / ".gitignore").read_text().splitlines()
+    for name in PROFILES:
+        assert (k8s / name / "rollcast.yaml").read_text() == manifest_texts()[name]
+    for path in K8S.rglob("*.yaml"):
+        assert (k8s / path.relative_to(K8S)).exists()
+
+
+@pytest.mark.parametrize("version", ["1.28", "1.37"])
+@pytest.mark.parametrize("name", PROFILES)
+def test_kubernetes_accepts_the_plain_manifests(name: str, version: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed").validate
+    for item in manifests(name):
+        if item["apiVersion"] not in CUSTOM:
+            validate(item, version, strict=True)
 
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_plain_manifests_hold_no_secret_and_no_helm(name: str) -> None:
-    objects = _manifests(name)
+    objects = manifests(name)
     assert of_kind(objects, "Secret") == []
-    assert "helm.sh" not in (K8S / name / "rollcast.yaml").read_text()
+    assert "helm.sh" not in manifest_texts()[name]
     names = {
         entry["valueFrom"]["secretKeyRef"]["name"]
         for pod in pods(objects)
@@ -85,10 +116,10 @@ def _built(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("folder", [*PROFILES, "overlays/own-registry", "overlays/two-generators"])
-def test_kustomizations_change_what_is_there(folder: str) -> None:
-    kustomization = yaml.safe_load((K8S / folder / "kustomization.yaml").read_text())
+def test_kustomizations_change_what_is_there(folder: str, k8s: Path) -> None:
+    kustomization = yaml.safe_load((k8s / folder / "kustomization.yaml").read_text())
     assert set(kustomization) <= {"apiVersion", "kind", "resources", "images", "replicas", "patches"}
-    objects = _built(K8S / folder)
+    objects = _built(k8s / folder)
     assert one(objects, "Namespace")
     images = {container["image"].rpartition(":")[0] for pod in pods(objects) for container in pod.containers}
     assert {image["name"] for image in kustomization.get("images", [])} <= images
@@ -108,10 +139,10 @@ def test_kustomizations_change_what_is_there(folder: str) -> None:
             assert type(value) is type(operation["value"])
 
 
-def _kustomized(folder: str) -> list[dict[str, Any]]:
+def _kustomized(folder: Path) -> list[dict[str, Any]]:
     """What `kubectl apply -k` would send."""
     command = ["kubectl", "kustomize"] if shutil.which("kubectl") else ["kustomize", "build"]
-    built = subprocess.run([*command, str(K8S / folder)], capture_output=True, text=True, timeout=120, check=False)
+    built = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=120, check=False)
     assert built.returncode == 0, built.stderr
     return [item for item in yaml.load_all(built.stdout, Loader=yaml.CSafeLoader) if item]
 
@@ -124,28 +155,29 @@ NEEDS_KUSTOMIZE = pytest.mark.skipif(
 
 @NEEDS_KUSTOMIZE
 @pytest.mark.parametrize("name", PROFILES)
-def test_kustomize_builds_the_manifests_as_they_are(name: str) -> None:
+def test_kustomize_builds_the_manifests_as_they_are(name: str, k8s: Path) -> None:
     def by_name(objects: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
         return {(item["kind"], item["metadata"]["name"]): item for item in objects}
 
-    built, written = by_name(_kustomized(name)), by_name(_manifests(name))
+    built, written = by_name(_kustomized(k8s / name)), by_name(manifests(name))
     assert built.pop(("Namespace", "rollcast"))
     assert built == written
 
 
 @NEEDS_KUSTOMIZE
-def test_kustomize_builds_the_overlays() -> None:
-    cpu, own = _manifests("cpu"), _kustomized("overlays/own-registry")
+def test_kustomize_builds_the_overlays(k8s: Path) -> None:
+    cpu = manifests("cpu")
+    own = _kustomized(k8s / "overlays" / "own-registry")
     mine = {container["image"] for pod in pods(own) for container in pod.containers}
     before = {container["image"] for pod in pods(cpu) for container in pod.containers}
     assert mine == {f"registry.example.com/{image}" if image.startswith("rollcast/") else image for image in before}
     assert len(own) == len(cpu) + 1, "and the namespace"
 
-    two = _kustomized("overlays/two-generators")
+    two = _kustomized(k8s / "overlays" / "two-generators")
     assert one(two, "Deployment", "-generator")["spec"]["replicas"] == 2
     claim = one(two, "PersistentVolumeClaim", "-runs")["spec"]["resources"]["requests"]
     assert claim == {"storage": "200Gi"}
-    trainer = one(_manifests("8xh100"), "Job")
+    trainer = one(manifests("8xh100"), "Job")
     assert one(two, "Job") == trainer, "fewer generators do not touch the trainer"
 
 

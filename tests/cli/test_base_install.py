@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 import tomllib
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from requirements.closure import closure
 from testkit.base_install import base_bytes
 from testkit.forecaster.recorded_run import record
+from testkit.model_shapes import write_model
+from testkit.published_models import QWEN3_1_7B
 from tests.only_these import ROOT, hidden_modules, run_with_only
 
 COMMAND = "from rollcast.cli.main import main; main()"
@@ -77,4 +80,20 @@ def test_a_picture_says_what_it_needs_before_any_work(arguments: list[str], curv
     assert done.stdout == ""
     assert done.stderr == (
         "error: --plot picture.png: matplotlib is not installed; install it: pip install 'rollcast[plot]'\n"
+    )
+
+
+def test_memory_is_planned_from_headers_and_a_config_alone_names_the_remedy(tmp_path: Path) -> None:
+    write_model(tmp_path / "model", QWEN3_1_7B)
+    run = {"run": "r", "model": {"path": "model"}, "budget": {"steps": 1}}
+    (tmp_path / "run.yaml").write_text(json.dumps(run | {"tasks": {"dataset": {"kind": "arithmetic"}}}))
+    arguments = ("plan", "memory", "--config", "run.yaml", "--gpu", "80")
+    done = rollcast(tmp_path, *arguments, "--json")
+    assert json.loads(done.stdout)["parameters"] == 1_720_574_976
+    (tmp_path / "model" / "model.safetensors").unlink()
+    done = rollcast(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: config.json: it alone does not give the shapes of the weights without Transformers; run "
+        "pip install 'rollcast[trainer]', or give the folder with the model's safetensors files\n"
     )

@@ -23,6 +23,7 @@ from rollcast.local.first_run.data import look_at
 from rollcast.local.first_run.model import NOT_HERE, model_in_words
 from rollcast.local.first_run.run_file import Answers, written
 from rollcast.local.first_run.shown import examples
+from testkit.model_shapes import write_model
 from testkit.published_models import QWEN3_8B
 from tests.cli import command
 from tests.cli.mistakes import CAUSAL, lines
@@ -148,6 +149,8 @@ def test_the_file_says_how_many_points_its_curve_will_have(folder: Path, steps: 
 )
 def test_a_model_is_told_by_kind_size_and_context(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
     """8.19 billion is what the model's authors publish."""
+    if settings == QWEN3_8B:
+        write_model(tmp_path, settings)
     (tmp_path / "config.json").write_text(json.dumps(settings))
     assert model_in_words(str(tmp_path)) == said
     assert model_in_words(str(tmp_path / "nowhere")) == NOT_HERE
@@ -187,7 +190,7 @@ def test_on_a_terminal_it_asks_and_offers_what_suits(folder: Path) -> None:
         assert process.wait(timeout=60) == 0
     os.close(own)
     for said in (
-        b"is no causal language",
+        b"not a causal language",
         b"config.json cannot be read",
         b"row.jsonl: cannot be read",
         b"neither built in nor",

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import load_run_config
 from rollcast.local import preflight
+from testkit.model_shapes import header_of, shape_of, write_model
 from testkit.published_models import QWEN3_8B, QWEN3_30B_A3B
 from tests.cli.command import refusal, rollcast
 
@@ -22,10 +23,9 @@ TOO_SMALL = "trainer rank 0 of 8 needs"
 
 @pytest.fixture
 def run_file(tmp_path: Path) -> Path:
-    """Of a mixture of experts whose config.json is all that is here."""
+    """Of a mixture of experts of which config.json and the header of the weights are here."""
     model = tmp_path / "model"
-    model.mkdir()
-    (model / "config.json").write_text(json.dumps(QWEN3_30B_A3B))
+    write_model(model, QWEN3_30B_A3B)
     file = tmp_path / "run.yaml"
     file.write_text(
         json.dumps(
@@ -94,9 +94,9 @@ def test_check_refuses_in_one_sentence_what_cannot_fit_the_gpus_that_are_named(r
     trainer, generator = refusal(*arguments).splitlines()
     assert TOO_SMALL in trainer
     assert "generator" in generator
-    smaller = tmp_path / "config.json"
-    smaller.write_text(json.dumps(QWEN3_8B))
-    done = rollcast(*arguments[:4], "--gpu", "192", "--trainer-ranks", "8", "--model-config", smaller)
+    write_model(tmp_path / "smaller", QWEN3_8B)
+    smaller = ("--model-config", tmp_path / "smaller" / "config.json")
+    done = rollcast(*arguments[:4], "--gpu", "192", "--trainer-ranks", "8", *smaller)
     assert done.returncode == 0, done.stderr
     assert "whether the model fits the memory" not in done.stdout
     assert "caution: generator.slots = 256" in done.stdout
@@ -123,14 +123,15 @@ def test_up_refuses_what_the_driver_says_is_too_small(
 class Hub(BaseHTTPRequestHandler):
     """Has one model."""
 
+    files: ClassVar = {"config.json": json.dumps(QWEN3_8B).encode()}
     asked: list[tuple[str, str | None]]
 
     def do_GET(self) -> None:
         self.asked.append((self.path, self.headers["Authorization"]))
-        known = self.path == "/Qwen/Qwen3-8B/resolve/main/config.json"
-        self.send_response(200 if known else 404)
+        found = self.files.get(self.path.removeprefix("/Qwen/Qwen3-8B/resolve/main/"))
+        self.send_response(404 if found is None else 200)
         self.end_headers()
-        self.wfile.write(json.dumps(QWEN3_8B).encode() if known else b"")
+        self.wfile.write(found or b"")
 
     def log_message(self, *_: Any) -> None: ...
 
@@ -138,6 +139,7 @@ class Hub(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Hub]]:
     Hub.asked = []
+    Hub.files["model.safetensors"] = header_of(dict(shape_of(QWEN3_8B).weights()))
     server = HTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
@@ -157,15 +159,15 @@ def named(run_file: Path, model: str) -> Path:
 def test_a_name_is_looked_up_on_the_hub(run_file: Path, hub: type[Hub]) -> None:
     done = rollcast("plan", "memory", "--config", named(run_file, "Qwen/Qwen3-8B"), "--gpu", 192, "--json")
     assert json.loads(done.stdout)["parameters"] == 8_190_735_360
-    assert hub.asked == [("/Qwen/Qwen3-8B/resolve/main/config.json", "Bearer secret")]
+    names = ("config.json", "model.safetensors")
+    assert hub.asked == [(f"/Qwen/Qwen3-8B/resolve/main/{name}", "Bearer secret") for name in names]
 
 
 def test_a_name_that_was_fetched_before_is_not_looked_up(run_file: Path, hub: type[Hub], tmp_path: Path) -> None:
     cached = tmp_path / "hub" / "hub" / "models--Qwen--Qwen3-8B"
     (cached / "refs").mkdir(parents=True)
     (cached / "refs" / "main").write_text("abc")
-    (cached / "snapshots" / "abc").mkdir(parents=True)
-    (cached / "snapshots" / "abc" / "config.json").write_text(json.dumps(QWEN3_8B))
+    write_model(cached / "snapshots" / "abc", QWEN3_8B)
     done = rollcast("plan", "memory", "--config", named(run_file, "Qwen/Qwen3-8B"), "--gpu", 192, "--json")
     assert json.loads(done.stdout)["parameters"] == 8_190_735_360
     assert hub.asked == []
@@ -174,7 +176,7 @@ def test_a_name_that_was_fetched_before_is_not_looked_up(run_file: Path, hub: ty
 def test_a_name_that_the_hub_lacks_is_one_sentence(run_file: Path, hub: type[Hub]) -> None:
     said = refusal("plan", "memory", "--config", str(named(run_file, "nobody/nothing")), "--gpu", "80")
     assert said.count("\n") == 0
-    assert said.startswith("model.path = nobody/nothing: is no folder here, and http://127.0.0.1")
+    assert said.startswith("model.path = nobody/nothing: is not a folder on this machine, and http://127.0.0.1")
     assert said.endswith("give --model-config FILE, the model's config.json")
     assert hub.asked
 
@@ -183,9 +185,9 @@ def test_a_name_that_the_hub_lacks_is_one_sentence(run_file: Path, hub: type[Hub
     ("text", "said"),
     [
         ("{", "is not JSON"),
-        ("[]", "holds no mapping"),
+        ("[]", "is not a JSON object"),
         ('{"model_type": "rwkv"}', "model_type 'rwkv' is not one whose memory is counted"),
-        ('{"model_type": "llama"}', "hidden_size = None is no size"),
+        ('{"model_type": "llama"}', "hidden_size = None is not a size"),
     ],
 )
 def test_a_config_that_cannot_be_counted_is_one_sentence(run_file: Path, tmp_path: Path, text: str, said: str) -> None:

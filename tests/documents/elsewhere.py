@@ -100,7 +100,7 @@ ELSEWHERE = (
     Elsewhere("make docs", ".ci/docs", "", ("make docs",)),
     Elsewhere("make setup", "Makefile", "", ("test: $(INSTALLED)", "setup: $(INSTALLED)")),
     Elsewhere("make demo", "benchmarks/results/demo.json", "", ('"benchmark": "demo"',)),
-    Elsewhere("make chart", "tests/chart/test_written.py", "", ('"values_schema", "readme", "recipes", "manifests"',)),
+    Elsewhere("make chart", "tests/chart/test_written.py", "", ('"values_schema", "readme", "recipes"',)),
     Elsewhere("make wire", "tests/test_wire_generated.py", "test_generated_code_does_not_drift",
               ("grpc_tools.protoc",)),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.chart.plain_manifests import manifests
 from tests.documents.documented import ROOT
 
 GUIDE = (ROOT / "docs" / "kubernetes.md").read_text()
@@ -77,8 +78,7 @@ def test_the_job_goes_before_an_overlay_that_changes_what_a_job_cannot() -> None
     assert overlay["resources"] == ["../../cpu"]
     assert not set(overlay) & {"namePrefix", "nameSuffix", "patches"}, "the Job's name stays"
     renamed = {image["name"] for image in overlay["images"] if "newName" in image}
-    manifests = (ROOT / "k8s" / "cpu" / "rollcast.yaml").read_text()
-    (job,) = [item for item in yaml.load_all(manifests, Loader=yaml.CSafeLoader) if item["kind"] == "Job"]
+    (job,) = [item for item in manifests("cpu") if item["kind"] == "Job"]
     images = {container["image"].rpartition(":")[0] for container in job["spec"]["template"]["spec"]["containers"]}
     assert images & renamed, "what makes it necessary"
     wanted = dict(pair.split("=") for pair in selector.split(","))

@@ -32,7 +32,7 @@ def test_what_was_told_or_counted_by_the_process_before_is_neither_again(tmp_pat
     second = Feed(tmp_path, first.lines)
     assert (second.read(), second.num_unreadable, second.lines) == ([], 0, first.lines)
     write_steps(tmp_path, range(3, 5))
-    assert [(entry.step, entry.begins_anew) for entry in second.read()] == [(3, True), (4, False)]
+    assert [(entry.step, entry.is_repeated) for entry in second.read()] == [(3, True), (4, False)]
 
 
 def test_a_file_that_was_written_anew_is_told_from_its_beginning(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Notebook:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarder, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(forwarder, "READ_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(forwarder, "MAX_BACKOFF_SECONDS", 0.02)
 
 
@@ -94,7 +94,7 @@ def test_the_next_process_goes_on_where_the_last_one_was(tmp_path: Path) -> None
     write_steps(tmp_path, range(7, 9))  # again, after a restart from the checkpoint of step 6
     told: list[Entry] = []
     assert forward(tmp_path, Notebook(told)) == ["n-1"]
-    assert [(entry.step, entry.begins_anew) for entry in told] == [(7, True), (8, False)]
+    assert [(entry.step, entry.is_repeated) for entry in told] == [(7, True), (8, False)]
 
 
 def test_a_destination_that_is_away_gets_everything_later(tmp_path: Path) -> None:

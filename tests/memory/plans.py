@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rollcast.config.run import parse_run_config
-from rollcast.memory.architecture import model_shape
 from rollcast.memory.device import GB, Device
 from rollcast.memory.plan import MemoryPlan
+from testkit.model_shapes import shape_of
 
 
 def plan_of(
@@ -16,4 +16,4 @@ def plan_of(
     """`gpu`, `cpu`: GB; without the first the run is on a machine without GPUs. `groups`: of the run file."""
     settings = {"run": "planned", **groups, "model": {"path": "m", **groups.get("model", {})}}
     device = Device("cpu", round(cpu * GB)) if gpu is None else Device("gpu", round(gpu * GB))
-    return MemoryPlan(model_shape(model), parse_run_config(settings, source="plan"), device, ranks)
+    return MemoryPlan(shape_of(model), parse_run_config(settings, source="plan"), device, ranks)

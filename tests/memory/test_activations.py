@@ -12,7 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from transformers import AutoModelForCausalLM
 
 from rollcast.memory.activations import Load, kept_around_layers, kept_by_layer
-from rollcast.memory.architecture import model_shape
+from testkit.model_shapes import shape_of
 from tests.memory.architectures import CONFIGS
 
 SEQUENCES, LENGTH = 2, 96
@@ -53,7 +53,7 @@ def kept(config: Any, dtype: torch.dtype) -> int:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_family_keeps_what_is_counted(name: str, dtype: str) -> None:
     config = CONFIGS[name]
-    shape = model_shape(json.loads(config.to_json_string()))
+    shape = shape_of(json.loads(config.to_json_string()))
     load = Load(SEQUENCES * LENGTH, LENGTH, DTYPES[dtype].itemsize)
     counted = sum(kept_by_layer(shape, layer, load) for layer in shape.layers) + kept_around_layers(shape, load)
     counted -= load.tokens * shape.hidden * load.item  # what the head reads, which is not run here

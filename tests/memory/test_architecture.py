@@ -1,4 +1,4 @@
-"""Weights counted from config.json are those that Transformers makes on the meta device; sizes are the published."""
+"""A model's shape from its config.json and its weights: sizes are the published, parts are those that torch cuts."""
 
 from __future__ import annotations
 
@@ -11,33 +11,22 @@ from transformers import AutoModelForCausalLM
 
 from rollcast.memory.architecture import FAMILIES, UncountedModelError, model_shape
 from rollcast.memory.trainer import sharded
+from testkit.model_shapes import shape_of
 from testkit.published_models import BILLIONS, QWEN3_8B
 from tests.memory.architectures import CONFIGS
 
 RANKS = (1, 3, 4, 64)
 
 
-def made(config: Any) -> dict[str, torch.Tensor]:
-    """Every weight of the model, none of it in memory."""
-    with torch.device("meta"):
-        return dict(AutoModelForCausalLM.from_config(config).named_parameters())
-
-
-def test_every_family_is_held_against_transformers() -> None:
+def test_every_family_is_compared_with_transformers() -> None:
     assert {config.model_type for config in CONFIGS.values()} == set(FAMILIES)
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_names_and_shapes_are_those_that_transformers_makes(config: Any) -> None:
-    written = json.loads(config.to_json_string())
-    expected = {name: tuple(weight.shape) for name, weight in made(config).items()}
-    assert dict(model_shape(written).weights()) == expected
-
-
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_every_rank_holds_what_torch_cuts_for_it(config: Any) -> None:
-    weights = made(config).values()
-    shape = model_shape(json.loads(config.to_json_string()))
+    with torch.device("meta"):
+        weights = list(AutoModelForCausalLM.from_config(config).parameters())
+    shape = shape_of(json.loads(config.to_json_string()))
     for ranks in RANKS:
         parts = [weight.chunk(ranks) for weight in weights]
         for rank in range(ranks):
@@ -48,7 +37,7 @@ def test_every_rank_holds_what_torch_cuts_for_it(config: Any) -> None:
 @pytest.mark.parametrize(("config", "billions"), BILLIONS.values(), ids=BILLIONS)
 def test_published_models_have_as_many_parameters_as_they_say(config: dict[str, Any], billions: float) -> None:
     digits = len(str(billions).partition(".")[2])
-    assert round(model_shape(config).num_parameters / 1e9, digits) == billions
+    assert round(shape_of(config).num_parameters / 1e9, digits) == billions
 
 
 @pytest.mark.parametrize(
@@ -56,9 +45,18 @@ def test_published_models_have_as_many_parameters_as_they_say(config: dict[str, 
     [
         ({"model_type": "mamba"}, "model_type 'mamba' is not one whose memory is counted"),
         ({"model_type": None}, "model_type None is not one"),
-        ({"hidden_size": None}, "hidden_size = None is no size"),
+        ({"hidden_size": None}, "hidden_size = None is not a size"),
     ],
 )
 def test_a_model_that_is_not_known_is_not_guessed_at(change: dict[str, Any], said: str) -> None:
     with pytest.raises(UncountedModelError, match=said):
-        model_shape(QWEN3_8B | change)
+        model_shape(QWEN3_8B | change, {})
+
+
+def test_weights_of_another_model_are_refused_in_one_sentence() -> None:
+    weights = dict(shape_of(QWEN3_8B).weights())
+    del weights["model.layers.35.self_attn.q_proj.weight"]
+    with pytest.raises(
+        UncountedModelError, match=r"are not of one model \('self_attn.q_proj.weight'\); give the files"
+    ):
+        model_shape(QWEN3_8B, weights)

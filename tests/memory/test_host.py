@@ -102,5 +102,5 @@ def test_sizes_are_read_as_kubernetes_writes_them(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "64GB", "a lot", "-1Gi"])
 def test_what_is_no_size_is_one_sentence(text: str) -> None:
-    with pytest.raises(UserError, match=r"^--trainer-memory = .* is no size; give it as Kubernetes writes it"):
+    with pytest.raises(UserError, match=r"^--trainer-memory = .* is not a size; give it as Kubernetes writes it"):
         quantity(text, "--trainer-memory")

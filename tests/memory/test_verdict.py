@@ -99,7 +99,7 @@ def test_slots_beyond_the_kv_cache_preempt_and_as_many_as_fit_do_not() -> None:
     plan = plan_of(QWEN3_8B, ranks=8, generator={"gpu_memory_utilization": 0.78, "slots": 192})
     (said,) = warnings(plan)
     assert said == (
-        "generator.slots = 192: the KV cache holds 18 rollouts of model.max_length 16384, or 1584 tokens each where "
+        "generator.slots = 192: the KV cache holds 18 rollouts of model.max_length 16384, or 1584 tokens each if "
         "all slots are taken; it will preempt; set it to 18"
     )
     assert warnings(plan.changed(generator={"slots": 18})) == []

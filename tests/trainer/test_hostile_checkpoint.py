@@ -37,16 +37,6 @@ def saved(group: LearnerGroup, version: str = "1.1", **progress: Any) -> Path:
     return path
 
 
-def as_by_an_earlier_release(path: Path) -> Path:
-    """Without the checksum of `.metadata` and of controller.json."""
-    (path / ".metadata.crc32").unlink(missing_ok=True)
-    fields = json.loads((path / "controller.json").read_text())
-    for name in ("crc32", "format"):
-        fields.pop(name, None)
-    (path / "controller.json").write_text(json.dumps(fields))
-    return path
-
-
 def written(file: Path, content: bytes) -> None:
     """With the right checksum, as who wants to harm writes it."""
     file.write_bytes(content)
@@ -77,11 +67,8 @@ class _Runs:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("is_old", [False, True])
 @pytest.mark.parametrize("place", ["alone", "inside"])
-def test_code_in_the_metadata_never_runs(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, place: str, is_old: bool
-) -> None:
+def test_code_in_the_metadata_never_runs(ranks: Ranks, untied_model: Path, tmp_path: Path, place: str) -> None:
     group = group_of(ranks, untied_model, tmp_path)
     path, ran = saved(group), tmp_path / "ran"
     harmful: Any = _Runs(ran)
@@ -89,8 +76,6 @@ def test_code_in_the_metadata_never_runs(
         harmful = pickle.loads((path / ".metadata").read_bytes())
         harmful.storage_meta = _Runs(ran)
     written(path / ".metadata", pickle.dumps(harmful))
-    if is_old:
-        as_by_an_earlier_release(path)
     assert "asks for posix.mkdir" in refusal(group, path)
     assert not ran.exists()
 
@@ -144,11 +129,9 @@ def test_metadata_that_is_none_is_one_sentence(
     assert ".metadata is damaged" in refusal(group, path)
 
 
-def test_damaged_metadata_of_an_earlier_release_is_read_right_or_is_one_sentence(
-    ranks: Ranks, untied_model: Path, tmp_path: Path
-) -> None:
+def test_damaged_metadata_is_read_right_or_is_one_sentence(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
     group = group_of(ranks, untied_model, tmp_path)
-    path = as_by_an_earlier_release(saved(group))
+    path = saved(group)
     whole, chance = (path / ".metadata").read_bytes(), random.Random(7)
     refused: list[str] = []
     expected = state(group)
@@ -156,7 +139,7 @@ def test_damaged_metadata_of_an_earlier_release_is_read_right_or_is_one_sentence
         changed = bytearray(whole)
         for _ in range(chance.choice((1, 1, 4, 64))):
             changed[chance.randrange(len(changed))] = chance.randrange(256)
-        (path / ".metadata").write_bytes(changed)
+        written(path / ".metadata", bytes(changed))
         try:
             group.restore(path)
         except UserError as error:
@@ -165,17 +148,6 @@ def test_damaged_metadata_of_an_earlier_release_is_read_right_or_is_one_sentence
             assert all(torch.equal(found, wanted) for found, wanted in zip(state(group), expected, strict=True))
     assert len(refused) > 20
     assert not any("\n" in sentence for sentence in refused)
-
-
-def test_a_checkpoint_of_an_earlier_release_is_read_and_said_to_be(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    group = group_of(ranks, untied_model, tmp_path)
-    path = saved(group, step=3)
-    group.restore(path)
-    assert "earlier Rollcast" not in capsys.readouterr().out
-    assert group.restore(as_by_an_earlier_release(path))["step"] == 3
-    assert "an earlier Rollcast wrote this checkpoint" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata"])
@@ -196,7 +168,7 @@ def test_a_checksum_that_is_none_is_one_sentence(
     assert ".metadata.crc32 is not as it was written" in refusal(group, path)
 
 
-@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize("has_checksum", [False, True])
 @pytest.mark.parametrize(
     "controller",
     [
@@ -216,13 +188,12 @@ def test_a_checksum_that_is_none_is_one_sentence(
     ids=lambda text: text[:60],
 )  # fmt: skip
 def test_a_controllers_file_that_is_none_is_one_sentence(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, controller: str, is_old: bool
+    ranks: Ranks, untied_model: Path, tmp_path: Path, controller: str, has_checksum: bool
 ) -> None:
     group = group_of(ranks, untied_model, tmp_path)
     path = saved(group)
-    if is_old:
-        as_by_an_earlier_release(path)
-    else:  # with the checksum that it needs
+    controller = controller.replace('{"updates"', '{"format": 2, "updates"', 1)
+    if has_checksum:
         controller = with_checksum(controller)
     (path / "controller.json").write_text(controller)
     assert "remove it" in refusal(group, path)

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import rollcast.memory.trainer as planner
-from rollcast.memory.architecture import model_shape
 from rollcast.memory.model_file import read_here
 from rollcast.memory.trainer import RankMemory
 from rollcast.trainer.learner import staging
@@ -16,6 +15,7 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
 from testkit.live_bytes import LiveBytes
+from testkit.model_shapes import shape_of
 from tests.trainer.tiny_models import make_config
 
 PIECE = 500
@@ -37,7 +37,7 @@ def test_weights_are_converted_a_piece_at_a_time(
     assert written is not None
     (planned,) = [
         moment.parts["converted"]
-        for moment in RankMemory(model_shape(written), config, "gpu", 0, 1).moments()
+        for moment in RankMemory(shape_of(written), config, "gpu", 0, 1).moments()
         if moment.name == "publish"
     ]
     assert live.most == planned == PIECE

@@ -81,8 +81,8 @@ so values that came since are added. Values that have this chart's own number la
 {{- include "rollcast.serviceName" $name -}}
 {{- end -}}
 
-{{/* A name as a Service may bear it: a letter first, no dot, 40 characters at most. One that must be changed for that gets a sum
-of what it was, so that two releases never become one. */}}
+{{/* A valid name of a Service: a letter first, no dot, 40 characters at most. A changed name gets a hash of the original, so that
+two releases never become one. */}}
 {{- define "rollcast.serviceName" -}}
 {{- $fits := regexReplaceAll "^([0-9])" (. | replace "." "-") "n${1}" -}}
 {{- if or (ne $fits .) (gt (len $fits) 40) -}}
@@ -96,12 +96,12 @@ of what it was, so that two releases never become one. */}}
 {{- printf "%s.%s" .Release.Namespace (include "rollcast.fullname" .) -}}
 {{- end -}}
 
-{{/* What tells this release's dashboards and data source from all others. */}}
+{{/* Distinguishes this release's dashboards and data source from all others. */}}
 {{- define "rollcast.releaseSum" -}}
 {{- printf "%s/%s" .Release.Namespace .Release.Name | sha256sum | trunc 12 -}}
 {{- end -}}
 
-{{/* Of every pod but the autoscaler's, which alone speaks to the API server. */}}
+{{/* The account of every pod except the autoscaler's, which alone calls the API server. */}}
 {{- define "rollcast.serviceAccount" -}}
 {{- .Values.serviceAccount.name | default (include "rollcast.fullname" .) -}}
 {{- end -}}
@@ -337,7 +337,7 @@ capabilities:
 {{- end -}}
 {{- end -}}
 
-{{/* Those of a role's extraContainers that run beside the others from before the first to after the last, then those that end
+{{/* Those of a role's extraContainers that run together with the others from before the first to after the last, then those that end
 before the model is fetched; (list . roleValues). */}}
 {{- define "rollcast.sidecars" -}}
 {{- $found := list -}}
@@ -480,8 +480,8 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- end -}}
 
-{{/* Pod annotations; (list . roleValues "role" port). A change of what the role reads of the run file starts it anew; what
-it does not read must not: more replicas, for one, must leave the trainer alone. */}}
+{{/* Pod annotations; (list . roleValues "role" port). A change of what the role reads of the run file restarts it; a
+change of other settings must not: more replicas, for one, must leave the trainer alone. */}}
 {{- define "rollcast.podAnnotations" -}}
 {{- $root := index . 0 -}}
 {{- $unread := get (dict

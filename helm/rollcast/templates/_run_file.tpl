@@ -1,4 +1,4 @@
-{{/* A setting of values.config as text, "" where it is absent; (list . "rpc.tls"). What values.config holds is checked by the
+{{/* A setting of values.config as text, "" if it is absent; (list . "rpc.tls"). What values.config holds is checked by the
 run file's own rules (check.yaml), later: here it may be anything. */}}
 {{- define "rollcast.setting" -}}
 {{- $found := (index . 0).Values.config -}}
@@ -20,7 +20,7 @@ run file's own rules (check.yaml), later: here it may be anything. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* The run file: values.config with what the chart knows. A group that is none stays, to be refused with its name. */}}
+{{/* The run file: values.config with what the chart knows. A group that is not a map stays, and is refused with its name. */}}
 {{- define "rollcast.runFile" -}}
 {{- $name := include "rollcast.fullname" . -}}
 {{- $redis := dict "host" (printf "%s-redis" $name) "port" 6379 -}}

@@ -1,1 +1,1 @@
-"""How many generators a run needs, and who is told so."""
+"""Decides how many generators a run needs, and passes the number on."""

@@ -1,6 +1,6 @@
-"""The cluster's API server: access to it, a deadline for each call, and one sentence where it refuses.
+"""Access to the cluster's API server: a deadline for each call, and one sentence if it refuses.
 
-Nothing else of Rollcast speaks to Kubernetes but what stands on this.
+All calls of Rollcast to Kubernetes go through this module.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from urllib3.exceptions import HTTPError
 from rollcast.config.errors import UserError
 
 TIMEOUT_SECONDS = (3.0, 10.0)
-"""To connect, and to answer."""
+"""Timeouts for connecting and for the answer."""
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-NOT_FOUND, FORBIDDEN = 404, 403
+NOT_FOUND = 404
+FORBIDDEN = 403
 T = TypeVar("T")
 
 
 class ClusterAway(Exception):  # noqa: N818  (a state that is waited out, not a mistake)
-    """The API server did not do what it was asked; the message is one sentence."""
+    """The API server refused or did not answer. The message is one sentence."""
 
 
 class NotFound(ClusterAway):
@@ -34,7 +35,7 @@ class NotFound(ClusterAway):
 def connect(asked_by: str) -> Any:
     """An API client from the pod's service account, or from the file that KUBECONFIG names.
 
-    Raises UserError where there is neither; `asked_by` begins its sentence: the setting that asks for a cluster.
+    Raises UserError if there is neither. `asked_by`: the setting that needs a cluster, which begins the sentence.
     """
     configuration = client.Configuration()
     try:
@@ -51,18 +52,18 @@ def connect(asked_by: str) -> Any:
 
 
 def own_namespace(given: str | None) -> str:
-    """Raises UserError where none is given and this is no pod."""
+    """The given namespace, else the pod's. Raises UserError outside a pod if none is given."""
     if given is not None:
         return given
     try:
         with NAMESPACE_FILE.open() as file:
             return file.read(300).strip()
     except OSError as error:
-        raise UserError("autoscaler.namespace is not set and this is no pod; set it") from error
+        raise UserError("autoscaler.namespace is not set and this process is not in a pod; set it") from error
 
 
 def ask(what: str, namespace: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """Call one of the client's methods; `what` says what it does. Raises NotFound, else ClusterAway."""
+    """Call one of the client's methods. `what`: the call in words. Raises NotFound or ClusterAway."""
     try:
         return call(*arguments, _request_timeout=TIMEOUT_SECONDS, **options)
     except client.ApiException as error:

@@ -1,4 +1,4 @@
-"""The number in force, for whoever asks: the external scaler's threads, /metrics, /readyz."""
+"""The current number of generators, for the external scaler's threads, /metrics and /readyz."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class DecisionBoard:
-    """The loop writes, everybody reads. Thread-safe."""
+    """The loop writes, all other threads read. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -16,7 +16,7 @@ class DecisionBoard:
 
     @property
     def target(self) -> int | None:
-        """None until it is known: then nobody may take it for few. 0 = the run has ended."""
+        """None = not known yet, which must not be read as a small number. 0 = the run has ended."""
         with self._changed:
             return self._target
 
@@ -33,13 +33,13 @@ class DecisionBoard:
                 self._changed.notify_all()
 
     def wait_newer(self, sequence: int, seconds: float) -> int:
-        """The number of the last change, once it is newer than `sequence` or after `seconds`."""
+        """Wait at most `seconds` for a change after `sequence`; returns the sequence number of the last change."""
         with self._changed:
             self._changed.wait_for(lambda: self._sequence > sequence or self._closed, timeout=seconds)
             return self._sequence
 
     def close(self) -> None:
-        """Let go of all who wait."""
+        """Wake all waiting threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

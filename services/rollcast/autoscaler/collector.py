@@ -1,7 +1,11 @@
-"""Samples of metrics pages to totals: counters of processes that come, go and restart are added up over their lives."""
+"""Adds up samples of metrics pages to totals, over processes that come, go and restart.
+
+Prometheus' `rate()` cannot replace this: by default the autoscaler scrapes the pages itself, without a Prometheus.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -25,21 +29,21 @@ READ = (
     names.INFLIGHT_TOKENS,
     names.GENERATOR_PARKED,
 )
-"""What has to be read."""
+"""The metrics that are needed."""
 MAX_GENERATORS = 4_096
-"""Pages that one look takes in at most: who answers as a generator is not ours to say."""
+"""Pages of one reading: a bound, because any host behind the name may answer as a generator."""
 
 Place = str
-"""The page a sample is from: an address, or Prometheus's labels of the target."""
+"""Address of a sample's page, or Prometheus' labels of the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetReading:
-    """One look at all pages."""
+    """All pages, read once."""
 
     trainer: tuple[Sample, ...]
     generators: dict[Place, tuple[Sample, ...]]
-    """By page; samples of other metrics may be among them."""
+    """By page. Samples of other metrics may be among them."""
 
 
 @dataclass(slots=True)
@@ -50,8 +54,10 @@ class _Counter:
     total: float = 0.0
 
     def take(self, value: float) -> float:
-        """Returns what it rose by; a new one's value is not counted, a fallen one began again."""
-        rise = 0.0 if self.last is None else value if value < self.last else value - self.last
+        """Returns the increase. The first value is not counted. After a smaller one the counter restarted at 0."""
+        rise = 0.0
+        if self.last is not None:
+            rise = value if value < self.last else value - self.last
         self.last = value
         self.total += rise
         return rise
@@ -64,7 +70,7 @@ class _Page:
 
 
 class NotMeasured(Exception):  # noqa: N818  (a state that is waited out, not a mistake)
-    """The pages do not tell what has to be known; the message is one sentence."""
+    """The pages lack a needed metric. The message is one sentence."""
 
 
 class Collector:
@@ -73,16 +79,20 @@ class Collector:
     def __init__(self, run: str, max_staleness: int) -> None:
         self._run = run
         self._max_staleness = max_staleness
-        self._wait: dict[str, _Counter] = {}
+        self._wait: defaultdict[str, _Counter] = defaultdict(_Counter)
         self._consumed = _Counter()
         self._steps = 0.0
+        self._sampled_tokens = 0.0
+        self._watched_seconds = 0.0
+        self._running_seconds = 0.0
+        self._joined_seconds = 0.0
         self._step: float | None = None
         self._incarnation: float | None = None
         self._filled_from_step = 0.0
         self._pages: dict[Place, _Page] = {}
         self._last: Totals | None = None
         self.slots: int | None = None
-        """Rollouts that a generator runs at once, the fewest of all; None = none has told it."""
+        """Concurrent rollouts of one generator, the minimum over all; None = not reported."""
 
     def take(self, reading: FleetReading, now: float) -> Totals:
         """The totals at `now` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it comes."""
@@ -95,27 +105,28 @@ class Collector:
         self._steps += max(0.0, step - self._step) if self._step is not None else 0.0
         self._step = step
         for sample in trainer.get(names.TRAINER_WAIT.name, ()):
-            self._wait.setdefault(sample.labels.get("for", ""), _Counter()).take(sample.value)
+            self._wait[sample.labels.get("for", "")].take(sample.value)
         self._consumed.take(_gauge(trainer, names.CONSUMED_TOKENS) or 0.0)
-        last = self._last
-        sampled, watched, running = self._generators(reading, now)
-        if joined > 0 and not at_work(reading, self._run):
+        pages = at_work(reading, self._run)
+        self._watch(pages, now)
+        if joined > 0 and not pages:
             raise NotMeasured(f"none of the {joined:.0f} generators can be read")
-        passed = 0.0 if last is None else now - last.at
+        last = self._last
         fills = last is None or step < self._filled_from_step
         disturbed = fills or (last is not None and joined > last.joined)
-        members = joined if last is None else (joined + last.joined) / 2
+        if last is not None:
+            self._joined_seconds += (joined + last.joined) / 2 * (now - last.at)
         self._last = Totals(
             at=now,
-            batch_wait=self._waited("batch"),
-            straggler_wait=self._waited("straggler"),
-            redis_wait=self._waited("redis"),
+            batch_wait=self._wait["batch"].total,
+            straggler_wait=self._wait["straggler"].total,
+            redis_wait=self._wait["redis"].total,
             consumed_tokens=self._consumed.total,
             steps=self._steps,
-            sampled_tokens=(last.sampled_tokens if last else 0.0) + sampled,
-            watched_seconds=(last.watched_seconds if last else 0.0) + watched,
-            running_seconds=(last.running_seconds if last else 0.0) + running,
-            joined_seconds=(last.joined_seconds if last else 0.0) + members * passed,
+            sampled_tokens=self._sampled_tokens,
+            watched_seconds=self._watched_seconds,
+            running_seconds=self._running_seconds,
+            joined_seconds=self._joined_seconds,
             joined=round(joined),
             undisturbed_since=now if disturbed or last is None else last.undisturbed_since,
             filled_since=now if fills or last is None else last.filled_since,
@@ -125,66 +136,60 @@ class Collector:
         return self._last
 
     def interrupt(self) -> None:
-        """Nothing could be read: what passes until the next reading is not added to any total."""
+        """Nothing could be read: the time until the next reading is not added to any total."""
         self._last = None
         for page in self._pages.values():
             page.seen_at = None
 
     @property
     def run_begins(self) -> bool:
-        """Whether the run has made hardly a step yet; False while that is not known."""
+        """Whether the run is in its first steps; False while that is not known."""
         return self._step is not None and self._step <= self._max_staleness + 1
 
     def _note_start(self, trainer: dict[str, list[Sample]], step: float) -> None:
-        """After a start the pipeline fills for as many steps as the window has batches: the trainer waits meanwhile."""
+        """After a start the trainer waits while the pipeline fills, for as many steps as the window has batches."""
         incarnation = _gauge(trainer, names.INCARNATION)
         told = _gauge(trainer, names.INCARNATION_START, incarnation=f"{incarnation or 0:.0f}")
         if told is not None:
             self._filled_from_step = told + self._max_staleness + 1
         elif self._step is None or incarnation != self._incarnation or step < self._step:
-            # It does not tell: then it may have started just now.
+            # The trainer does not report its first step, so it may have started just now.
             self._filled_from_step = step + self._max_staleness + 1
         self._incarnation = incarnation
 
-    def _generators(self, reading: FleetReading, now: float) -> tuple[float, float, float]:
-        """(tokens, generator-seconds, rollout-seconds) since each was last seen; one that starts up is left out."""
-        tokens = watched = running_seconds = 0.0
-        pages = at_work(reading, self._run)
+    def _watch(self, pages: dict[Place, tuple[Sample, ...]], now: float) -> None:
+        """Add what each generator did since its page was last seen. A page seen for the first time only begins."""
         for place in self._pages.keys() - pages.keys():
             del self._pages[place]
         told = []
         for place, samples in list(pages.items())[:MAX_GENERATORS]:
             by_name = _by_name(samples, self._run)
-            sampled, running = _gauge(by_name, names.SAMPLED_TOKENS), _gauge(by_name, names.RUNNING_ROLLOUTS)
+            sampled = _gauge(by_name, names.SAMPLED_TOKENS)
+            running = _gauge(by_name, names.RUNNING_ROLLOUTS)
             if sampled is None or running is None:
                 continue
             told.append(_gauge(by_name, names.GENERATOR_SLOTS) or 0.0)
             page = self._pages.setdefault(place, _Page())
             rise = page.sampled.take(sampled)
             if page.seen_at is not None:
-                tokens += rise
-                watched += now - page.seen_at
-                running_seconds += running * (now - page.seen_at)
+                self._sampled_tokens += rise
+                self._watched_seconds += now - page.seen_at
+                self._running_seconds += running * (now - page.seen_at)
             page.seen_at = now
         self.slots = min((round(slots) for slots in told if slots >= 1), default=self.slots)
-        return tokens, watched, running_seconds
-
-    def _waited(self, reason: str) -> float:
-        counter = self._wait.get(reason)
-        return counter.total if counter else 0.0
 
 
 def generators_there(reading: FleetReading, run: str) -> int | None:
-    """Members of the weight group, or pages that could be read where these are more, as after a start of the trainer.
+    """Members of the weight group, or readable pages if these are more, as after a start of the trainer.
 
-    None where neither is to be seen, which does not say that there is none.
+    None if neither is visible; there may be generators all the same.
     """
     joined = _gauge(_by_name(reading.trainer, run), names.GENERATORS, state="joined")
     return max(round(joined or 0.0), len(at_work(reading, run))) or None
 
 
 def inflight_tokens(reading: FleetReading, run: str) -> dict[Place, float]:
-    """Tokens in flight by page, of the generators that tell them."""
+    """Tokens in flight by page, for generators that report them."""
     found = {
         place: _gauge(_by_name(samples, run), names.INFLIGHT_TOKENS) for place, samples in at_work(reading, run).items()
     }
@@ -192,7 +197,7 @@ def inflight_tokens(reading: FleetReading, run: str) -> dict[Place, float]:
 
 
 def at_work(reading: FleetReading, run: str) -> dict[Place, tuple[Sample, ...]]:
-    """Pages of generators, without those that have parked: these sample nothing, and their other gauges stand still."""
+    """Pages of generators that have not parked. A parked one samples nothing, and its other gauges do not move."""
     return {
         place: samples
         for place, samples in reading.generators.items()
@@ -209,7 +214,7 @@ def _by_name(samples: Iterable[Sample], run: str) -> dict[str, list[Sample]]:
 
 
 def _gauge(found: dict[str, list[Sample]], metric: Metric, **labels: str) -> float | None:
-    """The value; the largest where several series tell it, as while a pod is replaced."""
+    """The largest value of all matching series: there are several while a pod is replaced."""
     values = [
         sample.value
         for sample in found.get(metric.name, ())

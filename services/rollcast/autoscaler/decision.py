@@ -1,20 +1,20 @@
-"""How many generators: a pure function of what was measured, of what was decided before and of the settings.
+"""Decides the number of generators: a pure function of the measured rates, the earlier decisions and the settings.
 
-    need         tokens a second that the trainer consumes while it does not wait for a batch. Other waits make it
-                 less: no generator shortens them.
-    capability   tokens a second that one generator delivers. Seen where the trainer waits for batches because the
-                 generators are fully taken. Elsewhere only a lower bound is seen.
+    need         tokens a second that the trainer consumes while it does not wait for a batch. Other waits reduce it:
+                 more generators would not shorten them.
+    capability   tokens a second that one generator delivers. Measured while the trainer waits for batches because all
+                 generators are full. At other times only a lower bound is measured.
     n*           need / capability x (1 + margin) x (1 + growth of the lengths until a pod asked for now samples)
 
-While capability is only bounded n* is not known; slots are free and the trainer does not wait, so one generator fewer
-is let go from time to time, until capability is seen. Then it is known, which is what keeps the number from swinging;
-after two hours one generator fewer than n* is tried. An autoscaler that starts beside a run at work waits as long
-before it lets the first one go so: what another saw before is not known to it. A generator samples fewer tokens a
-second of longer answers, so what was seen of shorter ones bounds n* from below, and of longer ones from above.
+While only a lower bound of capability is known, n* is not known either. Slots are then free and the trainer does not
+wait, so one generator is let go from time to time until capability is measured. Keeping it prevents oscillation. After
+two hours one generator fewer than n* is tried. An autoscaler that starts during a run waits that long before it lets
+the first one go, because it does not know what its predecessor measured. A generator samples fewer tokens a second of
+longer answers, so a capability measured with shorter answers bounds n* from below, one with longer answers from above.
 
-A rise takes effect at once where the trainer waits for batches, else when n* was larger for a whole window. A fall goes
-one pod at a time after n* was smaller for ten minutes. Never more than the staleness window has groups for; where it is
-full and slots are free, another generator would find nothing to claim.
+A rise takes effect immediately while the trainer waits for batches, else when n* was larger for a whole window. A fall
+goes one pod at a time after n* was smaller for ten minutes. The number never exceeds the groups of the staleness
+window: when that is full and slots are free, another generator would find nothing to claim.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from dataclasses import dataclass, replace
 from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler as Settings
 
-ENOUGH_SAMPLED = 0.97
-"""Share of the consumption that is as good as all of it."""
-SAME_LENGTHS = 0.1
-"""Relative change of the mean completion within which a capability that was seen still holds."""
-RISE_WORTH_IT = 0.01
-"""Relative excess of n* over the number that is left to the margin while the trainer does not wait."""
-MOST_GROWTH = 0.5
-"""Relative growth of lengths that is believed over the time ahead."""
-MOST_REQUIRED = 1e9
-"""More generators than anybody has: where one is measured to sample next to nothing, n* is not told beyond it."""
-MOST_RISE = 2.0
-"""The number at most doubles at once: then it is measured anew."""
-REDIS_AWAY = 0.2
-"""Share of the time without Redis from which nothing can be said of the generators."""
-PROBED = 0.05
+MIN_SAMPLED_SHARE = 0.97
+"""Sampled tokens as a share of the consumption from which sampling keeps up."""
+MAX_LENGTH_CHANGE = 0.1
+"""Relative change of the mean completion within which a measured capability still holds."""
+MIN_RELATIVE_RISE = 0.01
+"""Relative excess of n* over the number that the margin covers while the trainer does not wait."""
+MAX_RELATIVE_GROWTH = 0.5
+"""Upper limit of the relative growth of lengths that is extrapolated."""
+MAX_REQUIRED_GENERATORS = 1e9
+"""Upper limit of n*, which diverges if one generator is measured to sample next to nothing."""
+MAX_RISE_FACTOR = 2.0
+"""The number at most doubles in one decision, then it is measured again."""
+MAX_REDIS_WAIT_SHARE = 0.2
+"""Share of the time without Redis above which nothing is decided: the rates then say nothing about generators."""
+MAX_PROBED_FLEET_SHARE = 0.05
 """Share of the fleet that may go within one window while capability is not known."""
-JUST_ENOUGH = 0.25
-"""Share of `most_batch_wait` from which the generators are just enough, and none is let go to try."""
-WINDOW_FULL = 0.95
-"""Share of the staleness window that is as good as full."""
+MAX_PROBE_WAIT_SHARE = 0.25
+"""Share of `most_batch_wait` above which the generators are just enough, so none is let go on trial."""
+MIN_FULL_WINDOW_SHARE = 0.95
+"""Share of the staleness window from which it counts as full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLimits:
-    """Slots, as the generators or else the run file tell them, and what the run file says of staleness."""
+    """Slots as the generators report them, else of the run file, and the staleness window of the run file."""
 
     slots: int
-    """Rollouts that one generator runs at once."""
+    """Concurrent rollouts of one generator."""
     rollouts_per_group: int
     window_groups: int
-    """Most groups that may be dispatched and not settled: W of the staleness gate at its widest."""
+    """Most groups that may be dispatched and not settled: the widest W of the staleness gate."""
 
     def bounds(self, settings: Settings) -> tuple[int, int]:
         """Least and most generators: a group is sampled by one generator, so the window has work for W of them."""
@@ -64,25 +64,25 @@ class ReplicaLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What the next decision has to know of the ones before. Times in seconds on the clock of the measurements."""
+    """State from earlier decisions. Times in seconds on the clock of the measurements."""
 
     target: int
     capability: float | None = None
-    """Tokens a second of one generator: seen, or the most so far."""
+    """Tokens a second of one generator: measured, or the largest lower bound so far."""
     seen_at: float | None = None
-    """When it was seen with generators fully taken; None = it is a lower bound."""
+    """When it was measured with full generators; None = it is a lower bound."""
     seen_tokens: float | None = None
     """Mean completion then."""
     wanted: tuple[tuple[float, int], ...] = ()
-    """(time, n*) for as long as a fall has to wait."""
+    """(time, n*) over the time that a fall has to wait."""
     rose_at: float = -math.inf
     fell_at: float = -math.inf
     tries_from: float = -math.inf
-    """Before, no generator is let go only to find out whether fewer do."""
+    """Until then no generator is let go on trial."""
 
     @classmethod
     def of_a_start(cls, target: int, now: float, settings: Settings) -> Memory:
-        """For an autoscaler that starts: another may have found out before what this one does not know."""
+        """State at a start. An earlier autoscaler may have measured more, so no generator is let go on trial yet."""
         return cls(target=target, tries_from=now + settings.probe_again_seconds)
 
 
@@ -99,19 +99,19 @@ class Decision:
 def decide(
     now: float, measured: WindowRates | str, memory: Memory, limits: ReplicaLimits, settings: Settings
 ) -> Decision:
-    """The number of generators to ask for now. `measured`: the rates, or one sentence on why there are none."""
+    """The number of generators to ask for now. `measured`: the rates, or one sentence on why they are missing."""
     least, most = limits.bounds(settings)
     memory = replace(memory, target=min(max(memory.target, least), most))
     if isinstance(measured, str):
         return _hold(memory, f"holding {memory.target}: {measured}")
-    if measured.redis_wait > REDIS_AWAY:
+    if measured.redis_wait > MAX_REDIS_WAIT_SHARE:
         return _hold(memory, f"holding {memory.target}: Redis was away for {measured.redis_wait:.0%} of the time")
     need = needed_tokens(measured)
     memory = _learn(now, measured, memory, limits, settings)
     wanted, why = _wanted(now, need, measured, memory, limits, settings)
     wanted = min(max(wanted, least), most)
     keep_from = now - settings.lower_after_seconds
-    # The newest that is older is kept as well: it is what held at the window's beginning.
+    # The newest entry before the window is kept as well: it was in force at the window's beginning.
     older = [entry for entry in memory.wanted if entry[0] < keep_from][-1:]
     recent = (*older, *(entry for entry in memory.wanted if entry[0] >= keep_from), (now, wanted))
     memory = replace(memory, wanted=recent)
@@ -123,20 +123,20 @@ def decide(
 
 
 def needed_tokens(measured: WindowRates) -> float:
-    """Tokens a second for a trainer that never waits for a batch; at first what is sampled stands for it."""
+    """Tokens a second of a trainer that never waits for a batch; until that is measured, the sampled ones."""
     return measured.sampled if measured.consumption is None else measured.consumption
 
 
 def required(need: float, capability: float, measured: WindowRates, settings: Settings) -> float:
     """n*, not rounded."""
     ahead = settings.window_seconds / 2 + settings.start_up_seconds
-    growth = min(max(measured.growth * ahead, 0.0), MOST_GROWTH)
+    growth = min(max(measured.growth * ahead, 0.0), MAX_RELATIVE_GROWTH)
     wanted = need / capability * (1.0 + settings.margin) * (1.0 + growth)
-    return min(wanted, MOST_REQUIRED)
+    return min(wanted, MAX_REQUIRED_GENERATORS)
 
 
 def _learn(now: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> Memory:
-    """Capability, from what one generator sampled. It is never less than that."""
+    """Update capability, which is at least the rate at which one generator sampled."""
     one = measured.sampled_by_one
     if one <= 0:
         return memory
@@ -170,16 +170,16 @@ def _wanted(
         longer = measured.mean_tokens / memory.seen_tokens - 1.0
     fewest, room = _probe(measured, memory, limits, settings)
     # A generator samples more tokens a second of shorter answers, fewer of longer: n* bounds from above, from below.
-    if longer < -SAME_LENGTHS and not starved:
+    if longer < -MAX_LENGTH_CHANGE and not starved:
         return min(fewest, number), room
-    if not starved and target < exact <= target * (1 + RISE_WORTH_IT):
+    if not starved and target < exact <= target * (1 + MIN_RELATIVE_RISE):
         return target, why
     if starved and _is_full(measured, limits):
-        # Whatever chance says in what is measured: nobody who works is let go while the trainer waits for more.
+        # No working generator is let go while the trainer waits for more, whatever the noisy rates say.
         return max(number, min(target, measured.generators_now)), why
     if starved or number > target:
         return number, why
-    if longer > SAME_LENGTHS:
+    if longer > MAX_LENGTH_CHANGE:
         return max(fewest, number), room
     if now - memory.seen_at >= settings.probe_again_seconds and fewest < number:
         return number - 1, f"{room}; it is long ago that more was seen to be needed"
@@ -187,9 +187,9 @@ def _wanted(
 
 
 def _probe(measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> tuple[int, str]:
-    """The fewest that could do, where generators have room; one of them is let go at a time."""
+    """The fewest generators that could suffice while slots are free, and why. One is let go at a time."""
     target = memory.target
-    if measured.batch_wait > JUST_ENOUGH * settings.most_batch_wait:
+    if measured.batch_wait > MAX_PROBE_WAIT_SHARE * settings.most_batch_wait:
         return target, f"the trainer waits for batches {measured.batch_wait:.1%} of the time: just enough"
     if measured.straggler_wait > settings.most_batch_wait:
         return (
@@ -215,13 +215,14 @@ def _rise(
     present = max(memory.target, measured.generators_now)
     if settings.ignored_change and wanted > present:
         wanted = max(wanted, math.floor(present * (1 + settings.ignored_change) + 1e-9) + 1)
-    wanted = min(wanted, most, max(math.floor(memory.target * MOST_RISE), memory.target + 1))
+    wanted = min(wanted, most, max(math.floor(memory.target * MAX_RISE_FACTOR), memory.target + 1))
     raised = replace(memory, target=wanted, rose_at=now)
     return Decision(wanted, f"raising to {wanted}: {why}", raised, need)
 
 
 def _fall(now: float, why: str, need: float, memory: Memory, settings: Settings) -> Decision:
-    target, highest = memory.target, max(wanted for _, wanted in memory.wanted)
+    target = memory.target
+    highest = max(wanted for _, wanted in memory.wanted)
     if highest >= target:
         return Decision(target, f"keeping {target}: {why}", memory, need)
     since = max(memory.rose_at, memory.wanted[0][0])
@@ -232,28 +233,27 @@ def _fall(now: float, why: str, need: float, memory: Memory, settings: Settings)
 
 
 def _pause(memory: Memory, settings: Settings) -> float:
-    """Between one pod that goes and the next. Where one fewer is only tried, what it did has to be seen before the
-    tries amount to PROBED of the fleet."""
+    """Seconds between two falls. A fall on trial must show its effect before trials reach MAX_PROBED_FLEET_SHARE."""
     if memory.seen_at is not None:
         return settings.lower_every_seconds
-    tries = max(1, math.floor(PROBED * memory.target))
+    tries = max(1, math.floor(MAX_PROBED_FLEET_SHARE * memory.target))
     return max(settings.lower_every_seconds, settings.window_seconds / tries)
 
 
 def _hold(memory: Memory, reason: str) -> Decision:
-    """What was wanted before is forgotten: a fall has to be called for by ten minutes of measurements."""
+    """Keep the number and forget the earlier n*: a fall needs ten minutes of uninterrupted measurements."""
     return Decision(memory.target, reason, replace(memory, wanted=()))
 
 
 def _is_starved(measured: WindowRates, limits: ReplicaLimits, settings: Settings) -> bool:
-    """The trainer waits for want of generators: they are full, sample less than it consumes, or it goes on for long.
+    """The trainer waits because generators are too few: they are full, sample too little, or the wait goes on for long.
 
-    Otherwise what is sampled would do; it comes unevenly, as after every change of the fleet.
+    Otherwise enough is sampled but arrives unevenly, as after every change of the fleet.
     """
-    # A straggler holds up everything, and when it came the trainer waits for what could not be dispatched meanwhile.
+    # A straggler blocks dispatch, so after it the trainer waits for groups that could not be dispatched earlier.
     if measured.batch_wait <= max(settings.most_batch_wait, measured.straggler_wait):
         return False
-    lacking = measured.consumption is not None and measured.sampled < ENOUGH_SAMPLED * measured.consumption
+    lacking = measured.consumption is not None and measured.sampled < MIN_SAMPLED_SHARE * measured.consumption
     long = measured.long_batch_wait > settings.most_batch_wait
     return _is_full(measured, limits) or lacking or long
 
@@ -264,4 +264,4 @@ def _is_full(measured: WindowRates, limits: ReplicaLimits) -> bool:
 
 
 def _window_is_full(measured: WindowRates, limits: ReplicaLimits) -> bool:
-    return measured.outstanding >= WINDOW_FULL * limits.window_groups
+    return measured.outstanding >= MIN_FULL_WINDOW_SHARE * limits.window_groups

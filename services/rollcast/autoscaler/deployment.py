@@ -13,13 +13,14 @@ from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask
 from rollcast.config.errors import EXIT_SUPERSEDED
 
 SOURCE = "rollcast-autoscaler"
-"""Whose events they are."""
-MAX_MESSAGE = 1_000
-"""Characters of an event's message; Kubernetes refuses more than 1,024."""
+"""Component that the events name."""
+MAX_MESSAGE_CHARACTERS = 1_000
+"""Kubernetes refuses messages of events above 1,024 characters."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 MAX_COST = 2**31 - 1
 """The annotation is a 32-bit integer."""
-PAGE_ITEMS, MAX_PAGES = 500, 20
+PAGE_ITEMS = 500
+MAX_PAGES = 20
 MERGE_PATCH = "application/merge-patch+json"
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class Deployment:
         return int(self._scale().status.replicas or 0)
 
     def scale(self, replicas: int) -> None:
-        """Ask for so many."""
+        """Ask for this many replicas."""
         self._call(
             "scale the Deployment",
             self._apps.patch_namespaced_deployment_scale,
@@ -76,7 +77,7 @@ class Deployment:
             "metadata": {"name": f"{self.name[:200]}.{time.time_ns():x}", "namespace": self._namespace},
             "involvedObject": {**target, "uid": self._scale().metadata.uid},
             "reason": reason,
-            "message": message[:MAX_MESSAGE],
+            "message": message[:MAX_MESSAGE_CHARACTERS],
             "type": "Warning" if warning else "Normal",
             "source": {"component": SOURCE},
             "firstTimestamp": now,
@@ -86,23 +87,23 @@ class Deployment:
         self._call("write an event", self._core.create_namespaced_event, self._namespace, body)
 
     def jobs_are_complete(self, selector: str) -> bool | None:
-        """Whether every Job with these labels is complete; None where there is none (any more).
+        """Whether every Job with these labels is complete; None if there is no Job.
 
-        A Job whose trainer left because the release names another says nothing of the run.
+        A Job whose trainer left because the release names another one does not count.
         """
         jobs = self._list("list Jobs", self._batch.list_namespaced_job, label_selector=selector)
         jobs = [job for job in jobs if not _was_superseded(job)]
         return all(_is_complete(job) for job in jobs) if jobs else None
 
     def prefer_idlest(self, inflight: Mapping[str, float]) -> int:
-        """Mark pods with the tokens they have in flight, so that those with the fewest go; returns the marks written.
+        """Annotate pods with their tokens in flight, so that those with the fewest go; returns how many were written.
 
-        `inflight` by name or address of the pod. A pod of which nothing is known does no work that is known: it goes
-        first. A mark that is right already is not written again.
+        `inflight`: by name or address of the pod. A pod without an entry does no known work and goes first. A correct
+        annotation is not written again.
         """
         selector = self._scale().status.selector
         if not selector:
-            raise ClusterAway(f"the scale of Deployment {self.name} tells no selector")
+            raise ClusterAway(f"the scale of Deployment {self.name} has no selector")
         written = 0
         for pod in self._list("list pods", self._core.list_namespaced_pod, label_selector=selector):
             name = pod.metadata.name
@@ -166,12 +167,12 @@ def _is_complete(job: Any) -> bool:
 
 
 def _was_superseded(job: Any) -> bool:
-    """By what the Job controller says of a failure that its pod failure policy knows."""
+    """Whether the Job controller reports the exit code of a replaced trainer, which the pod failure policy matches."""
     said = f"failed with exit code {EXIT_SUPERSEDED} "
     return any(entry.type == "Failed" and said in (entry.message or "") for entry in _conditions(job))
 
 
 def _conditions(job: Any) -> list[Any]:
-    """Those that hold."""
+    """The conditions that are true."""
     found = job.status.conditions if job.status else None
     return [entry for entry in found or () if entry.status == "True"]

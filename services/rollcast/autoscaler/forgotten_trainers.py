@@ -1,9 +1,9 @@
 """`python -m rollcast.autoscaler.forgotten_trainers`: deletes the trainers that an uninstall leaves behind.
 
-Helm deletes the Job of the revision that it knows. One that an upgrade left behind sees that another is to train
-(trainer/named_trainer.py), but only while the release's ConfigMap is there: the files of one that was deleted stay in
-running pods as they are. So when all else is gone the chart's last hook deletes every JobSet and Job that bears the
-release's labels. Their pods get SIGTERM, write a checkpoint and free their devices.
+Helm deletes the Job of the revision that it knows. A trainer that an upgrade left behind notices its successor
+(trainer/named_trainer.py) only while the release's ConfigMap exists: running pods keep the files of a deleted one. So
+the chart's last hook deletes every JobSet and Job with the release's labels. Their pods get SIGTERM, write a checkpoint
+and free their devices.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask, connect
 from rollcast.config.errors import EXIT_FAILED, UserError
 
 LABELS = "app.kubernetes.io/part-of=rollcast,app.kubernetes.io/component=trainer,app.kubernetes.io/instance="
-"""Of every revision's trainer: neither values nor versions change them. The release's name follows."""
+"""Labels of every revision's trainer, followed by the release's name. Neither values nor versions change them."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ JOB = Kind("Job", "batch", "v1", "jobs")
 
 
 def delete_trainers(api: Any, namespace: str, release: str) -> list[str]:
-    """Delete them, their pods with them; what was deleted, as "Job NAME". Raises ClusterAway."""
+    """Delete JobSets and Jobs with their pods; returns them as "Job NAME". Raises ClusterAway."""
     objects = client.CustomObjectsApi(api)
     deleted = []
     for kind in (JOBSET, JOB):  # a JobSet goes first: it would make its Jobs again

@@ -1,8 +1,8 @@
-"""KEDA's external scaler: an `external-push` trigger asks it how many generators there should be.
+"""KEDA's external scaler: an `external-push` trigger asks it for the number of generators.
 
-The metric is the number itself and its target is 1. KEDA makes an HPA of metric type AverageValue of it, which asks
-for ceil(number / 1) pods. Before anything was measured that is the number there is: an error would be counted, and a
-ScaledObject with a `fallback` scaled to that. UNAVAILABLE is answered only while nothing tells the number. IsActive is
+The metric is the number itself and its target is 1. KEDA makes an HPA with metric type AverageValue, which asks for
+ceil(number / 1) pods. Before the first measurement the metric is the present number: KEDA would count an error, and
+scale a ScaledObject with a `fallback` to that. The answer is UNAVAILABLE only while no number is known. IsActive is
 false only once the run has ended: a run must never be scaled to zero because it cannot be measured.
 """
 
@@ -21,7 +21,7 @@ from rollcast.wire import externalscaler_pb2, externalscaler_pb2_grpc
 METRIC_NAME = names.GENERATORS_DESIRED.name
 MAX_STREAMS = 32
 MAX_CALLS = 48
-"""Streams, and calls beside them."""
+"""Concurrent calls, streams included."""
 WAKE_SECONDS = 1.0
 """How soon a stream whose client went away is noticed."""
 
@@ -37,7 +37,7 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
         return self._is_active()
 
     def StreamIsActive(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: N802
-        """At once, then whenever the number changes: KEDA then reads it without waiting for its next poll."""
+        """Answer immediately and at every change of the number, so that KEDA reads it before its next poll."""
         if not self._streams.acquire(blocking=False):
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {MAX_STREAMS} streams; try again later")
         try:
@@ -62,7 +62,7 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
         target = self._board.target
         if target is None:
             context.abort(
-                grpc.StatusCode.UNAVAILABLE, "neither the Deployment nor a metrics page tells the number of generators"
+                grpc.StatusCode.UNAVAILABLE, "neither the Deployment nor a metrics page gives the number of generators"
             )
             raise AssertionError("abort raises")
         value = externalscaler_pb2.MetricValue(

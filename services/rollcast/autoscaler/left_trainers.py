@@ -1,8 +1,8 @@
 """`python -m rollcast.autoscaler.left_trainers`: deletes the Jobs of trainers that left for another one.
 
-Such a Job has failed, and stays so for `trainer.ttlSecondsAfterFinished`. Its name is a sum of what it runs, so a
-rollback or an upgrade to the same values finds it, changes nothing, and nothing trains. The chart runs this before
-either. It reports what keeps it from its work and ends well all the same: an upgrade must not depend on it.
+Such a Job has failed, and stays for `trainer.ttlSecondsAfterFinished`. Its name is a hash of its content, so a rollback
+or an upgrade to the same values finds it, changes nothing, and nothing trains. The chart runs this program before both.
+If it cannot delete a Job it prints a warning and exits with 0: an upgrade must not depend on it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rollcast.autoscaler.forgotten_trainers import JOB, JOBSET, LABELS, Kind
 from rollcast.config.errors import EXIT_SUPERSEDED, UserError
 
 MAX_PAGES = 100
-"""Of one list; more than any namespace has of one release."""
+"""Pages of one list, more than a namespace has for one release."""
 
 
 def delete_left_trainers(api: Any, namespace: str, release: str) -> list[str]:
-    """Delete them, their ended pods with them; what was deleted, as "Job NAME". Raises ClusterAway."""
+    """Delete these Jobs with their ended pods; returns them as "Job NAME". Raises ClusterAway."""
     objects = client.CustomObjectsApi(api)
     left = [job for job in _jobs(objects, namespace, release) if _has_left(job)]
     deleted = []
@@ -62,7 +62,7 @@ def _jobs(objects: Any, namespace: str, release: str) -> Iterator[dict[str, Any]
 
 
 def _has_left(job: dict[str, Any]) -> bool:
-    """Whether its trainer ended because the release has another one, by what the Job controller says of the failure."""
+    """Whether its trainer ended because the release has another one, by the exit code that Kubernetes reports."""
     said = f"failed with exit code {EXIT_SUPERSEDED} "
     return any(
         entry.get("type") == "Failed" and entry.get("status") == "True" and said in entry.get("message", "")
@@ -71,7 +71,7 @@ def _has_left(job: dict[str, Any]) -> bool:
 
 
 def _owner(job: dict[str, Any]) -> tuple[Kind, str]:
-    """What is to be deleted: the JobSet that made this Job, or the Job itself."""
+    """The object to delete: the JobSet that made this Job, or the Job itself."""
     for owner in job["metadata"].get("ownerReferences", []):
         if owner["kind"] == JOBSET.name:
             return JOBSET, str(owner["name"])

@@ -26,8 +26,8 @@ from rollcast.telemetry.prometheus_reader import SourceAway
 if TYPE_CHECKING:
     from rollcast.autoscaler.deployment import Deployment
 
-MOST_TOTALS = 20_000
-"""Looks that are kept, whatever the window and the interval: a bound of memory."""
+MAX_KEPT_TOTALS = 20_000
+"""Readings that are kept whatever the window and the interval: a bound of memory."""
 log = get_logger()
 
 
@@ -55,7 +55,7 @@ class Loop:
             window_groups=widest_window(schedule),
         )
         self._collector = Collector(config.run, schedule.max_staleness)
-        self._history: deque[Totals] = deque(maxlen=MOST_TOTALS)
+        self._history: deque[Totals] = deque(maxlen=MAX_KEPT_TOTALS)
         self._memory: Memory | None = None
         self._applied: int | None = None
         self._run_has_ended: bool | None = None
@@ -64,14 +64,14 @@ class Loop:
         self._counted: Counter[str] = Counter()
 
     def ready(self) -> tuple[bool, str]:
-        """For /readyz: it serves from its start, and says what it does."""
+        """The answer of /readyz: always ready, with the reason of the last decision."""
         return True, self._reason
 
     def close(self) -> None:
         self._source.close()
 
     def turn(self, board: DecisionBoard, exporter: Exporter) -> None:
-        """Whatever cannot be read or done is counted, and tried again at the next turn."""
+        """Failures are counted, and tried again at the next turn."""
         if not self.let_go_at_end(board, exporter):
             self._follow_the_run(board, exporter)
         self._announce(exporter)
@@ -90,13 +90,15 @@ class Loop:
             return
         self._announcer.goes_on()
         if self._collector.run_begins:
-            self._memory = replace(self._memory, tries_from=-math.inf)  # nobody knows more of such a run
+            self._memory = replace(
+                self._memory, tries_from=-math.inf
+            )  # no earlier autoscaler can have measured more of such a run
         if self._collector.slots is not None:
             self._limits = replace(self._limits, slots=self._collector.slots)
         before = self._memory.target
         decision = decide(now, measured, self._memory, self._limits, self._settings)
         self._memory = decision.memory
-        self._tell(decision, before, exporter)
+        self._report(decision, before, exporter)
         self._watch(now, decision, isinstance(measured, WindowRates), exporter)
         if decision.target < before and reading is not None:
             self._mark(reading, exporter)
@@ -105,10 +107,9 @@ class Loop:
             self._apply(decision.target, exporter)
 
     def begin(self, board: DecisionBoard, exporter: Exporter) -> None:
-        """Show the number that holds, as far as it can be known before the first reading.
+        """Show the present number, as far as it is known before the first reading.
 
-        To be called before anybody is served: who asks then must be told neither that a run at its end is at work nor
-        that nothing is known of one at work.
+        Call it before serving: no client may see an ended run as active, or a running one as unknown.
         """
         now = self._clock()
         if self.let_go_at_end(board, exporter):
@@ -119,8 +120,9 @@ class Loop:
             self._show(held.target, board, exporter)
 
     def let_go_at_end(self, board: DecisionBoard, exporter: Exporter) -> bool:
-        """Ask for no generator where the run has ended; whether it has."""
-        before, self._run_has_ended = self._run_has_ended, self._ask_for_end(exporter)
+        """Ask for 0 generators if the run has ended; returns whether it has."""
+        before = self._run_has_ended
+        self._run_has_ended = self._ask_for_end(exporter)
         if not self._run_has_ended:
             return False
         if not before:
@@ -138,7 +140,7 @@ class Loop:
         return True
 
     def _ask_for_end(self, exporter: Exporter) -> bool | None:
-        """Whether the trainer's Jobs are complete; what was known before where they are gone or cannot be asked for."""
+        """Whether the trainer's Jobs are complete; the earlier answer if they are gone or cannot be listed."""
         if self._deployment is None or self._settings.trainer_jobs is None:
             return None
         from rollcast.autoscaler.api_server import ClusterAway
@@ -146,7 +148,7 @@ class Loop:
         try:
             complete = self._deployment.jobs_are_complete(self._settings.trainer_jobs)
             if complete is None and self._run_has_ended is None:
-                # A finished Job is removed in time; an autoscaler before this one has let its Deployment go.
+                # Finished Jobs are removed after a while. A Deployment at 0 was then let go by an earlier autoscaler.
                 return self._deployment.replicas() == 0
         except ClusterAway as error:
             self._failed("jobs", str(error), exporter)
@@ -174,9 +176,9 @@ class Loop:
         return reading, found or "too little was measured since the last start of a pod or of the trainer"
 
     def _first(self, now: float, reading: FleetReading | None, exporter: Exporter) -> Memory | None:
-        """Where the number begins: what the Deployment asks for; without one, the generators that are there.
+        """The first number: the replicas of the Deployment, or the running generators without a Deployment.
 
-        None while that is not known. Generators there may be fewer than those asked for, so a Deployment is waited for.
+        None while that is not known. A Deployment is waited for, because fewer generators may run than it asks for.
         """
         if self._deployment is None:
             there = None if reading is None else generators_there(reading, self._run)
@@ -204,7 +206,7 @@ class Loop:
             self._failed("mark", str(error), exporter)
 
     def _apply(self, target: int, exporter: Exporter) -> None:
-        """The scale is changed only by a decision: what somebody set by hand meanwhile stays until the next one."""
+        """Change the scale after a decision only: a number set by hand stays until the next decision."""
         if self._deployment is None or target == self._applied:
             return
         from rollcast.autoscaler.api_server import ClusterAway
@@ -222,24 +224,25 @@ class Loop:
             self._failed("scale", str(error), exporter)
 
     def _watch(self, now: float, decision: Decision, is_measured: bool, exporter: Exporter) -> None:
-        """Say in events what keeps the number from following the run, and the fleet from following the number."""
+        """Announce in events why the number does not follow the run, or the fleet not the number."""
         settings = self._settings
-        # What is disturbed is measured again after half a window: that is no hold worth telling.
+        # After a disturbance it is measured again within half a window, which is not worth an event.
         self._announcer.held(
             now, not is_measured, decision.reason, settings.stale_seconds + settings.window_seconds / 2
         )
         if not self._history or self._history[-1].at != now or self._deployment is None:
             return  # how many have joined is not known
-        joined, target = self._history[-1].joined, decision.target
+        joined = self._history[-1].joined
+        target = decision.target
         sentence = f"{target} generators are asked for, {joined} have joined the run"
-        # An HPA leaves the pods as they are where that is within its tolerance.
+        # An HPA does not change the pods within its tolerance.
         missing = joined < target * (1 - settings.ignored_change)
         if missing:
             sentence += self._pods_there(exporter)
         self._announcer.missing(now, missing, sentence, settings.start_up_seconds + settings.window_seconds)
 
     def _pods_there(self, exporter: Exporter) -> str:
-        """What the Deployment's pods say of those that are missing."""
+        """How many pods exist, for the sentence about missing generators."""
         from rollcast.autoscaler.api_server import ClusterAway
 
         assert self._deployment is not None
@@ -250,7 +253,7 @@ class Loop:
             return ""
 
     def _announce(self, exporter: Exporter) -> None:
-        """Write what waits as events of the Deployment; what cannot be written waits for the next turn."""
+        """Write waiting events of the Deployment. Those that cannot be written wait for the next turn."""
         if self._deployment is None:
             return
         from rollcast.autoscaler.api_server import ClusterAway
@@ -263,7 +266,7 @@ class Loop:
         except ClusterAway as error:
             self._failed("event", str(error), exporter)
 
-    def _tell(self, decision: Decision, before: int, exporter: Exporter) -> None:
+    def _report(self, decision: Decision, before: int, exporter: Exporter) -> None:
         memory = decision.memory
         if decision.need is not None:
             exporter.set(names.AUTOSCALER_NEED, decision.need)
@@ -276,7 +279,7 @@ class Loop:
         self._say(decision.reason)
 
     def _say(self, reason: str) -> None:
-        """What does not change anything is logged when its first words change: figures in it always do."""
+        """Log a reason without a change only when its first words change, because its figures always do."""
         if reason.split(":")[0] != self._reason.split(":")[0]:
             log.info(reason)
         self._reason = reason
@@ -287,7 +290,7 @@ class Loop:
 
 
 def widest_window(schedule: Schedule) -> int:
-    """Most groups that the staleness gate ever lets be under way."""
+    """Most groups that the staleness gate ever allows to be outstanding."""
     return max(
         staleness.window(
             floor=schedule.floor(step),

@@ -1,7 +1,7 @@
 """The autoscaler's process.
 
-start: in mode controller alone in scaling the Deployment, or it refuses; the number that holds; then HTTP and, for
-       KEDA, gRPC served
+start: mode controller refuses if others scale the Deployment too; show the present number; serve HTTP and, for
+       KEDA, gRPC
 loop:  measure, decide; before a fall pods are marked, then the number is shown, and in mode controller applied
 end:   once the trainer's Jobs are complete the number is 0, until there is another Job
 stop:  at SIGTERM or SIGINT; the Deployment keeps the number it has
@@ -36,12 +36,13 @@ log = get_logger()
 def serve(config: RunConfig) -> int:
     """Run until a signal; returns the exit code.
 
-    Raises UserError where a port cannot be had, or the Deployment cannot be scaled or is scaled by others.
+    Raises UserError if a port is taken, or the Deployment cannot be scaled or is scaled by others.
     """
     stop = StopSignal()
     settings = config.autoscaler
     deployment = open_deployment(settings)
-    board, exporter = DecisionBoard(), Exporter(config.run)
+    board = DecisionBoard()
+    exporter = Exporter(config.run)
     heartbeat = Heartbeat(settings.every_seconds + MAX_TURN_SECONDS)
     loop = Loop(config, open_source(settings.source, config.http, config.run, config.run_folder), deployment)
     listener = listen(settings.bind, settings.http_port, setting="autoscaler.http_port")
@@ -87,7 +88,7 @@ def serve(config: RunConfig) -> int:
 def open_deployment(settings: Autoscaler) -> Any:
     """The Deployment that the settings name, or None.
 
-    Raises UserError where Kubernetes cannot be reached; in mode controller also where others scale it.
+    Raises UserError if Kubernetes cannot be reached, or, in mode controller, others scale it.
     """
     if settings.deployment is None:
         return None

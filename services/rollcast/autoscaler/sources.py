@@ -1,4 +1,4 @@
-"""Where the readings come from: the metrics pages themselves, or a Prometheus that scrapes them."""
+"""Sources of readings: the metrics pages themselves, or a Prometheus that scrapes them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from rollcast.connections.port_files import ports_of, read_port
 from rollcast.telemetry import names
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
 
-READERS = 16
-"""Pages that are read at once."""
+MAX_CONCURRENT_READS = 16
 _OTHER_SERVICES = ("trainer", "forecaster", "autoscaler")
-"""What else writes its port to the run folder."""
+"""Services besides generators that write their port to the run folder."""
 _GENERATOR_METRICS = {
     names.SAMPLED_TOKENS.name,
     names.RUNNING_ROLLOUTS.name,
@@ -36,7 +35,7 @@ class FleetSource(Protocol):
     """Pages and samples left out so far, by reason."""
 
     def read(self) -> FleetReading:
-        """One look. Raises SourceAway where the trainer, or Prometheus, does not answer."""
+        """Read once. Raises SourceAway if the trainer, or Prometheus, does not answer."""
 
     def close(self) -> None: ...
 
@@ -48,7 +47,7 @@ def open_source(settings: FleetScrape | FleetPrometheus, http: Http, run: str, r
 
 
 class ScrapedFleet:
-    """Every page is read at once; a generator that does not answer is left out and counted."""
+    """Reads all pages concurrently. A generator that does not answer is left out and counted."""
 
     def __init__(self, settings: FleetScrape, http: Http, run_folder: Path) -> None:
         self.skipped: Counter[str] = Counter()
@@ -56,7 +55,7 @@ class ScrapedFleet:
         self._http = http
         self._ports = ports_of(run_folder)
         self._pages: dict[str, MetricsPage] = {}
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="scrape")
+        self._readers = ThreadPoolExecutor(MAX_CONCURRENT_READS, thread_name_prefix="scrape")
 
     def read(self) -> FleetReading:
         trainer = self._settings.trainer or self._found("trainer")
@@ -112,12 +111,12 @@ class ScrapedFleet:
         try:
             port = read_port(file)
         except (OSError, ValueError) as error:
-            raise SourceAway(f"{file} does not tell where {service} is") from error
+            raise SourceAway(f"{file} does not contain the port of {service}") from error
         return f"{local_url(self._http, port)}/metrics"
 
 
 class PrometheusFleet:
-    """One instant query; what a target no longer exports, Prometheus no longer tells."""
+    """One instant query, which returns no series that a target has stopped exporting."""
 
     def __init__(self, settings: FleetPrometheus, run: str) -> None:
         self.skipped: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What was measured, as totals that only rise, and the rates between two of them."""
+"""Measurements as totals that only rise, and the rates between two of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from itertools import pairwise
 from statistics import linear_regression
 
 TREND_SECONDS = 1_800.0
-"""The trend of the lengths is looked for over so long: chance in the mean of one batch is a few per cent."""
+"""Time over which the trend of the lengths is fitted: the mean of one batch varies by a few per cent."""
 CONSUMPTION_WINDOWS = 3.0
-"""Consumption comes in batches and changes slowly: it is taken over so many windows, between the ends of steps."""
-BADLY = 0.1
-"""Share of the time waited for batches above which one window has to do: lengths have jumped."""
-LEAST_TREND_SHARE = 0.5
-"""Of TREND_SECONDS that must have been seen before there is a trend."""
+"""Windows over which consumption is measured, between the ends of steps: it comes in batches and changes slowly."""
+MAX_BATCH_WAIT_SHARE = 0.1
+"""Share of the time waited for batches above which lengths have jumped, so that one window is used."""
+MIN_TREND_SHARE = 0.5
+"""Share of TREND_SECONDS that must have been measured before a trend is fitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class WindowRates:
     batch_wait: float
     """Share of the time that the trainer waited for a batch."""
     long_batch_wait: float
-    """The same over CONSUMPTION_WINDOWS windows, or since the pipeline filled."""
+    """The share over CONSUMPTION_WINDOWS windows, or since the pipeline filled."""
     straggler_wait: float
     """Share of that longer time that it waited for stragglers."""
     redis_wait: float
@@ -108,7 +108,10 @@ def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | Non
         return None
     generators = joined / seconds
     batch_wait = min(1.0, (last.batch_wait - first.batch_wait) / seconds)
-    since = max(last.filled_since, last.at - (1.0 if batch_wait > BADLY else CONSUMPTION_WINDOWS) * window_seconds)
+    since = max(
+        last.filled_since,
+        last.at - (1.0 if batch_wait > MAX_BATCH_WAIT_SHARE else CONSUMPTION_WINDOWS) * window_seconds,
+    )
     before = history[bisect_left([totals.at for totals in history], since)]
     return WindowRates(
         seconds=seconds,
@@ -131,7 +134,8 @@ def _consumption(history: Sequence[Totals], since: float) -> float | None:
     ends = [later for earlier, later in pairwise(history) if later.steps > earlier.steps and later.at >= since]
     if len(ends) < 2:
         return None
-    first, last = ends[0], ends[-1]
+    first = ends[0]
+    last = ends[-1]
     busy = last.at - first.at - (last.batch_wait - first.batch_wait)
     return (last.consumed_tokens - first.consumed_tokens) / busy if busy > 0 else None
 
@@ -139,12 +143,12 @@ def _consumption(history: Sequence[Totals], since: float) -> float | None:
 def _growth(history: Sequence[Totals]) -> float:
     """Relative change of the mean completion a second, by least squares on its logarithm.
 
-    The smaller of those of the trend's two halves, 0 where they contradict one another: a jump is no trend.
+    The smaller of the slopes of the trend's two halves, 0 if their signs differ: a jump is not a trend.
     """
     last = history[-1].at
     points = [(totals.at, math.log(totals.mean_tokens)) for totals in history if totals.mean_tokens]
     points = [point for point in points if point[0] >= last - TREND_SECONDS]
-    if not points or last - points[0][0] < LEAST_TREND_SHARE * TREND_SECONDS:
+    if not points or last - points[0][0] < MIN_TREND_SHARE * TREND_SECONDS:
         return 0.0
     middle = (points[0][0] + last) / 2
     slopes = []

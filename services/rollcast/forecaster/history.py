@@ -10,8 +10,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Collection
-from contextlib import closing
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rollcast.config.errors import UserError
@@ -231,19 +230,9 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        with closing(connection.cursor()) as cursor:
-            cursor.executescript(_SCHEMA)
-            _add_later_columns(cursor)
+        connection.executescript(_SCHEMA)
         connection.execute("SELECT COUNT(*) FROM forecasts").fetchone()
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _add_later_columns(cursor: sqlite3.Cursor) -> None:
-    """Add the columns that a file of an older version lacks; their values are unknown."""
-    columns = {row[1] for row in cursor.execute("PRAGMA table_info(evaluations)")}
-    for name in ("truncation_ratio", "start_up", "devices", "graded_share"):
-        if name not in columns:
-            cursor.execute(f"ALTER TABLE evaluations ADD COLUMN {name} REAL")

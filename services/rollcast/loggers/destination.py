@@ -1,4 +1,4 @@
-"""Where a run is logged to: what every kind of destination offers."""
+"""The interface of a destination that a run is logged to."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from rollcast.loggers.entries import Entry
 
 
 class RefusedError(Exception):
-    """The destination will never take these entries; to send them again is of no use."""
+    """The destination will never accept these entries, so they are not sent again."""
 
 
 class Destination(Protocol):
-    """Any other exception than `RefusedError` means that it is away, and the call is made again later.
+    """Every exception except `RefusedError` means that the destination does not answer; the call is repeated later.
 
-    Each may be told the same entries twice: a process that was killed does not know whether the last ones arrived.
+    `write` may receive the same entries twice: a process that was killed does not know whether the last ones arrived.
     """
 
     @property
     def run_id(self) -> str | None:
-        """Under which it knows the run, once it does."""
+        """The destination's name of the run; None before the first `open`."""
 
     def open(self) -> None:
-        """Take the run up; once, before the first `write`."""
+        """Create or continue the run. Called once, before the first `write`."""
 
     def write(self, entries: Sequence[Entry]) -> None: ...
 
     def close(self) -> None:
-        """Nothing more comes from this process."""
+        """Finish: this process writes no more entries."""

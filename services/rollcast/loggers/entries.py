@@ -1,4 +1,4 @@
-"""A record of the run folder as every logger takes it: numbers by name, and text."""
+"""A record of the run folder in the form that every logger takes: numbers and texts by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_MEASURED = frozenset({"step", "at", "staleness_tokens"})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one record tells."""
+    """The content of one record."""
 
     step: int
     at: float
@@ -28,17 +28,17 @@ class Entry:
     """Data set of the samples."""
     num_left_out: int = 0
     """Numbers that were not finite."""
-    begins_anew: bool = False
-    """An optimizer step that was made before: what was told of it and of later ones is of a lost history."""
+    is_repeated: bool = False
+    """The optimizer step was made before: entries of it and of later steps belong to a lost history."""
 
 
 def of_step(record: StepRecord, newest: int) -> Entry:
-    """`newest`: the last optimizer step told so far; -1 = none."""
-    told = {item.name: getattr(record, item.name) for item in fields(record) if item.name not in _NOT_MEASURED}
+    """`newest`: the last optimizer step so far; -1 = none."""
+    values = {item.name: getattr(record, item.name) for item in fields(record) if item.name not in _NOT_MEASURED}
     total = sum(record.staleness_tokens.values())
     if total:
-        told["staleness_mean"] = sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / total
-    return _entry("train", record.step, record.at, told, begins_anew=record.step <= newest)
+        values["staleness_mean"] = sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / total
+    return _entry("train", record.step, record.at, values, is_repeated=record.step <= newest)
 
 
 def of_evaluation(record: EvaluationRecord) -> Entry:
@@ -55,25 +55,25 @@ def of_samples(record: SamplesRecord) -> Entry:
 
 
 def of_forecast(record: ForecastRecord) -> Entry:
-    told: dict[str, float | None] = {"chance": record.chance, "num_evaluations": record.num_evaluations}
-    told["end_compute"] = record.end_compute
+    values: dict[str, float | None] = {"chance": record.chance, "num_evaluations": record.num_evaluations}
+    values["end_compute"] = record.end_compute
     for name, interval in (("asymptote", record.asymptote), ("headroom", record.headroom), ("end", record.end)):
-        told |= {f"{name}_{quantile}": value for quantile, value in zip(QUANTILES, interval or [], strict=False)}
-    entry = _entry("forecast", record.step, record.at, told)
+        values |= {f"{name}_{quantile}": value for quantile, value in zip(QUANTILES, interval or [], strict=False)}
+    entry = _entry("forecast", record.step, record.at, values)
     texts = {"forecast/verdict": record.verdict, "forecast/advice": f"{record.headline}. {record.reason}"}
     return Entry(entry.step, entry.at, entry.numbers, texts, num_left_out=entry.num_left_out)
 
 
 def _entry(
-    place: str, step: int, at: float | None, told: Mapping[str, float | None], *, begins_anew: bool = False
+    place: str, step: int, at: float | None, values: Mapping[str, float | None], *, is_repeated: bool = False
 ) -> Entry:
-    known = {f"{place}/{name}": float(value) for name, value in told.items() if value is not None}
+    known = {f"{place}/{name}": float(value) for name, value in values.items() if value is not None}
     finite = {name: value for name, value in known.items() if math.isfinite(value)}
-    return Entry(step, at or 0.0, finite, num_left_out=len(known) - len(finite), begins_anew=begins_anew)
+    return Entry(step, at or 0.0, finite, num_left_out=len(known) - len(finite), is_repeated=is_repeated)
 
 
 def as_table(samples: tuple[SampledCompletion, ...]) -> Iterator[str]:
-    """Markdown, a line each; what the model wrote stays in its cell."""
+    """Lines of a Markdown table. Completions are escaped so that they stay in their cells."""
     yield "| reward | status | tokens | prompt | completion |"
     yield "|---|---|---|---|---|"
     for sample in samples:

@@ -1,7 +1,7 @@
-"""The records of a run folder in the order in which they were made, from where the last look ended.
+"""The records of a run folder in the order in which they were made, from the end of the last reading.
 
-The folder is the queue: what a destination has not taken yet waits on the disk, and nothing of it in memory but one
-reading of each file (16 MiB at most).
+The folder is the queue: entries that a destination has not taken wait on the disk. Memory holds at most one reading of
+each file (16 MiB).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, Samples
 
 
 class Feed:
-    """What the run writes down, as entries."""
+    """The records of a run, as entries."""
 
     def __init__(self, folder: Path, taken: Mapping[str, int]) -> None:
-        """`taken`: lines of each file that were told already, by an earlier process.
+        """`taken`: lines of each file that an earlier process has sent.
 
-        Raises UserError where this release cannot read the folder.
+        Raises UserError if this release cannot read the folder.
         """
         check_format(folder)
         self._newest_step = -1
@@ -40,7 +40,7 @@ class Feed:
 
     @property
     def lines(self) -> dict[str, int]:
-        """Handed out so far, of each file."""
+        """Lines of each file that were returned so far."""
         return {name: file.num_lines for name, (file, _) in self._files.items()}
 
     @property
@@ -49,7 +49,7 @@ class Feed:
         return sum(file.num_skipped for file, _ in self._files.values())
 
     def read(self) -> list[Entry]:
-        """What is new, by the time when it was made."""
+        """New entries, ordered by time."""
         found = [entry for file, make in self._files.values() for entry in _new(file, make)]
         return sorted(found, key=lambda entry: entry.at)
 
@@ -60,7 +60,7 @@ class Feed:
 
 
 def _new(file: RecordFile[Any], make: Callable[[Any], Entry]) -> Iterator[Entry]:
-    """Known records are made entries of as well: what a step repeats is told by those before it."""
+    """Entries of new records. Known ones are converted too, because they show which steps are repeated."""
     for record, is_new in file.read_some():
         entry = make(record)
         if is_new:

@@ -1,9 +1,9 @@
-"""One destination's thread: reads the run folder, tells what is new, and waits where nobody takes it.
+"""One destination's thread: reads the run folder, sends new entries, and waits while the destination is away.
 
 new entries? --yes--> write --taken--> position kept, next
-     |                  |---refused--> each by itself; what is refused again is counted as dropped
+     |                  |---refused--> each by itself; an entry that is refused again is counted as dropped
      |                  '---away-----> again after a back-off; the entries wait, the run goes on
-     '--no, and asked to stop--> close (and given up where the destination stays away)
+     '--no, and asked to stop--> close (and give up if the destination stays away)
 """
 
 from __future__ import annotations
@@ -24,24 +24,23 @@ from rollcast.telemetry import names
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 
-LOOK_SECONDS = 1.0
-MOST_AT_ONCE = 200
-"""Entries of one write."""
+READ_INTERVAL_SECONDS = 1.0
+MAX_ENTRIES_PER_WRITE = 200
 MAX_BACKOFF_SECONDS = 30.0
-LAST_TRIES = 3
-"""Of a destination that is away when the run ends."""
+MAX_FINAL_TRIES = 3
+"""Tries of a destination that is away when the run ends."""
 log = get_logger()
 
 
 class Forwarder(threading.Thread):
-    """A daemon: a destination that hangs for ever keeps neither the process nor another destination.
+    """A daemon thread: a destination that hangs blocks neither the process nor another destination.
 
     Attributes:
-        done: everything is told, and the destination closed.
+        done: all entries are sent, and the destination is closed.
     """
 
     def __init__(self, kind: str, folder: Path, make: Callable[[str | None], Destination], exporter: Exporter) -> None:
-        """`make`: the destination, of the id under which it knew the run before; None = it never did."""
+        """`make`: opens the destination, given its id of the run from an earlier process, or None."""
         super().__init__(name=kind, daemon=True)
         self._kind = kind
         self._position = folder / LOGGED / f"{kind}.json"
@@ -49,7 +48,7 @@ class Forwarder(threading.Thread):
         self._exporter = exporter
         before = _read(self._position)
         self._run_id = before.run_id
-        self._told = before.lines
+        self._sent_lines = before.lines
         self._feed = Feed(folder, before.lines)
         self._waiting: list[Entry] = []
         self._destination: Destination | None = None
@@ -59,27 +58,30 @@ class Forwarder(threading.Thread):
         self.done = False
 
     def stop(self) -> None:
-        """Tell what is left, then end."""
+        """Send the remaining entries, then end."""
         self._asked.set()
 
     def run(self) -> None:
         failures = 0
         while not self.done:
-            stopping = self._asked.is_set()  # before the look: what is written after it is of a run that goes on
+            stopping = (
+                self._asked.is_set()
+            )  # before the reading: a record written after it belongs to a run that goes on
             try:
-                told = self._turn()
-                if stopping and not told:
+                has_sent = self._send_some()
+                if stopping and not has_sent:
                     self._close()
                 self._note(up=True)
-                failures, pause = 0, LOOK_SECONDS
-            except Exception as error:  # of whatever library and network there is
+                failures = 0
+                pause = READ_INTERVAL_SECONDS
+            except Exception as error:  # of any library or network
                 self._note(up=False, error=error)
                 failures += 1
                 pause = min(MAX_BACKOFF_SECONDS, 2.0 ** min(failures - 1, 5))
-            if stopping and failures >= LAST_TRIES:
+            if stopping and failures >= MAX_FINAL_TRIES:
                 return
             if stopping and failures:
-                time.sleep(min(pause, LOOK_SECONDS))
+                time.sleep(min(pause, READ_INTERVAL_SECONDS))
             elif failures or not self._waiting:
                 self._asked.wait(pause)
 
@@ -88,8 +90,8 @@ class Forwarder(threading.Thread):
             self._destination.close()
         self.done = True
 
-    def _turn(self) -> bool:
-        """Tell some of what waits; whether there was any. Raises what the destination raises while it is away."""
+    def _send_some(self) -> bool:
+        """Send some of the waiting entries; returns whether there were any. Raises if the destination is away."""
         if not self._waiting:
             self._waiting = self._feed.read()
             self._exporter.add(
@@ -104,12 +106,12 @@ class Forwarder(threading.Thread):
             self._open()
         if not self._waiting:
             return False
-        batch = self._waiting[:MOST_AT_ONCE]
+        batch = self._waiting[:MAX_ENTRIES_PER_WRITE]
         self._write(batch)
         del self._waiting[: len(batch)]
         self._exporter.set(names.LOGGER_WAITING, len(self._waiting), logger=self._kind)
         if not self._waiting:
-            self._told = self._feed.lines
+            self._sent_lines = self._feed.lines
             self._keep_position()
         return True
 
@@ -118,7 +120,7 @@ class Forwarder(threading.Thread):
         try:
             made.open()
         finally:
-            self._run_id = made.run_id  # of a run that was begun, whatever failed then
+            self._run_id = made.run_id  # also if `open` failed after it created the run
             self._keep_position()
         self._destination = made
 
@@ -156,9 +158,9 @@ class Forwarder(threading.Thread):
     def _keep_position(self) -> None:
         try:
             make_folder(self._position.parent)
-            replace_json(self._position, as_json(LoggedRecord(self._told, self._run_id)))
+            replace_json(self._position, as_json(LoggedRecord(self._sent_lines, self._run_id)))
         except UserError as error:
-            log.error("how far the run is logged cannot be kept; it may be told twice", error=str(error))
+            log.error("the logger's position cannot be kept; entries may be sent twice", error=str(error))
 
 
 def _read(path: Path) -> LoggedRecord:

@@ -1,4 +1,4 @@
-"""The destination that an entry of `log` stands for; its package is imported here, and where it is asked for alone."""
+"""Opens the destination of an entry of `log`. Only the package of that kind is imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rollcast.runfolder.files import TENSORBOARD
 
 
 def open_destination(log: Log, run_folder: Path, settings: dict[str, Any], run_id: str | None) -> Destination:
-    """`settings`: the run file's, without secrets. `run_id`: under which it knew the run before."""
+    """`settings`: the run file's, without secrets. `run_id`: the destination's id from an earlier process."""
     run = run_folder.name
     if isinstance(log, TensorBoardLog):
         from rollcast.loggers.tensorboard_files import TensorBoardFiles

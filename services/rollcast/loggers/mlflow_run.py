@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-# Before the import. Our own back-off takes the place of its retries, and nothing is told to its makers.
+# Before the import: our own back-off replaces its retries, and its telemetry is off.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -20,17 +20,17 @@ from rollcast.config.loggers import MlflowLog
 from rollcast.loggers.destination import RefusedError
 from rollcast.loggers.entries import Entry, as_table
 
-MAX_METRICS, MAX_PARAMS = 1_000, 100
-"""Of one request."""
+MAX_METRICS_PER_REQUEST = 1_000
+MAX_PARAMS_PER_REQUEST = 100
 MAX_PARAM_CHARACTERS = 500
 MAX_TAG_CHARACTERS = 5_000
-PASSING = frozenset({401, 403, 404, 408, 429})
-"""Statuses of a refusal that may pass: credentials are mended, a server is set up."""
+PASSING_STATUSES = frozenset({401, 403, 404, 408, 429})
+"""Refusals that may pass: credentials are fixed, a server is set up."""
 
 
 class MlflowRun:
     """Attributes:
-    run_id: MLflow's own, under which an interrupted run goes on.
+    run_id: MLflow's id, under which an interrupted run continues.
     """
 
     def __init__(self, log: MlflowLog, name: str, settings: dict[str, Any], run_id: str | None) -> None:
@@ -48,15 +48,15 @@ class MlflowRun:
         experiment = found.experiment_id if found else self._client.create_experiment(self._log.experiment)
         self.run_id = str(self._client.create_run(experiment, run_name=self._name).info.run_id)
         params = [Param(name, text[:MAX_PARAM_CHARACTERS]) for name, text in flat(self._settings)]
-        for start in range(0, len(params), MAX_PARAMS):
-            self._client.log_batch(self.run_id, params=params[start : start + MAX_PARAMS])
+        for start in range(0, len(params), MAX_PARAMS_PER_REQUEST):
+            self._client.log_batch(self.run_id, params=params[start : start + MAX_PARAMS_PER_REQUEST])
 
     def write(self, entries: Sequence[Entry]) -> None:
         try:
             self._write(entries)
         except MlflowException as error:
             status = error.get_http_status_code()
-            if 400 <= status < 500 and status not in PASSING:
+            if 400 <= status < 500 and status not in PASSING_STATUSES:
                 raise RefusedError(str(error)) from error
             raise
 
@@ -68,8 +68,8 @@ class MlflowRun:
         ]
         texts = {name: text for entry in entries for name, text in entry.texts.items()}
         tags = [RunTag(_key(name), text[:MAX_TAG_CHARACTERS]) for name, text in texts.items()]
-        for start in range(0, max(len(metrics), 1), MAX_METRICS):
-            self._client.log_batch(self.run_id, metrics=metrics[start : start + MAX_METRICS], tags=tags)
+        for start in range(0, max(len(metrics), 1), MAX_METRICS_PER_REQUEST):
+            self._client.log_batch(self.run_id, metrics=metrics[start : start + MAX_METRICS_PER_REQUEST], tags=tags)
         for entry in entries:
             if entry.samples:
                 file = f"samples/{_key(entry.samples_of).replace('/', '_')}/step-{entry.step:06d}.md"
@@ -90,5 +90,5 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def _key(name: str) -> str:
-    """With the characters that MLflow allows in a name."""
+    """The name with only the characters that MLflow allows."""
     return re.sub(r"[^\w. /-]", "_", name)

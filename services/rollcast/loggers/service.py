@@ -2,8 +2,8 @@
 
     the trainer and the forecaster write the run folder --> a thread for each of `log` --> TensorBoard, MLflow, W&B
 
-Nobody waits for it, so that no server that is away or hangs holds the run. At SIGTERM what is
-left is told, for a while.
+No other process waits for it, so a server that is away or hangs does not delay the run. At SIGTERM the remaining
+entries are sent, within FINISH_SECONDS.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.stop_signal import StopSignal
 
 FINISH_SECONDS = 20.0
-"""At the end of the run, for what is left. What is not told by then is told when the run is resumed."""
+"""Time for the remaining entries at the end of the run. Others are sent when the run is resumed."""
 log = get_logger()
 
 
 def serve(config: RunConfig) -> int:
-    """Run until a signal; returns the exit code. Raises UserError where no port is free."""
+    """Run until a signal; returns the exit code. Raises UserError if no port is free."""
     stop = StopSignal()
     exporter = Exporter(config.run)
     listener = listen(config.http.bind, 0, setting="http.bind")
@@ -47,6 +47,6 @@ def serve(config: RunConfig) -> int:
     for forwarder in forwarders:
         forwarder.join(max(0.0, deadline - time.monotonic()))
         if not forwarder.done:
-            log.warning("the run is not wholly logged; what is left is told when it is resumed", logger=forwarder.name)
+            log.warning("the run is not wholly logged; the rest is sent when it is resumed", logger=forwarder.name)
     http.stop()
     return 0

@@ -32,7 +32,7 @@ class TensorBoardFiles:
 
     def write(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            if entry.begins_anew:  # TensorBoard forgets what the lost history wrote from this step on
+            if entry.is_repeated:  # TensorBoard drops the lost history from this step on
                 again = SessionLog(status=SessionLog.START)
                 self._writer.add_event(Event(wall_time=entry.at, step=entry.step, session_log=again))
             if entry.numbers:

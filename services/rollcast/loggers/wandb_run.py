@@ -16,15 +16,15 @@ import wandb
 from rollcast.config.loggers import WandbLog
 from rollcast.loggers.entries import Entry
 
-INIT_SECONDS = 20.0
+INIT_TIMEOUT_SECONDS = 20.0
 COLUMNS = ["reward", "status", "tokens", "truncated", "prompt", "completion"]
 
 
 class WandbRun:
-    """W&B's own process keeps what is logged on the disk and sends it; `log` waits for no network.
+    """W&B's own process stores entries on the disk and sends them, so `log` does not wait for the network.
 
     Attributes:
-        run_id: W&B's own, under which an interrupted run goes on.
+        run_id: W&B's id, under which an interrupted run continues.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class WandbRun:
         self._run: Any = None
 
     def open(self) -> None:
-        # Its measurements of this process and machine would not be those of the run's.
+        # W&B would measure this process and machine, not the run's.
         quiet = wandb.Settings(
             x_disable_stats=True, x_disable_meta=True, disable_git=True, disable_code=True, console="off",
-            init_timeout=INIT_SECONDS,
+            init_timeout=INIT_TIMEOUT_SECONDS,
         )  # fmt: skip
         self._run = wandb.init(
             mode=self._log.mode,
@@ -61,15 +61,15 @@ class WandbRun:
 
     def write(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            told: dict[str, Any] = {**entry.numbers, **entry.texts}
+            row: dict[str, Any] = {**entry.numbers, **entry.texts}
             if entry.samples:
                 rows = [
                     [item.reward, item.status, item.num_tokens, item.truncated, item.prompt, item.completion]
                     for item in entry.samples
                 ]
-                told[f"samples/{entry.samples_of}"] = wandb.Table(columns=COLUMNS, data=rows)
-            if told:
-                self._run.log({"step": entry.step, **told})
+                row[f"samples/{entry.samples_of}"] = wandb.Table(columns=COLUMNS, data=rows)
+            if row:
+                self._run.log({"step": entry.step, **row})
 
     def close(self) -> None:
         if self._run is not None:

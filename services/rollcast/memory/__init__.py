@@ -1,9 +1,9 @@
-"""What a run needs of each device's memory, counted from the model's config.json and the run file: no torch, no device.
+"""The memory that a run needs on each device, counted from the model and the run file. No torch, no device.
 
-    model_file --> architecture --> activations --> trainer --+
-                        |                                     +--> plan --> sentences
-                        +---------> staging ----> generator --+
+    model_file ----+                       +--> activations --> trainer --+
+                   +--> architecture ------+                              +--> plan --> verdict
+    weight_shapes -+    (a model's shape)  +--> staging ----> generator --+
 
-Everything is a count of tensors that the code makes. What no count tells (a CUDA context, NCCL's buffers, what an
-allocator cannot use again) is left out, and said so: docs/memory.md.
+Every figure is a count of tensors that the code makes. A CUDA context, NCCL's buffers and an allocator's fragments
+are not counted; docs/memory.md lists them.
 """

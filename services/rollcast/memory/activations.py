@@ -1,4 +1,4 @@
-"""What a forward pass keeps for its backward pass, in bytes, from the modules as Transformers writes them.
+"""Bytes that a forward pass keeps for its backward pass, from the modules as Transformers writes them.
 
     T tokens of a micro-batch, S tokens of its longest sequence, d bytes of a number in the forward pass (4 or 2)
 
@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 from rollcast.memory.architecture import AttentionShape, FeedForwardShape, LayerShape, ModelShape, Norm
 
-WIDE = 4
+FLOAT32_BYTES = 4
 """Bytes of a float32."""
+MAX_PROJECTED_NORMS = 2
+"""Norms of a layer whose output goes into a projection, which keeps it: the ones before attention and before the
+feed-forward. The output of Gemma 2's other two is added to the residual stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,67 +33,73 @@ class Load:
 
 def kept_by_layer(model: ModelShape, layer: LayerShape, load: Load) -> int:
     """Bytes that one decoder layer holds between its forward and its backward pass."""
-    family, d = model.family, load.item
-    norms = len(family.norms) * _kept_by_norm(family.norm, d) + family.kept_norms * d
+    family = model.family
+    d = load.item
+    inputs = min(layer.num_norms, MAX_PROJECTED_NORMS)
+    norms = layer.num_norms * _kept_by_norm(family.norm, d) + inputs * d
     per_token = model.hidden * norms + _kept_by_experts_or_mlp(layer.feed_forward, model.hidden, d)
     return load.tokens * per_token + _kept_by_attention(family.norm, layer.attention, load)
 
 
 def passing_through_layer(model: ModelShape, layer: LayerShape, load: Load) -> int:
-    """Bytes of gradients under way inside one layer's backward pass, beyond what it kept, at their most.
+    """Most bytes of gradients inside one layer's backward pass, in addition to its kept activations.
 
-    The product of gate and up projection asks for most: its own gradient and those of its two factors, while of what
-    was kept one is gone. Scores held at once ask for their gradients, after the feed-forward's part is free.
+    The product of gate and up projection needs most: its own gradient and those of its two factors, while one kept
+    tensor is already free. An eager layer's scores need their gradients after the feed-forward's part is free.
     """
-    d, feed_forward, attention = load.item, layer.feed_forward, layer.attention
+    d = load.item
+    feed_forward = layer.feed_forward
+    attention = layer.attention
     routed = max(1, feed_forward.chosen)
     products = load.tokens * d * (model.hidden + routed * 2 * feed_forward.width + 2 * feed_forward.shared)
     if not attention.eager:
         return products
     freed = load.tokens * _kept_by_experts_or_mlp(feed_forward, model.hidden, d)
-    scores = load.tokens * attention.heads * load.longest * (WIDE + d)
+    scores = load.tokens * attention.heads * load.longest * (FLOAT32_BYTES + d)
     return max(products, scores - freed)
 
 
 def kept_by_input(model: ModelShape, load: Load) -> int:
-    """Bytes of one layer's input: all that is kept of a layer that will be computed again."""
+    """Bytes of one layer's input: all that a recomputed layer keeps."""
     return load.tokens * model.hidden * load.item
 
 
 def kept_around_layers(model: ModelShape, load: Load) -> int:
-    """Of the last norm, of what the head reads, and of the rotary tables that all layers share."""
+    """Bytes of the last norm, of the head's input, and of the rotary tables that all layers share."""
     tables = 2 * load.longest * model.layers[0].attention.head_size
     return load.tokens * model.hidden * (_kept_by_norm(model.family.norm, load.item) + load.item) + tables * load.item
 
 
 def _kept_by_norm(norm: Norm, d: int) -> int:
-    """Per number, without its output: input and normalised input; Cohere's takes the mean off twice."""
-    return {"llama": WIDE + d, "gemma": WIDE + WIDE, "layer": 3 * WIDE}[norm]
+    """Bytes per number, without the output: input and normalised input. Cohere's norm subtracts the mean twice."""
+    return {"llama": FLOAT32_BYTES + d, "gemma": FLOAT32_BYTES + FLOAT32_BYTES, "layer": 3 * FLOAT32_BYTES}[norm]
 
 
 def _kept_by_attention(norm: Norm, shape: AttentionShape, load: Load) -> int:
-    d, query, key = load.item, shape.query_width, shape.key_width
-    per_token = 2 * query * d  # rotated queries, and what goes into the output projection
+    d = load.item
+    query = shape.query_width
+    key = shape.key_width
+    per_token = 2 * query * d  # rotated queries, and the input of the output projection
     masked = shape.window is not None and load.longest > shape.window
     if shape.eager or masked:
         per_token += 2 * query * d  # keys and values, repeated for every query head
     else:
         per_token += 2 * key * d
     if shape.eager:  # tanh of the capped scores; softmax in float32, and in the forward pass's dtype
-        per_token += shape.heads * load.longest * (d + WIDE + (d if d != WIDE else 0))
+        per_token += shape.heads * load.longest * (d + FLOAT32_BYTES + (d if d != FLOAT32_BYTES else 0))
     else:
-        per_token += shape.heads * WIDE  # log of the softmax's denominator
+        per_token += shape.heads * FLOAT32_BYTES  # log of the softmax's denominator
         per_token += load.longest * d if masked else 0  # the mask as numbers
     if shape.head_norm == "weights":
         per_token += (query + key) * _kept_by_norm(norm, d)
     elif shape.head_norm == "plain":
-        per_token += (query + key) * WIDE
+        per_token += (query + key) * FLOAT32_BYTES
     return load.tokens * per_token
 
 
 def _kept_by_experts_or_mlp(shape: FeedForwardShape, hidden: int, d: int) -> int:
-    """Per token: gate and up projection, the activated gate, their product; of experts also input and output."""
+    """Bytes per token: gate and up projection, activated gate, their product; for experts also input and output."""
     if not shape.experts:
         return 4 * shape.width * d
     routed = shape.chosen * (2 * hidden + 4 * shape.width) * d
-    return routed + 4 * shape.shared * d + shape.experts * WIDE
+    return routed + 4 * shape.shared * d + shape.experts * FLOAT32_BYTES

@@ -1,13 +1,15 @@
-"""The weights of a model, by name and shape, from its config.json: what Transformers would make, without making it.
+"""A causal language model as the planner sees it: the shapes of its weights, and what each layer does with a token.
 
     V vocabulary, H hidden size, N query heads, K key heads, D head size, I width of a feed-forward, E experts
 
-A test holds names and shapes against the meta device, for every family below.
+The shapes come from the model's files or from Transformers (`rollcast.memory.weight_shapes`). Heads, attention windows
+and the experts of a token come from config.json. What no file states about a family is in FAMILIES.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,61 +19,49 @@ from rollcast.weights.plan.manifest import DTYPE_BYTES
 
 Shape = tuple[int, ...]
 Norm = Literal["llama", "gemma", "layer"]
-"""How a family writes its norm, by which follows what a backward pass keeps of it."""
+"""How a family writes its norm. It decides what a norm keeps for the backward pass."""
+
+EMBEDDINGS = "model.embed_tokens.weight"
+LAST_NORM = "model.norm.weight"
+HEAD = "lm_head.weight"
+_OF_LAYER = re.compile(r"model\.layers\.(\d{1,5})\.(.+)")
 
 
 class UncountedModelError(UserError):
-    """The architecture is none whose weights are known here, or its config.json lacks a number."""
+    """The memory of this model cannot be counted: unknown architecture, missing size, or unknown weight shapes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What tells one `model_type` from the others."""
+    """Facts about one `model_type` that neither config.json nor the weights state."""
 
     norm: Norm = "llama"
-    head_norm: Literal["none", "weights", "plain"] = "none"
-    """On queries and keys. `plain`: without weights."""
-    query_bias: bool = False
-    """Of the projections to queries, keys and values, where config.json does not say."""
-    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
-    kept_norms: int = 2
-    """Norms of a layer whose output goes into a projection, and is kept for its gradient."""
     eager: bool = False
-    """Attention holds the scores of a whole layer at once."""
+    """Attention keeps the scores of a whole layer in memory."""
     tied: bool = False
-    head_size: int | None = None
-    """Where config.json does not say. None = H / N."""
+    """Default of tie_word_embeddings."""
     stacked: bool = False
-    """Experts are stored one by one; Transformers stacks them when it reads them."""
+    """Experts are stored one by one, and Transformers stacks them when it reads them."""
+    experts_per_token: int = 0
+    """Default of num_experts_per_tok."""
 
 
 FAMILIES: Mapping[str, Family] = {
     "llama": Family(),
     "mistral": Family(),
     "granite": Family(),
-    "qwen2": Family(query_bias=True),
-    "qwen3": Family(head_norm="weights", head_size=128),
-    "qwen3_moe": Family(head_norm="weights", head_size=128, stacked=True),
-    "mixtral": Family(stacked=True),
-    "gemma2": Family(
-        norm="gemma",
-        norms=(
-            "input_layernorm",
-            "post_attention_layernorm",
-            "pre_feedforward_layernorm",
-            "post_feedforward_layernorm",
-        ),
-        eager=True,
-        tied=True,
-        head_size=256,
-    ),
-    "cohere": Family(norm="layer", norms=("input_layernorm",), kept_norms=1, tied=True),
-    "llama4_text": Family(head_size=128),
+    "qwen2": Family(),
+    "qwen3": Family(),
+    "qwen3_moe": Family(stacked=True, experts_per_token=8),
+    "mixtral": Family(stacked=True, experts_per_token=2),
+    "gemma2": Family(norm="gemma", eager=True, tied=True),
+    "cohere": Family(norm="layer", tied=True),
+    "llama4_text": Family(),
 }
 
 
 NEEDED = ("hidden_size", "vocab_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-"""Sizes without which nothing is counted; the others have defaults."""
+"""Sizes that config.json must give. Every other size has a default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +70,7 @@ class AttentionShape:
     key_heads: int
     head_size: int
     head_norm: Literal["none", "weights", "plain"]
+    """Norm of queries and keys. `plain`: without weights."""
     eager: bool
     window: int | None
     """Tokens that a layer looks back at. None = all."""
@@ -98,14 +89,14 @@ class AttentionShape:
 @dataclass(frozen=True, slots=True)
 class FeedForwardShape:
     width: int
-    """I, of each expert where there are any."""
+    """I, of each expert if there are any."""
     experts: int = 0
     chosen: int = 0
-    """Experts whose product each token is a part of: all of them in Llama 4, which computes every one."""
+    """Experts that compute each token: all of them in Llama 4."""
     shared: int = 0
-    """Width of an expert that every token goes through besides."""
+    """Width of an additional expert that computes every token."""
     scaled_input: bool = False
-    """Router scores multiply what goes into an expert, not what comes out."""
+    """Router scores multiply the input of an expert, not its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +106,15 @@ class LayerShape:
     attention: AttentionShape
     feed_forward: FeedForwardShape
 
+    @property
+    def num_norms(self) -> int:
+        """Norms over the hidden size."""
+        return sum("layernorm" in name for name in self.weights)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """A causal LM; weights in three kinds of FSDP unit: root, layers, untied head."""
+    """A causal LM. FSDP shards its weights in three kinds of unit: root, layers, untied head."""
 
     family: Family
     hidden: int
@@ -130,13 +126,13 @@ class ModelShape:
 
     @property
     def root(self) -> dict[str, Shape]:
-        """What no layer holds: embeddings, which are the head as well where it is tied, and the last norm."""
-        return {"model.embed_tokens.weight": (self.vocabulary, self.hidden), "model.norm.weight": (self.hidden,)}
+        """Weights of no layer: the embeddings, which are also the head if it is tied, and the last norm."""
+        return {EMBEDDINGS: (self.vocabulary, self.hidden), LAST_NORM: (self.hidden,)}
 
     @property
     def head(self) -> dict[str, Shape]:
-        """Empty where it is tied to the embeddings."""
-        return {} if self.tied else {"lm_head.weight": (self.vocabulary, self.hidden)}
+        """Empty if it is tied to the embeddings."""
+        return {} if self.tied else {HEAD: (self.vocabulary, self.hidden)}
 
     def weights(self) -> Iterator[tuple[str, Shape]]:
         """Every weight under its Hugging Face name, tied ones once."""
@@ -150,13 +146,16 @@ class ModelShape:
         return sum(math.prod(shape) for _, shape in self.weights())
 
 
-def model_shape(config: Mapping[str, Any]) -> ModelShape:
-    """The model of a config.json; of one with several parts its text model. Raises UncountedModelError."""
+def text_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config.json of the text model, which one with several parts holds as `text_config`.
+
+    Raises UncountedModelError if the architecture is not in FAMILIES or a size is missing.
+    """
     kind = config.get("model_type")
     text = config.get("text_config")
-    stored = str(config.get("dtype") or config.get("torch_dtype")).removeprefix("torch.")
     if kind not in FAMILIES and isinstance(text, Mapping):
-        config, kind = text, text.get("model_type", f"{kind}_text")
+        config = {**text, "model_type": text.get("model_type", f"{kind}_text")}
+        kind = config["model_type"]
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise UncountedModelError(
             f"config.json: model_type {kind!r} is not one whose memory is counted; those are {', '.join(FAMILIES)}"
@@ -164,124 +163,107 @@ def model_shape(config: Mapping[str, Any]) -> ModelShape:
     for name in NEEDED:
         if not isinstance(value := config.get(name), int) or value < 1:
             raise UncountedModelError(
-                f"config.json: {name} = {value!r} is no size; give the config.json of a whole model"
+                f"config.json: {name} = {value!r} is not a size; give the config.json of a whole model"
             )
-    family = FAMILIES[kind]
+    return config
+
+
+def model_shape(config: Mapping[str, Any], weights: Mapping[str, Shape]) -> ModelShape:
+    """The text model of a config.json whose weights have these shapes, by their names in Transformers.
+
+    Raises UncountedModelError.
+    """
+    settings = text_settings(config)
+    try:
+        return _model_shape(settings, weights, stored=str(config.get("dtype") or config.get("torch_dtype")))
+    except (LookupError, ValueError, ZeroDivisionError) as error:
+        raise UncountedModelError(
+            f"config.json: its layers and the weights are not of one model ({error}); give the files of one model"
+        ) from error
+
+
+def _model_shape(settings: Mapping[str, Any], weights: Mapping[str, Shape], stored: str) -> ModelShape:
+    family = FAMILIES[settings["model_type"]]
+    layers: list[dict[str, Shape]] = [{} for _ in range(settings["num_hidden_layers"])]
+    for name, shape in weights.items():
+        if found := _OF_LAYER.fullmatch(name):
+            layers[int(found[1])][found[2]] = shape
+    vocabulary, hidden = weights[EMBEDDINGS]
+    tied = bool(settings.get("tie_word_embeddings", family.tied))
+    if not tied and weights[HEAD] != (vocabulary, hidden):
+        raise ValueError(f"{HEAD} has the shape {weights[HEAD]}")
     return ModelShape(
         family=family,
-        hidden=config["hidden_size"],
-        vocabulary=config["vocab_size"],
-        tied=config.get("tie_word_embeddings", family.tied),
-        layers=tuple(_layer(kind, family, config, index) for index in range(config["num_hidden_layers"])),
-        stored_item=DTYPE_BYTES.get(stored, DTYPE_BYTES["bfloat16"]),
+        hidden=hidden,
+        vocabulary=vocabulary,
+        tied=tied,
+        layers=tuple(
+            LayerShape(layer, _attention(settings, layer, index), _feed_forward(settings, layer, hidden))
+            for index, layer in enumerate(layers)
+        ),
+        stored_item=DTYPE_BYTES.get(stored.removeprefix("torch."), DTYPE_BYTES["bfloat16"]),
     )
 
 
-def _layer(kind: str, family: Family, config: Mapping[str, Any], index: int) -> LayerShape:
-    hidden = config["hidden_size"]
-    attention = _attention(kind, family, config, index)
-    feed_forward = _feed_forward(kind, config, index)
-    return LayerShape(
-        {
-            **_attention_weights(attention, family, config),
-            **_feed_forward_weights(kind, feed_forward, config),
-            **{f"{name}.weight": (hidden,) for name in family.norms},
-        },
-        attention,
-        feed_forward,
-    )
-
-
-def _attention(kind: str, family: Family, config: Mapping[str, Any], index: int) -> AttentionShape:
-    heads, length = config["num_attention_heads"], config.get("max_position_embeddings", 0)
-    rope = _entry(config.get("no_rope_layers") or [], index, (index + 1) % config.get("no_rope_layer_interval", 4) != 0)
-    window: int | None = None
-    if kind == "llama4_text":
-        window = config.get("attention_chunk_size", 8192) if rope else None
-    elif kind == "gemma2":
-        window = config.get("sliding_window", 4096) if index % 2 == 0 else None
-    elif kind == "mistral":
-        window = config.get("sliding_window")
-    elif config.get("use_sliding_window") and index >= config.get("max_window_layers", 28):
-        window = config.get("sliding_window", 4096)
-    head_norm = family.head_norm
-    if kind == "llama4_text" and rope and config.get("use_qk_norm", True):
-        head_norm = "plain"
-    if kind == "cohere" and config.get("use_qk_norm"):
+def _attention(settings: Mapping[str, Any], layer: Mapping[str, Shape], index: int) -> AttentionShape:
+    kind = settings["model_type"]
+    heads = settings["num_attention_heads"]
+    head_size = layer["self_attn.q_proj.weight"][0] // heads
+    is_rotary = kind != "llama4_text" or _has_rotary_positions(settings, index)
+    head_norm: Literal["none", "weights", "plain"] = "none"
+    if "self_attn.q_norm.weight" in layer:
         head_norm = "weights"
+    elif kind == "llama4_text" and is_rotary and settings.get("use_qk_norm", True):
+        head_norm = "plain"
+    window = _window(settings, index) if is_rotary else None
+    length = settings.get("max_position_embeddings", 0)
     return AttentionShape(
         heads=heads,
-        key_heads=config.get("num_key_value_heads") or heads,
-        head_size=config.get("head_dim") or family.head_size or config["hidden_size"] // heads,
+        key_heads=layer["self_attn.k_proj.weight"][0] // head_size,
+        head_size=head_size,
         head_norm=head_norm,
-        eager=family.eager,
+        eager=FAMILIES[kind].eager,
         window=None if window is None or 0 < length <= window else window,
         chunked=kind == "llama4_text",
     )
 
 
-def _entry(values: list[Any], index: int, default: bool) -> bool:
-    return bool(values[index]) if index < len(values) else default
+def _has_rotary_positions(settings: Mapping[str, Any], index: int) -> bool:
+    """Every fourth layer of Llama 4 has no rotary positions and looks at the whole sequence."""
+    listed = settings.get("no_rope_layers") or []
+    if index < len(listed):
+        return bool(listed[index])
+    interval: int = settings.get("no_rope_layer_interval", 4)
+    return (index + 1) % interval != 0
 
 
-def _attention_weights(shape: AttentionShape, family: Family, config: Mapping[str, Any]) -> dict[str, Shape]:
-    hidden, query, key = config["hidden_size"], shape.query_width, shape.key_width
-    projections = dict.fromkeys(("k_proj", "v_proj"), (key, hidden))
-    projections |= {"q_proj": (query, hidden), "o_proj": (hidden, query)}
-    weights: dict[str, Shape] = {f"self_attn.{name}.weight": size for name, size in projections.items()}
-    if config.get("attention_bias", False):
-        weights |= {f"self_attn.{name}.bias": size[:1] for name, size in projections.items()}
-    elif family.query_bias:
-        weights |= {f"self_attn.{name}.bias": size[:1] for name, size in projections.items() if name != "o_proj"}
-    if shape.head_norm == "weights":
-        whole = family.norm == "layer"  # Cohere's has weights for each head
-        weights["self_attn.q_norm.weight"] = (shape.heads, shape.head_size) if whole else (shape.head_size,)
-        weights["self_attn.k_norm.weight"] = (shape.key_heads, shape.head_size) if whole else (shape.head_size,)
-    return weights
-
-
-def _feed_forward(kind: str, config: Mapping[str, Any], index: int) -> FeedForwardShape:
-    width = config["intermediate_size"]
-    experts = config.get("num_experts") or config.get("num_local_experts") or 0
-    if kind == "mixtral":
-        return FeedForwardShape(width, experts or 8, config.get("num_experts_per_tok", 2))
-    if kind == "qwen3_moe":
-        every, dense = config.get("decoder_sparse_step", 1), config.get("mlp_only_layers") or []
-        if index in dense or (index + 1) % every:
-            return FeedForwardShape(width)
-        return FeedForwardShape(config["moe_intermediate_size"], experts or 128, config.get("num_experts_per_tok", 8))
+def _window(settings: Mapping[str, Any], index: int) -> int | None:
+    """Tokens that a layer looks back at, by the rules of Transformers' configs for each family."""
+    kind = settings["model_type"]
+    sliding: int | None = settings.get("sliding_window", None if kind == "mistral" else 4096)
     if kind == "llama4_text":
-        step = config.get("interleave_moe_layer_step", 1)
-        mixed = config.get("moe_layers") or range(step - 1, config["num_hidden_layers"], step)
-        if index not in mixed:
-            return FeedForwardShape(config.get("intermediate_size_mlp", 16384))
-        return FeedForwardShape(width, experts or 16, experts or 16, shared=width, scaled_input=True)
-    return FeedForwardShape(width)
+        return int(settings.get("attention_chunk_size", 8192))
+    if kind == "gemma2":
+        return sliding if index % 2 == 0 else None
+    if kind == "mistral":
+        return sliding
+    if settings.get("use_sliding_window") and index >= settings.get("max_window_layers", 28):
+        return sliding
+    return None
 
 
-def _feed_forward_weights(kind: str, shape: FeedForwardShape, config: Mapping[str, Any]) -> dict[str, Shape]:
-    hidden = config["hidden_size"]
-    place = "feed_forward" if kind == "llama4_text" else "mlp"
-    if not shape.experts:
-        return _gated(place, shape.width, hidden, biased=bool(config.get("mlp_bias", False)))
-    experts, width = shape.experts, shape.width
-    if kind == "llama4_text":
-        return {
-            "feed_forward.experts.gate_up_proj": (experts, hidden, 2 * width),
-            "feed_forward.experts.down_proj": (experts, width, hidden),
-            "feed_forward.router.weight": (experts, hidden),
-            **_gated("feed_forward.shared_expert", shape.shared, hidden, biased=False),
-        }
-    return {
-        "mlp.experts.gate_up_proj": (experts, 2 * width, hidden),
-        "mlp.experts.down_proj": (experts, hidden, width),
-        "mlp.gate.weight": (experts, hidden),
+def _feed_forward(settings: Mapping[str, Any], layer: Mapping[str, Shape], hidden: int) -> FeedForwardShape:
+    """Llama 4 calls it `feed_forward`, the others `mlp`."""
+    named = {
+        name.partition(".")[2]: shape for name, shape in layer.items() if name.startswith(("mlp.", "feed_forward."))
     }
-
-
-def _gated(place: str, width: int, hidden: int, *, biased: bool) -> dict[str, Shape]:
-    shapes = {"gate_proj": (width, hidden), "up_proj": (width, hidden), "down_proj": (hidden, width)}
-    weights: dict[str, Shape] = {f"{place}.{name}.weight": shape for name, shape in shapes.items()}
-    if biased:
-        weights |= {f"{place}.{name}.bias": shape[:1] for name, shape in shapes.items()}
-    return weights
+    products = named.get("experts.down_proj")
+    if products is None:
+        return FeedForwardShape(named["gate_proj.weight"][0])
+    experts = products[0]
+    width = math.prod(products[1:]) // hidden
+    if "shared_expert.gate_proj.weight" in named:
+        shared = named["shared_expert.gate_proj.weight"][0]
+        return FeedForwardShape(width, experts, chosen=experts, shared=shared, scaled_input=True)
+    family = FAMILIES[settings["model_type"]]
+    return FeedForwardShape(width, experts, settings.get("num_experts_per_tok", family.experts_per_token))

@@ -7,7 +7,7 @@ from rollcast.config.model import Model
 from rollcast.memory.model_file import read_here
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-"""Ends of the names of Transformers' classes that write one token after the other; the last may see as well."""
+"""Endings of the names of Transformers' classes that generate text. The last kind may also take images."""
 
 
 def check_causal(model: Model) -> None:
@@ -26,11 +26,11 @@ def check_causal(model: Model) -> None:
     name = classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
     if found.get("is_encoder_decoder") is True:
         raise UserError(
-            f"model.path = {model.path}: is no causal language model but an encoder and a decoder ({name or kind}); "
+            f"model.path = {model.path}: is an encoder and a decoder, not a causal language model ({name or kind}); "
             "give a model that continues a text, such as Qwen/Qwen3-0.6B"
         )
     if name and not name.endswith(_CAUSAL) and found.get("is_decoder") is not True:
         raise UserError(
-            f"model.path = {model.path}: is no causal language model but {name}; give a model that continues a text, "
+            f"model.path = {model.path}: is {name}, not a causal language model; give a model that continues a text, "
             "such as Qwen/Qwen3-0.6B"
         )

@@ -1,4 +1,4 @@
-"""A run file and a device, made into a plan; and what is refused before a device is taken."""
+"""Plans the memory of a run file on a device, and refuses a run that cannot fit before a device is taken."""
 
 from __future__ import annotations
 
@@ -6,29 +6,38 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.memory.architecture import UncountedModelError, model_shape
+from rollcast.memory.architecture import ModelShape, UncountedModelError
 from rollcast.memory.device import Device
 from rollcast.memory.host import NO_LIMITS, HostLimits, host_refusals
-from rollcast.memory.model_file import read_file, read_from_hub, read_here
+from rollcast.memory.model_file import folder_here, read_file, read_from_hub, read_here
 from rollcast.memory.plan import MemoryPlan
 from rollcast.memory.verdict import refusals
+from rollcast.memory.weight_shapes import find_model_shape
 
 
 def plan_run(
     config: RunConfig, device: Device, *, ranks: int | None, model_config: Path | None = None, ask_hub: bool = False
 ) -> MemoryPlan | None:
-    """`ranks`: of the trainer; None = local.trainer_ranks. `model_config`: a config.json in place of model.path's.
+    """`ranks`: trainer ranks; None = local.trainer_ranks. `model_config`: a config.json instead of model.path's.
 
-    None where no config.json is at hand. Raises UserError where there is one that cannot be read or counted.
+    None if there is no config.json. Raises UserError if it cannot be read or the model cannot be counted.
     """
-    path = config.model.path
-    found = read_here(path) if model_config is None else read_file(model_config, "--model-config")
-    if found is None and ask_hub:
-        found = read_from_hub(path)
-    if found is None:
+    model = _find_model(config.model.path, model_config, ask_hub=ask_hub)
+    if model is None:
         return None
     local = config.local
-    return MemoryPlan(model_shape(found), config, device, ranks or local.trainer_ranks, local.generators)
+    return MemoryPlan(model, config, device, ranks or local.trainer_ranks, local.generators)
+
+
+def _find_model(path: str, model_config: Path | None, *, ask_hub: bool) -> ModelShape | None:
+    if model_config is not None:
+        return find_model_shape(read_file(model_config, "--model-config"), folder=model_config.parent)
+    found = read_here(path)
+    if found is not None:
+        return find_model_shape(
+            found, folder=folder_here(path), on_hub=path if ask_hub and not Path(path).is_dir() else None
+        )
+    return find_model_shape(read_from_hub(path), on_hub=path) if ask_hub else None
 
 
 def check_memory(
@@ -39,7 +48,7 @@ def check_memory(
     model_config: Path | None = None,
     host: HostLimits = NO_LIMITS,
 ) -> MemoryPlan | None:
-    """Raise UserError for what cannot fit; None where it cannot be told, as the model is not known or not counted."""
+    """Raise UserError if a process cannot fit. None if the model is not here or its memory cannot be counted."""
     try:
         plan = plan_run(config, device, ranks=ranks, model_config=model_config)
     except UncountedModelError:

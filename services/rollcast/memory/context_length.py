@@ -28,7 +28,7 @@ def known_length(found: Mapping[str, Any]) -> int | None:
 
 
 def config_of(model: Model) -> Mapping[str, Any]:
-    """The config.json that this machine has of the model; empty if it has none that can be read."""
+    """The config.json that this machine has of the model; empty if there is no readable one."""
     try:
         return read_here(model.path) or {}
     except (OSError, UserError):
@@ -68,7 +68,7 @@ def _other_lengths(found: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _factors(found: Mapping[str, Any]) -> Iterator[float]:
-    """By how much positions are stretched; layers of several kinds have one each."""
+    """By how much positions are stretched: one factor for each kind of layer."""
     for settings in _groups(found):
         for name in _ROPE:
             rope = settings.get(name)

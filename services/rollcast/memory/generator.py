@@ -1,7 +1,7 @@
-"""What one worker of a generator holds, and what its KV cache is left with.
+"""The memory of one worker of a generator, and how much of it is left for KV cache.
 
-vLLM takes generator.gpu_memory_utilization of the GPU: weights, what one forward pass of its largest batch needs, and
-KV cache with all the rest. Versions that arrive are staged beside that, or in host memory.
+vLLM takes the share generator.gpu_memory_utilization of the GPU: weights, one forward pass of its largest batch, and
+KV cache with all the rest. Arriving versions are staged in the GPU's remaining memory, or in host memory.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from functools import cached_property
 
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.run import RunConfig
-from rollcast.memory.activations import WIDE
+from rollcast.memory.activations import FLOAT32_BYTES
 from rollcast.memory.architecture import FeedForwardShape, LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import StagingPlace, staged_by_generator, staging_place
 from rollcast.weights.plan.manifest import DTYPE_BYTES
 
-BATCHED_TOKENS = 2_048
-"""vLLM's max_num_batched_tokens where an engine is made as Rollcast makes it, and generator.engine says no other."""
+DEFAULT_BATCHED_TOKENS = 2_048
+"""vLLM's max_num_batched_tokens in an engine that Rollcast starts, unless generator.engine sets another."""
 VOCABULARY_MULTIPLE = 64
-"""vLLM pads embeddings and head to it."""
+"""vLLM pads the rows of embeddings and head to a multiple of this."""
 BLOCK_TOKENS = {"gpu": 16, "cpu": 128}
-"""vLLM's KV blocks, where generator.block_size is not set."""
-SAMPLER_BYTES = 7 * WIDE
-"""Of each logit while vLLM's sampler is tried out with every slot: logits, their log-probs, probabilities, the sorted
-ones and their places (8 bytes), and sums."""
+"""Tokens of vLLM's KV blocks if generator.block_size is not set."""
+SAMPLER_BYTES_PER_LOGIT = 7 * FLOAT32_BYTES
+"""Bytes in vLLM's trial run of the sampler with every slot: logits, log-probs, probabilities, the sorted ones with
+their positions (8 bytes), and sums."""
 SPLIT_BY_INPUT = ("o_proj.weight", "down_proj.weight")
 """Projections that tensor parallelism cuts by columns."""
 
 
 @dataclass(frozen=True)
 class WorkerMemory:
-    """Counts one worker; all workers of a generator are alike."""
+    """Counts the memory of one worker. All workers of a generator are alike."""
 
     model: ModelShape
     config: RunConfig
     kind: DeviceKind
     device_bytes: int
-    """Of the GPU; not asked on a CPU."""
+    """Memory of the GPU; not used on a CPU."""
 
     @property
     def workers(self) -> int:
@@ -55,11 +55,11 @@ class WorkerMemory:
 
     @property
     def batched_tokens(self) -> int:
-        return self.config.generator.engine.max_num_batched_tokens or BATCHED_TOKENS
+        return self.config.generator.engine.max_num_batched_tokens or DEFAULT_BATCHED_TOKENS
 
     @property
     def slots(self) -> int:
-        """Rollouts at once: generator.slots, or what the engine will find that its KV cache holds."""
+        """Concurrent rollouts: generator.slots, or as many as the engine will find that its KV cache holds."""
         if (given := self.config.generator.slots) is not None:
             return given
         group = max(self.config.recipe.most_rollouts_per_prompt, self.config.tasks.most_evaluation_rollouts)
@@ -77,22 +77,23 @@ class WorkerMemory:
         return layers + self.item * (tables + self.model.hidden)
 
     def _item_of(self, name: str) -> int:
-        """Quantised are the products of attention and feed-forward; embeddings, head and norms are not."""
+        """Quantisation covers the projections of attention and feed-forward, not embeddings, head and norms."""
         quantised = self.config.generator.engine.quantization is not None and name.endswith("_proj.weight")
         return 1 if quantised else self.item
 
     @cached_property
     def activations(self) -> int:
-        """Of vLLM's largest batch, and of its sampler with every slot taken."""
-        slots, length = self.config.generator.most_slots, self.config.model.max_length
+        """The larger of vLLM's largest batch and its sampler with every slot taken."""
+        slots = self.config.generator.most_slots
+        length = self.config.model.max_length
         tokens = min(self.batched_tokens, slots * length)
         widest = max(_widest(layer, self.workers) for layer in self.model.layers)
         body = tokens * self.item * (3 * self.model.hidden + widest)
-        return max(body, min(slots, tokens) * self.model.vocabulary * SAMPLER_BYTES)
+        return max(body, min(slots, tokens) * self.model.vocabulary * SAMPLER_BYTES_PER_LOGIT)
 
     @cached_property
     def place(self) -> StagingPlace:
-        """Where versions are staged; with `auto` as the engine will decide it, by what vLLM leaves."""
+        """Where versions are staged. `auto` is decided as the engine will, by the memory that vLLM leaves."""
         free = None if self.kind == "cpu" else self.device_bytes - self.taken_by_engine
         return staging_place(self.config.weights.stage, [(free, self.weights)] * self.workers)
 
@@ -110,14 +111,17 @@ class WorkerMemory:
 
     @cached_property
     def kv_bytes(self) -> int:
-        """What is left to the KV cache; negative where weights and activations exceed what vLLM takes."""
+        """Bytes left for KV cache; negative if weights and activations exceed vLLM's share."""
         if self.kind == "cpu":
             return self.config.generator.cpu_kv_cache_gib << 30
         return self.taken_by_engine - self.weights - self.activations
 
     def kv_of_slot(self, tokens: int) -> int:
-        """Bytes of KV cache that one rollout of so many tokens holds. A window keeps what it looks back at, what a
-        batch adds to it, and a block more, since it may begin in the middle of one."""
+        """Bytes of KV cache of one rollout with this many tokens.
+
+        A sliding window keeps the tokens it looks back at, the tokens a batch adds, and one more block, because it may
+        begin in the middle of one.
+        """
         block = self.config.generator.block_size or BLOCK_TOKENS[self.kind]
         total = 0
         for layer in self.model.layers:
@@ -131,23 +135,28 @@ class WorkerMemory:
 
     @property
     def slots_that_fit(self) -> int:
-        """Rollouts of the full length that the KV cache holds at once."""
+        """How many rollouts of the full length the KV cache holds."""
         return max(0, self.kv_bytes) // self.kv_of_slot(self.config.model.max_length)
 
     @property
     def tokens_per_slot(self) -> int:
-        """What each slot gets when all are taken: the longest that fits, at most the full length."""
+        """Tokens of each slot when all are taken: the longest rollout that fits, at most the full length."""
         share = max(0, self.kv_bytes) // self.slots
-        low, high = 0, self.config.model.max_length
+        low = 0
+        high = self.config.model.max_length
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.kv_of_slot(middle) <= share else (low, middle - 1)
+            if self.kv_of_slot(middle) <= share:
+                low = middle
+            else:
+                high = middle - 1
         return low
 
 
 def _of_worker(name: str, shape: Shape, head_size: int, workers: int) -> int:
-    """Numbers of a layer's weight on one of `workers`: norms and routers on each, keys of a head at least."""
-    rows, rest = shape[0], math.prod(shape[1:])
+    """How many numbers of a weight one worker holds: all of norms and routers, and at least one key head."""
+    rows = shape[0]
+    rest = math.prod(shape[1:])
     if "norm" in name or "router" in name or name.endswith("mlp.gate.weight"):
         return rows * rest
     if ".experts." in name:
@@ -162,8 +171,9 @@ def _of_worker(name: str, shape: Shape, head_size: int, workers: int) -> int:
 
 
 def _widest(layer: LayerShape, workers: int) -> int:
-    """Numbers per token at the widest place of a layer: between a feed-forward's two products, or in attention."""
-    attention, feed_forward = layer.attention, layer.feed_forward
+    """Numbers per token at a layer's widest point: between a feed-forward's two products, or in attention."""
+    attention = layer.attention
+    feed_forward = layer.feed_forward
     heads = 2 * (attention.query_width + 2 * attention.key_width)
     return max(heads, _between(feed_forward)) // workers
 

@@ -1,6 +1,6 @@
-"""Host memory of a run on GPUs: what each process holds beside its device, and what a machine or a pod must have.
+"""Host memory of a run on GPUs: how much each process needs, and how much a machine or a pod must have.
 
-Without a GPU the host is the device, and all of it is counted there. Nothing of the page cache is: it gives way.
+Without a GPU the host is the device, and all of it is counted there. The page cache is not counted: it gives way.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rollcast.memory.staging import STAGED_VERSIONS
 from rollcast.memory.trainer import Parts
 
 EXPORT_FILE_BYTES = 5_000_000_000
-"""Of one file of an export: what rank 0 gathers before it writes it."""
-PROGRAM = 2 << 30
-"""Left to each process for libraries, CUDA's context and what passes through. A margin, not a count."""
-MACHINE_RANKS = 8
-"""GPUs of a machine, where nobody says it."""
+"""Size of one file of an export, which rank 0 gathers before it writes it."""
+PROGRAM_BYTES = 2 << 30
+"""Margin of each process for libraries, CUDA's context and temporary buffers. Not a count."""
+DEFAULT_MACHINE_RANKS = 8
+"""GPUs of a machine if no option gives them."""
 UNITS = {"": 1, **{f"{letter}i": 1 << 10 * power for power, letter in enumerate("KMGT", 1)}}
 UNITS |= {letter: 10 ** (3 * power) for power, letter in enumerate("kMGT", 1)}
 QUANTITY = re.compile(rf"(\d+(?:\.\d+)?(?:e\+?\d\d?)?)({'|'.join(UNITS)})")
@@ -28,35 +28,35 @@ QUANTITY = re.compile(rf"(\d+(?:\.\d+)?(?:e\+?\d\d?)?)({'|'.join(UNITS)})")
 
 @dataclass(frozen=True)
 class HostLimits:
-    """Bytes of host memory that there are; None = not known."""
+    """Bytes of available host memory; None = not known."""
 
     machine_ranks: int | None = None
-    """Trainer ranks on one machine. None = all, at most MACHINE_RANKS."""
+    """Trainer ranks on one machine. None = all, at most DEFAULT_MACHINE_RANKS."""
     trainer: int | None = None
-    """Of a machine or pod of the trainer."""
+    """One machine or pod of the trainer."""
     generator: int | None = None
-    """Of a generator's pod."""
+    """One generator's pod."""
     machine: int | None = None
-    """Free on this machine, where all processes of the run are on it."""
+    """Free memory of this machine, if all processes of the run are on it."""
 
 
 NO_LIMITS = HostLimits()
 
 
 def quantity(text: str, option: str) -> int:
-    """Bytes, from what Kubernetes calls a quantity. Raises UserError."""
+    """Bytes of a Kubernetes quantity. Raises UserError."""
     found = QUANTITY.fullmatch(text)
     if found is None:
-        raise UserError(f"{option} = {text!r} is no size; give it as Kubernetes writes it, such as 512Gi")
+        raise UserError(f"{option} = {text!r} is not a size; give it as Kubernetes writes it, such as 512Gi")
     return int(float(found[1]) * UNITS[found[2]])
 
 
 def rank_on_host(plan: MemoryPlan, rank: int) -> Parts:
-    """Of one rank at its fullest: when it exports, with a checkpoint's copy and two versions in locked pages."""
+    """One rank at its fullest: during an export, with a checkpoint's copy and two versions in locked pages."""
     memory = plan.trainer[rank]
     largest = max(memory.largest_weight, memory.start_on_host)
     parts = {
-        "programs": PROGRAM,
+        "programs": PROGRAM_BYTES,
         "staging": STAGED_VERSIONS * memory.version_rows,
         "checkpoint": memory.checkpoint + memory.unpadded,
         "gathered": largest,
@@ -67,14 +67,14 @@ def rank_on_host(plan: MemoryPlan, rank: int) -> Parts:
 
 
 def generator_on_host(plan: MemoryPlan) -> Parts:
-    """Of all processes of a generator: its front end, the engine, and its workers where it has several."""
+    """All processes of a generator: its front end, the engine, and its workers if it has several."""
     worker = plan.worker
     processes = 2 if worker.workers == 1 else 2 + worker.workers
-    return {"programs": processes * PROGRAM, "staging": plan.trainer[0].version if worker.place == "host" else 0}
+    return {"programs": processes * PROGRAM_BYTES, "staging": plan.trainer[0].version if worker.place == "host" else 0}
 
 
 def trainer_machine(plan: MemoryPlan, limits: HostLimits) -> Parts:
-    """Of the first machine of the trainer, which has rank 0."""
+    """The trainer's first machine, which has rank 0."""
     together: Parts = {}
     for rank in range(machine_ranks(plan, limits)):
         for name, size in rank_on_host(plan, rank).items():
@@ -83,14 +83,15 @@ def trainer_machine(plan: MemoryPlan, limits: HostLimits) -> Parts:
 
 
 def machine_ranks(plan: MemoryPlan, limits: HostLimits) -> int:
-    return min(plan.ranks, limits.machine_ranks or MACHINE_RANKS)
+    return min(plan.ranks, limits.machine_ranks or DEFAULT_MACHINE_RANKS)
 
 
 def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
-    """One sentence for each role whose host memory does not suffice; nothing of a run without GPUs."""
+    """One sentence for each role whose host memory does not suffice; none for a run without GPUs."""
     if plan.device.kind == "cpu":
         return
-    trainer, generator = trainer_machine(plan, limits), generator_on_host(plan)
+    trainer = trainer_machine(plan, limits)
+    generator = generator_on_host(plan)
     ranks = machine_ranks(plan, limits)
     if limits.trainer is not None and (need := sum(trainer.values())) > limits.trainer:
         yield (

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.memory.hub import beginning, hub_file, hub_limit, hub_url
 
 CONFIG = "config.json"
-HUB = "https://huggingface.co"
-MAX_BYTES = 1 << 20
-HUB_SECONDS = 10.0
+MAX_CONFIG_BYTES = 1 << 20
 
 
 def read_here(model: str) -> dict[str, Any] | None:
-    """What this machine has of `model`, a folder or a name on the hub; None where it has nothing. Raises UserError."""
+    """The config.json of `model`, a folder or a name on the hub; None if it is not here. Raises UserError."""
     folder = folder_here(model)
     return None if folder is None else read_file(folder / CONFIG, f"model.path = {model}")
 
 
 def folder_here(model: str) -> Path | None:
-    """Where this machine has the files of `model`, a folder or a name on the hub; None if it has no config.json."""
+    """This machine's folder of `model`, a folder or a name on the hub; None if there is no config.json."""
     for file in (Path(model) / CONFIG, _in_cache(model)):
         if file is not None and file.is_file():
             return file.parent
@@ -30,30 +30,28 @@ def folder_here(model: str) -> Path | None:
 
 
 def read_file(file: Path, field: str) -> dict[str, Any]:
-    """`field`: whom a sentence blames. Raises UserError."""
+    """`field`: the setting or option that an error names. Raises UserError."""
     try:
         with file.open("rb") as stream:
-            return _parsed(stream.read(MAX_BYTES), f"{field}: {file}")
+            return _parsed(stream.read(MAX_CONFIG_BYTES), f"{field}: {file}")
     except OSError as error:
         raise UserError(f"{field}: {file} cannot be read ({error.strerror}); give a model's config.json") from error
 
 
 def read_from_hub(model: str) -> dict[str, Any]:
-    """Raises UserError. HF_ENDPOINT and HF_TOKEN count as for the hub's own client."""
+    """Raises UserError."""
     import httpx
 
-    url = f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{model}/resolve/main/{CONFIG}"
-    token = os.environ.get("HF_TOKEN")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    url = hub_url(model, CONFIG)
     try:
-        answer = httpx.get(url, headers=headers, timeout=HUB_SECONDS, follow_redirects=True).raise_for_status()
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        with closing(hub_file(model, CONFIG, until=hub_limit())) as pieces:
+            return _parsed(beginning(pieces, MAX_CONFIG_BYTES), url)
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
         sentence = (
-            f"model.path = {model}: is no folder here, and {url} does not answer ({_reason(error)}); give "
-            "--model-config FILE, the model's config.json"
+            f"model.path = {model}: is not a folder on this machine, and {url} does not answer ({_reason(error)}); "
+            "give --model-config FILE, the model's config.json"
         )
         raise refused_by_the_world(error, sentence) from error
-    return _parsed(answer.content[:MAX_BYTES], url)
 
 
 def _in_cache(model: str) -> Path | None:
@@ -76,5 +74,5 @@ def _parsed(content: bytes, source: str) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{source}: is not JSON; give a model's config.json") from error
     if not isinstance(found, dict):
-        raise UserError(f"{source}: holds no mapping; give a model's config.json")
+        raise UserError(f"{source}: is not a JSON object; give a model's config.json")
     return found

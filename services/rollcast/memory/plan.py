@@ -11,11 +11,12 @@ from rollcast.memory.architecture import ModelShape
 from rollcast.memory.device import Device
 from rollcast.memory.generator import WorkerMemory
 from rollcast.memory.trainer import Parts, RankMemory
+from rollcast.memory.weight_shapes import same_layers_together
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """`ranks`: of the trainer. `generators`: on this machine, which counts where all share its memory."""
+    """`ranks`: trainer ranks. `generators`: generators on this machine, counted if all processes share its memory."""
 
     model: ModelShape
     config: RunConfig
@@ -45,12 +46,12 @@ class MemoryPlan:
 
     @property
     def worker_total(self) -> int:
-        """What vLLM takes, whatever it finds a use for, and what is staged beside it."""
+        """vLLM's whole share, used or not, and the staged version."""
         return max(self.worker.taken_by_engine, self.worker.weights + self.worker.activations) + self.worker.staging
 
     @property
     def on_one_machine(self) -> int:
-        """Bytes of all processes together: what a machine without GPUs must have."""
+        """Bytes of all processes together, which a machine without GPUs must have."""
         return sum(rank.fullest.total for rank in self.trainer) + self.generators * self.worker_total
 
     def changed(self, *, ranks: int | None = None, **groups: dict[str, Any]) -> MemoryPlan:
@@ -59,10 +60,12 @@ class MemoryPlan:
         return replace(self, config=self.config.model_copy(update=updates), ranks=ranks or self.ranks)
 
     def as_json(self) -> dict[str, Any]:
-        """Bytes throughout."""
-        worker, device = self.worker, self.device
+        """Bytes throughout. `weights`: shapes, as a config.json may give them too."""
+        worker = self.worker
+        device = self.device
         return {
             "parameters": self.model.num_parameters,
+            "weights": same_layers_together(self.model),
             "version": self.trainer[0].version,
             "device": {"kind": device.kind, "bytes": device.num_bytes},
             "trainer": [

@@ -1,4 +1,4 @@
-"""Weights on their way from the trainer to the generators: what each process stages of them, and where."""
+"""Weights on their way from the trainer to the generators: how much of them each process stages, and where."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from rollcast.memory.device import DeviceKind
 from rollcast.weights.plan.manifest import PIECE_BYTES
 
 StagingPlace = Literal["device", "host"]
-"""Where a generator keeps a received version: whole on every worker's device, or once in host memory for all."""
-KEPT_FREE = 1 << 30
-"""Bytes of a device that staging leaves to kernels' scratch."""
+"""A generator keeps a received version whole on every worker's device, or once in host memory for all."""
+MIN_FREE_DEVICE_BYTES = 1 << 30
+"""Device memory that staging leaves for the scratch space of kernels."""
 STAGED_VERSIONS = 2
-"""Versions of a rank's rows in host memory (`rollcast.weights.sender.staging`): the one being sent and the newest."""
+"""Versions of its rows that a trainer rank keeps in host memory (`rollcast.weights.sender.staging`): the one being sent and
+the newest."""
 PIECES_ON_THE_WAY = 2
-"""What travels, of all lanes together: on a device that holds no version."""
+"""Pieces in transfer, all lanes together, on a device that holds no whole version."""
 
 
 def staging_place(wanted: Literal["auto", "device", "host"], room: Sequence[tuple[int | None, int]]) -> StagingPlace:
-    """`room`: for each worker of a generator the bytes free on its device (None = that is the host), and those of its
-    weights.
+    """`room`: for each worker of a generator, free bytes of its device (None = the host) and bytes of its weights.
 
-    A worker holds its part of the weights, and on the device it would stage all of them.
+    A worker holds its part of the weights. On the device it would stage all of them.
     """
     if wanted != "auto":
         return wanted
     whole = sum(held for _, held in room)
-    fits = all(free is None or free - whole >= KEPT_FREE for free, _ in room)
+    fits = all(free is None or free - whole >= MIN_FREE_DEVICE_BYTES for free, _ in room)
     return "device" if fits and (len(room) == 1 or room[0][0] is not None) else "host"
 
 
 def staged_by_trainer(shard: int, kind: DeviceKind) -> int:
     """Bytes on the device of a rank whose rows of a version take `shard`.
 
-    The versions wait in host memory, which is the device where there is no GPU.
+    The versions are kept in host memory, which is the device if there is no GPU.
     """
     return STAGED_VERSIONS * shard if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES
 

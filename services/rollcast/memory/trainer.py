@@ -1,11 +1,11 @@
-"""What a rank of the learner holds, moment by moment of a step; the fullest moment decides.
+"""The memory of one rank of the learner at every moment of a step. The fullest moment decides.
 
     W ranks; d bytes of a number in the forward pass; 4 of a master weight, of a gradient, of each AdamW moment
 
-FSDP2 cuts every weight by rows into W parts of ceil(rows / W) and stores weights and gradients padded to that. For its
-turn a unit (a decoder layer, an untied head, and the root with everything else, which stays from forward to backward)
-is gathered whole in the forward pass's dtype. Backward gathers the unit before it ahead of time, and keeps what goes
-into the reduction of the unit after it.
+FSDP2 cuts every weight by rows into W parts of ceil(rows / W) and stores weights and gradients padded to that. A unit
+is a decoder layer, an untied head, or the root with everything else. For its turn it is gathered whole in the forward
+pass's dtype; the root stays from forward to backward. Backward gathers the unit before it ahead of time, and keeps the
+input of the reduction of the unit after it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cached_property
 
 from rollcast.config.run import RunConfig
 from rollcast.memory.activations import (
-    WIDE,
+    FLOAT32_BYTES,
     Load,
     kept_around_layers,
     kept_by_input,
@@ -30,7 +30,7 @@ from rollcast.memory.staging import staged_by_trainer
 from rollcast.weights.plan.manifest import DTYPE_BYTES, PIECE_BYTES
 
 Parts = dict[str, int]
-"""Bytes by what they hold."""
+"""Name of a use of memory -> bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,19 @@ class StepMoment:
 
 
 def rows_of_rank(rows: int, rank: int, ranks: int) -> int:
-    """As torch.chunk cuts them."""
+    """Rows of one rank, cut as torch.chunk does."""
     chunk = -(-rows // ranks)
     return max(0, min(chunk, rows - rank * chunk))
 
 
 def sharded(weights: Iterable[tuple[str, Shape]], rank: int, ranks: int) -> int:
-    """Numbers of these weights that a rank holds."""
+    """How many numbers of these weights a rank holds."""
     return sum(rows_of_rank(shape[0], rank, ranks) * math.prod(shape[1:]) for _, shape in weights)
 
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Counts one rank of a run's learner."""
+    """Counts the memory of one rank of a run's learner."""
 
     model: ModelShape
     config: RunConfig
@@ -75,14 +75,14 @@ class RankMemory:
         return Load(tokens, longest, DTYPE_BYTES[self.config.model.dtype])
 
     def moments(self) -> Iterator[StepMoment]:
-        """Of a step with several micro-batches: gradients of the first are there when the others are computed."""
-        yield from (self._with_standing(name, parts) for name, parts in self._passes())
-        yield self._with_standing("publish", {"converted": self._converted()}, gradients=False)
-        yield self._with_standing("checkpoint", self._while_written, gradients=False)
+        """The moments of a step with several micro-batches: gradients of the first are there during the others."""
+        yield from (self._with_constant_parts(name, parts) for name, parts in self._passes())
+        yield self._with_constant_parts("publish", {"converted": self._converted()}, gradients=False)
+        yield self._with_constant_parts("checkpoint", self._while_written, gradients=False)
 
     @cached_property
     def fullest(self) -> StepMoment:
-        """With what a checkpoint that is still being written holds beside it."""
+        """The fullest moment, while a checkpoint is still being written."""
         moment = max(self.moments(), key=lambda moment: moment.total)
         return replace(moment, parts=_together(moment.parts, self._while_written))
 
@@ -92,21 +92,22 @@ class RankMemory:
 
     @property
     def start_on_host(self) -> int:
-        """Bytes of host memory while the model is read: one weight at a time, as it is stored.
+        """Bytes of host memory while the model is read: one weight at a time, in its stored dtype.
 
-        Without a GPU all rows of this rank end in host memory, where float32 ones stay as they were read, and experts
-        are stacked, beside what they are stacked of. Rows that need padding then move, one weight after the other.
+        Without a GPU all rows of this rank stay in host memory. Rows stored in float32 stay as they were read. Experts
+        are stacked next to their single parts. Rows that need padding are then copied, one weight after the other.
         """
         in_hand = self.model.stored_item * max(self._read_at_once(*weight) for weight in self.model.weights())
         if self.kind == "gpu":
             return in_hand
         weights = list(self.model.weights())
         stacks = [sharded([weight], self.rank, self.ranks) for weight in weights if self._is_stacked(weight[0])]
-        beyond = max(0 if self.model.stored_item == WIDE else in_hand, WIDE * max(stacks, default=0))
-        held = WIDE * sharded(weights, self.rank, self.ranks)
+        beyond = max(0 if self.model.stored_item == FLOAT32_BYTES else in_hand, FLOAT32_BYTES * max(stacks, default=0))
+        held = FLOAT32_BYTES * sharded(weights, self.rank, self.ranks)
         most = held + beyond
+        # In another order of the weights, as files have it, the sum differs by the padding of small ones: kilobytes.
         for weight in weights:
-            rows, padded = (WIDE * sharded([weight], rank, self.ranks) for rank in (self.rank, 0))
+            rows, padded = (FLOAT32_BYTES * sharded([weight], rank, self.ranks) for rank in (self.rank, 0))
             if rows < padded:
                 most = max(most, held + padded)
                 held += padded - rows
@@ -116,7 +117,7 @@ class RankMemory:
         return self.model.family.stacked and ".experts." in name
 
     def _read_at_once(self, name: str, shape: Shape) -> int:
-        """Numbers of a weight that pass together; experts that are stored one by one come one by one."""
+        """How many numbers of a weight are read together: experts that are stored one by one are read one by one."""
         return math.prod(shape[1:]) if self._is_stacked(name) else sharded([(name, shape)], 0, self.ranks)
 
     @cached_property
@@ -125,14 +126,14 @@ class RankMemory:
         return self.model.num_parameters * self.load.item
 
     @cached_property
-    def _standing(self) -> Parts:
-        """What a rank holds at any moment of any step but the first."""
+    def _constant_parts(self) -> Parts:
+        """Memory that a rank holds at every moment of a step. The first step has no moments of AdamW yet."""
         weights = list(self.model.weights())
         padded = sharded(weights, 0, self.ranks)
         parts = {
-            "weights": WIDE * padded,
-            "gradients": WIDE * padded,
-            "optimizer": 2 * WIDE * sharded(weights, self.rank, self.ranks),
+            "weights": FLOAT32_BYTES * padded,
+            "gradients": FLOAT32_BYTES * padded,
+            "optimizer": 2 * FLOAT32_BYTES * sharded(weights, self.rank, self.ranks),
         }
         if self.config.recipe.kl is not None:
             parts["reference"] = self.load.item * padded
@@ -143,30 +144,32 @@ class RankMemory:
 
     @cached_property
     def version_rows(self) -> int:
-        """Bytes of this rank's rows of one published version."""
+        """Bytes of one published version's rows on this rank."""
         return self.load.item * sharded(self.model.weights(), self.rank, self.ranks)
 
     @cached_property
     def checkpoint(self) -> int:
-        """Bytes of the copy of weights and moments in host memory that a checkpoint is written from; it is kept."""
+        """Bytes of the host copy of weights and moments that a checkpoint is written from. The copy is kept."""
         weights = list(self.model.weights())
-        return WIDE * sharded(weights, 0, self.ranks) + 2 * WIDE * sharded(weights, self.rank, self.ranks)
+        return FLOAT32_BYTES * sharded(weights, 0, self.ranks) + 2 * FLOAT32_BYTES * sharded(
+            weights, self.rank, self.ranks
+        )
 
     @property
     def unpadded(self) -> int:
-        """Bytes of one more copy of the weights that have padding here: torch writes them to a checkpoint without."""
+        """Bytes of one more copy of the weights that are padded here: torch writes a checkpoint without padding."""
         rows = {shape[0] for _, shape in self.model.weights()}
         padded = {n for n in rows if rows_of_rank(n, self.rank, self.ranks) < rows_of_rank(n, 0, self.ranks)}
-        return WIDE * sharded((w for w in self.model.weights() if w[1][0] in padded), self.rank, self.ranks)
+        return FLOAT32_BYTES * sharded((w for w in self.model.weights() if w[1][0] in padded), self.rank, self.ranks)
 
     @property
     def largest_weight(self) -> int:
-        """Bytes of the largest weight, whole and in the published dtype: an export gathers one after the other."""
+        """Bytes of the largest whole weight in the published dtype: an export gathers one weight at a time."""
         return self.load.item * max(math.prod(shape) for _, shape in self.model.weights())
 
-    def _with_standing(self, name: str, parts: Mapping[str, int], *, gradients: bool = True) -> StepMoment:
-        standing = {part: size for part, size in self._standing.items() if gradients or part != "gradients"}
-        return StepMoment(name, _together(standing, parts))
+    def _with_constant_parts(self, name: str, parts: Mapping[str, int], *, gradients: bool = True) -> StepMoment:
+        constant = {part: size for part, size in self._constant_parts.items() if gradients or part != "gradients"}
+        return StepMoment(name, _together(constant, parts))
 
     def _passes(self) -> Iterator[tuple[str, Parts]]:
         kept = list(self._kept())
@@ -184,16 +187,17 @@ class RankMemory:
 
     def _head(self, activations: int) -> Iterator[tuple[str, Parts]]:
         """The chunked head (`rollcast.trainer.learner.head`), forward and backward."""
-        d, head = self.load.item, self.model.vocabulary * self.model.hidden
+        d = self.load.item
+        head = self.model.vocabulary * self.model.hidden
         chunk = min(self.config.trainer.logits_chunk_tokens, self.load.tokens) * self.model.vocabulary
         fused = self.kind == "gpu" and self.config.recipe.lm_head == "fp32"
-        product = d if self.config.recipe.lm_head == "model" else WIDE
+        product = d if self.config.recipe.lm_head == "model" else FLOAT32_BYTES
         narrow = d if fused else product
         widened = 0 if narrow == d else narrow * (head + self.load.tokens * self.model.hidden)
         unit = 0 if self.model.tied else head
         gathered = d * (_gathered(self.model.root, self.ranks) + unit)
-        # Logits, probabilities of the chunk before, and what is computed from them.
-        forward = 3 * WIDE * chunk + (product * chunk if product != WIDE else 0)
+        # Logits, the probabilities of the chunk before, and the results computed from them.
+        forward = 3 * FLOAT32_BYTES * chunk + (product * chunk if product != FLOAT32_BYTES else 0)
         ahead = self._in_flight(unit) if unit else self._gathered_ahead(len(self.model.layers) - 1)
         yield (
             "head, forward",
@@ -203,9 +207,9 @@ class RankMemory:
                 "logits": forward + widened,
             },
         )
-        # Logits of this chunk and of the one before; the gradient's sum, and what this chunk adds to it.
-        backward = 2 * WIDE * chunk + (narrow * chunk if narrow != WIDE else 0)
-        sums = head * (WIDE + (WIDE if fused else narrow))
+        # Logits of this chunk and of the one before. `sums`: the gradient so far, and the part that this chunk adds.
+        backward = 2 * FLOAT32_BYTES * chunk + (narrow * chunk if narrow != FLOAT32_BYTES else 0)
+        sums = head * (FLOAT32_BYTES + (FLOAT32_BYTES if fused else narrow))
         ahead = self._gathered_ahead(len(self.model.layers) - 1)
         yield (
             "head, backward",
@@ -227,8 +231,10 @@ class RankMemory:
             )
 
     def _layer(self, index: int, before: int) -> Iterator[tuple[str, Parts]]:
-        """Backward of one layer; `before`: what the layers below keep."""
-        model, d, layer = self.model, self.load.item, self.model.layers[index]
+        """Backward pass of one layer. `before`: bytes that the layers below keep."""
+        model = self.model
+        d = self.load.item
+        layer = self.model.layers[index]
         root = d * _gathered(model.root, self.ranks)
         own = d * _gathered(layer.weights, self.ranks)
         ahead = self._gathered_ahead(index - 1) if index else 0
@@ -241,7 +247,7 @@ class RankMemory:
             {
                 "gathered": root + own + ahead,
                 "activations": before + whole + passing_through_layer(model, layer, self.load),
-                "gradients": self._held_head() + WIDE * _gathered(above, self.ranks),
+                "gradients": self._held_head() + FLOAT32_BYTES * _gathered(above, self.ranks),
             },
         )
         yield (
@@ -254,42 +260,43 @@ class RankMemory:
         )
 
     def _embedding(self) -> Iterator[tuple[str, Parts]]:
-        d, root = self.load.item, self.model.root
+        d = self.load.item
+        root = self.model.root
         yield (
             "embeddings, backward",
             {
                 "gathered": d * _gathered(root, self.ranks),
                 "gradients": self._held_head()
                 + d * _gathered(root, 1)
-                + WIDE * _gathered(self.model.layers[0].weights, self.ranks),
+                + FLOAT32_BYTES * _gathered(self.model.layers[0].weights, self.ranks),
             },
         )
         yield "embeddings, reduced", {"gradients": self._reduced(root)}
 
     def _held_head(self) -> int:
-        """The gradient that a tied head leaves waits for that of the embeddings."""
+        """Bytes of a tied head's gradient, which is kept until that of the embeddings is computed."""
         return self.load.item * self.model.vocabulary * self.model.hidden if self.model.tied else 0
 
     def _reduced(self, weights: Mapping[str, Shape]) -> int:
-        """A unit's gradients as they were computed, what goes into their reduction, and what comes out."""
+        """Bytes of a unit's computed gradients, of the input of their reduction, and of its output."""
         padded = _gathered(weights, self.ranks)
-        return self.load.item * _gathered(weights, 1) + WIDE * padded + WIDE * padded // self.ranks
+        return self.load.item * _gathered(weights, 1) + FLOAT32_BYTES * padded + FLOAT32_BYTES * padded // self.ranks
 
     def _gathered_ahead(self, index: int) -> int:
         return self._in_flight(_gathered(self.model.layers[index].weights, self.ranks))
 
     def _in_flight(self, numbers: int) -> int:
-        """What a unit's shards are gathered into; a single rank gathers nothing."""
+        """Bytes into which a unit's shards are gathered. A single rank gathers nothing."""
         return self.load.item * numbers if self.ranks > 1 else 0
 
     @property
     def _largest_rows(self) -> int:
-        """Numbers of the largest weight that this rank holds."""
+        """How many numbers of the largest weight this rank holds."""
         return max(sharded([weight], 0, self.ranks) for weight in self.model.weights())
 
     def _converted(self) -> int:
-        """A piece of one weight's rows in the published dtype, before it is copied to the host."""
-        return 0 if self.load.item == WIDE else min(PIECE_BYTES, self.load.item * self._largest_rows)
+        """Bytes of one piece of a weight's rows in the published dtype, before it is copied to the host."""
+        return 0 if self.load.item == FLOAT32_BYTES else min(PIECE_BYTES, self.load.item * self._largest_rows)
 
 
 def _together(parts: Mapping[str, int], more: Mapping[str, int]) -> Parts:
@@ -297,5 +304,5 @@ def _together(parts: Mapping[str, int], more: Mapping[str, int]) -> Parts:
 
 
 def _gathered(weights: Mapping[str, Shape], ranks: int) -> int:
-    """Numbers of a unit, each weight padded to equal shards."""
+    """How many numbers a gathered unit has, each weight padded to equal shards."""
     return ranks * sharded(weights.items(), 0, ranks)

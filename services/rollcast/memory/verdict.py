@@ -1,4 +1,4 @@
-"""What does not fit, as sentences: the setting, what it asks for, and the value with which it would fit.
+"""Sentences about a plan that does not fit: the setting, the memory it needs, and the value with which it would fit.
 
 A remedy is found by counting again with other settings, the mildest first.
 """
@@ -12,28 +12,31 @@ from typing import Any
 from rollcast.memory.device import GB, gigabytes
 from rollcast.memory.plan import MemoryPlan
 
-MOST_RANKS = 4_096
-MOST_WORKERS = 64
-FEWEST_CHUNK_TOKENS = 128
+MAX_RANKS = 4_096
+MAX_WORKERS = 64
+MIN_CHUNK_TOKENS = 128
+"""Smaller chunks of the head save hardly any memory and cost time."""
 
 
 def refusals(plan: MemoryPlan) -> list[str]:
-    """One sentence for each role that cannot run; empty where all fit."""
+    """One sentence for each role that cannot run; empty if all fit."""
     if plan.device.kind == "cpu":
         return list(_machine(plan))
     return [*_trainer(plan), *_generator(plan)]
 
 
 def warnings(plan: MemoryPlan) -> list[str]:
-    """What will run, and not as it was meant to."""
-    worker, slots = plan.worker, plan.worker.slots
+    """One sentence if generators will run but preempt rollouts."""
+    worker = plan.worker
+    slots = plan.worker.slots
     fit = worker.slots_that_fit
     if fit >= slots or fit < 1:
         return []
-    length, group = plan.config.model.max_length, plan.config.recipe.most_rollouts_per_prompt
+    length = plan.config.model.max_length
+    group = plan.config.recipe.most_rollouts_per_prompt
     sentence = (
         f"generator.slots = {_given(plan)}: the KV cache holds {fit} rollouts of model.max_length {length}, or "
-        f"{worker.tokens_per_slot} tokens each where all slots are taken; it will preempt"
+        f"{worker.tokens_per_slot} tokens each if all slots are taken; it will preempt"
     )
     if fit >= group:
         return [f"{sentence}; set it to {fit}"]
@@ -50,11 +53,12 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
     if _trainer_fits(plan):
         return
     fullest = plan.trainer[0].fullest
-    need, parts = fullest.total, fullest.parts
+    need = fullest.total
+    parts = fullest.parts
     most = ", ".join(f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda one: -one[1])[:3])
     said = f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} ({most}), and {plan.device.in_words}"
-    for setting, value, remedy, mended in _milder(plan):
-        if _trainer_fits(mended):
+    for setting, value, remedy, changed in _milder(plan):
+        if _trainer_fits(changed):
             yield f"{setting} = {value}: {said}; {remedy}"
             return
     if (ranks := _ranks_that_fit(plan)) is not None:
@@ -67,49 +71,57 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
 
 
 def _trainer_fits(plan: MemoryPlan) -> bool:
-    """No rank's GPU holds more than that of rank 0, which has the largest part of every weight."""
+    """Rank 0 has the largest part of every weight, so no other rank holds more."""
     return plan.trainer[0].fullest.total <= plan.device.num_bytes
 
 
 def _milder(plan: MemoryPlan) -> Iterator[tuple[str, Any, str, MemoryPlan]]:
-    """Settings that cost time, not devices: what is now, what to do, and the plan with it."""
-    trainer, longest = plan.config.trainer, plan.trainer[0].load.longest
+    """Changes that cost time, not devices: setting, its value now, the remedy in words, and the changed plan."""
+    trainer = plan.config.trainer
+    longest = plan.trainer[0].load.longest
     if not trainer.activation_checkpointing:
-        mended = plan.changed(trainer={"activation_checkpointing": True})
-        yield "trainer.activation_checkpointing", "false", "set it to true", mended
+        changed = plan.changed(trainer={"activation_checkpointing": True})
+        yield "trainer.activation_checkpointing", "false", "set it to true", changed
     if (tokens := trainer.tokens_per_micro_batch) > longest:
-        mended = plan.changed(trainer={"tokens_per_micro_batch": longest})
-        yield "trainer.tokens_per_micro_batch", tokens, f"set it to {longest}, the longest rollout", mended
-        mended = mended.changed(trainer={"activation_checkpointing": True})
+        changed = plan.changed(trainer={"tokens_per_micro_batch": longest})
+        yield "trainer.tokens_per_micro_batch", tokens, f"set it to {longest}, the longest rollout", changed
+        changed = changed.changed(trainer={"activation_checkpointing": True})
         yield (
             "trainer.tokens_per_micro_batch",
             tokens,
             f"set it to {longest}, the longest rollout, and trainer.activation_checkpointing to true",
-            mended,
+            changed,
         )
     chunk = trainer.logits_chunk_tokens
-    while (chunk := chunk // 2) >= FEWEST_CHUNK_TOKENS:
-        mended = plan.changed(trainer={"logits_chunk_tokens": chunk})
-        yield "trainer.logits_chunk_tokens", trainer.logits_chunk_tokens, f"set it to {chunk}", mended
+    while (chunk := chunk // 2) >= MIN_CHUNK_TOKENS:
+        changed = plan.changed(trainer={"logits_chunk_tokens": chunk})
+        yield "trainer.logits_chunk_tokens", trainer.logits_chunk_tokens, f"set it to {chunk}", changed
 
 
 def _ranks_that_fit(plan: MemoryPlan) -> int | None:
-    """The fewest, with the settings as they are; None where no number would do."""
-    low, high = plan.ranks, plan.ranks
+    """The fewest ranks that fit with these settings; None if no number does."""
+    low = plan.ranks
+    high = plan.ranks
     while not _trainer_fits(plan.changed(ranks=high)):
-        low, high = high, 2 * high
-        if high > MOST_RANKS:
+        low = high
+        high = 2 * high
+        if high > MAX_RANKS:
             return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _trainer_fits(plan.changed(ranks=middle)) else (middle, high)
+        if _trainer_fits(plan.changed(ranks=middle)):
+            high = middle
+        else:
+            low = middle
     return high
 
 
 def _generator(plan: MemoryPlan) -> Iterator[str]:
     if _generator_fits(plan):
         return
-    worker, generator, device = plan.worker, plan.config.generator, plan.device
+    worker = plan.worker
+    generator = plan.config.generator
+    device = plan.device
     share = f"generator.gpu_memory_utilization = {generator.gpu_memory_utilization:g}"
     one = worker.kv_of_slot(plan.config.model.max_length)
     if plan.worker_total > device.num_bytes:
@@ -126,10 +138,10 @@ def _generator(plan: MemoryPlan) -> Iterator[str]:
         yield f"{share}: {said}; set weights.stage to host"
         return
     for workers in _worker_counts(plan):
-        mended = _with_workers(plan, workers)
-        if not _generator_fits(mended):
+        changed = _with_workers(plan, workers)
+        if not _generator_fits(changed):
             continue
-        best = mended.config.generator
+        best = changed.config.generator
         if workers == generator.tensor_parallel:
             yield f"{share}: {said}; set it to {best.gpu_memory_utilization:g}"
         else:
@@ -153,14 +165,14 @@ def _worker_counts(plan: MemoryPlan) -> Iterator[int]:
     """Tensor-parallel sizes from the given one on that the model's heads can be cut into."""
     heads = plan.model.layers[0].attention.heads
     workers = plan.config.generator.tensor_parallel
-    while workers <= min(MOST_WORKERS, heads):
+    while workers <= min(MAX_WORKERS, heads):
         if heads % workers == 0:
             yield workers
         workers *= 2
 
 
 def _with_workers(plan: MemoryPlan, workers: int) -> MemoryPlan:
-    """With the largest share of the GPU that leaves room for what is staged, at most the given one."""
+    """With the largest share of the GPU that leaves room for the staged version, at most the given share."""
     given = plan.config.generator.gpu_memory_utilization
     room = math.floor(100 * (1 - plan.worker.staging / plan.device.num_bytes)) / 100
     share = min(given, room) if room > 0 else given

@@ -21,7 +21,7 @@ class Exporter:
         self.run = run
         self.registry = CollectorRegistry()
         self._families: dict[str, Gauge | Counter] = {}
-        self._making = threading.Lock()  # two threads may use a metric for the first time at once
+        self._making = threading.Lock()  # two threads may create a metric at the same time
         self._histograms = WeightedHistograms()
         self.registry.register(self._histograms)
 
@@ -69,7 +69,7 @@ class Exporter:
 
 
 class WeightedHistograms(Collector):
-    """Histograms that take many equal observations at once: a batch holds millions of tokens of one staleness."""
+    """Histograms that take many equal observations in one call: a batch has millions of tokens of one staleness."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,7 +89,8 @@ class WeightedHistograms(Collector):
             for metric, series in self._counts.items():
                 family = HistogramMetricFamily(metric.name, metric.help, labels=("run", *metric.labels))
                 for label_values, (counts, total) in series.items():
-                    cumulative, buckets = 0, []
+                    cumulative = 0
+                    buckets = []
                     for bound, count in zip((*metric.buckets, float("inf")), counts, strict=True):
                         cumulative += count
                         buckets.append((floatToGoString(bound), cumulative))  # type: ignore[no-untyped-call]

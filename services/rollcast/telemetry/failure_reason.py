@@ -1,6 +1,6 @@
-"""Why a process ended, from what it wrote: the deepest error of the last failure, on one line.
+"""Why a process ended, by its log: the deepest error of the last failure, on one line.
 
-A log ends in one of several ways, often in more than one of them. The last that names a reason counts:
+A log ends in one or more of these ways. The last one that names a reason counts:
 
     error: model.path = x: ...                      a sentence of Rollcast's commands and services
     2026-01-01T00:00:00Z [error    ] ... reason=..  a line of Rollcast's log
@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 MAX_REASON_CHARACTERS = 400
-"""Of an error that is no sentence of Rollcast's: some carry a whole file."""
+"""Longest reason that is not a sentence of Rollcast: some errors contain a whole file."""
 SENTENCE = "error: "
 _PREFIX = re.compile(
     r"^(\([^)]*pid=\d+\) )?((ERROR|WARNING|INFO|CRITICAL|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ?)?(?P<rest>.*)$"
@@ -30,11 +30,11 @@ _CHAINED = (
 )
 _POINTS_ELSEWHERE = re.compile(r"(trace|root cause|message)\W+above|See stack trace|EngineDeadError|ChildFailedError")
 _LOOKUPS = ("KeyError", "IndexError", "AttributeError", "StopIteration", "StopAsyncIteration")
-"""What code that looks something up catches: the error that it raises then says more."""
+"""Errors of a lookup, which the code catches to raise one that says more."""
 
 
 def failure_reason(log: str) -> str | None:
-    """The reason that the log of a process ends with; None = it names none."""
+    """The reason at the end of a process's log, or None."""
     lines = [_without_prefix(line) for line in log.splitlines()]
     reasons = list(_reasons(lines))
     telling = [reason for reason in reasons if not _POINTS_ELSEWHERE.search(reason)]
@@ -51,7 +51,7 @@ def deepest_error(error: BaseException) -> str:
 
 
 def points_elsewhere(reason: str) -> bool:
-    """Whether it says only that another process has failed."""
+    """Whether the reason only says that another process has failed."""
     return _POINTS_ELSEWHERE.search(reason) is not None
 
 
@@ -61,7 +61,7 @@ def _without_prefix(line: str) -> str:
 
 
 def _reasons(lines: Sequence[str]) -> Iterator[str]:
-    """In the order of the log; of a chain of tracebacks one."""
+    """Reasons in the order of the log, one for each chain of tracebacks."""
     chain: list[str] = []
     is_chained = False
     number = 0
@@ -87,7 +87,7 @@ def _reasons(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _error_of(lines: Sequence[str], number: int) -> tuple[str | None, int]:
-    """The error below a traceback's frames with its indented lines, and the number of the line behind it."""
+    """The error below a traceback's frames with its indented lines, and the number of the line after it."""
     while number < len(lines) and (lines[number].startswith(" ") or not lines[number]):
         number += 1
     if number == len(lines) or (match := _ERROR_LINE.match(lines[number])) is None:

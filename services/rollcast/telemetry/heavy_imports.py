@@ -1,7 +1,7 @@
-"""Large imports without garbage collection: of torch, transformers and vLLM a million objects are made, and all stay.
+"""Large imports without garbage collection: torch, transformers and vLLM create a million objects, and all stay.
 
-Looking through them again and again is a tenth of the import's time, and a third of all that an engine's start takes.
-In a forecaster, which reads thousands of series at once, it is up to a tenth of the time of a look.
+Collections among them take a tenth of the import's time, and a third of an engine's start. In a forecaster, which reads
+thousands of series together, they take up to a tenth of a reading.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection in this process until the block ends; then as it was, but for what there is by then.
+    """No garbage collection in this process until the block ends.
 
-    That is never looked through again: nothing of it is collected.
+    Objects that exist then are never examined again, so none of them is collected.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -28,7 +28,7 @@ def uncollected() -> Iterator[None]:
 
 
 def collect_from_now() -> None:
-    """Collect garbage, of what is made from here on; all of it only where the interpreter ends as usual."""
+    """Collect only objects created from now on, and all of them at a normal end of the interpreter."""
     gc.freeze()
     atexit.register(gc.unfreeze)  # libraries that count their objects at the end would call the frozen ones leaks
     gc.enable()

@@ -1,6 +1,6 @@
-"""What the kernel tells of host memory: how much could still be taken, and whether it ended processes for want of it.
+"""Host memory by the kernel's own files: free bytes, and how many processes were killed because it ran out.
 
-In a container both are those of its control group, where that can be seen.
+In a container both are those of its control group, if that is visible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 
 def free_bytes(control_group: Path = CONTROL_GROUP, proc: Path = PROC) -> int:
-    """What the processes here could take: of the machine, and of the control group where that has a limit."""
+    """Bytes that processes here can still allocate, on this machine and within the control group's limit."""
     free = _numbers(proc / "meminfo").get("MemAvailable:", 0) << 10
     limit = _text(control_group / "memory.max").strip()
     if limit.isdigit():
@@ -25,13 +25,13 @@ def free_bytes(control_group: Path = CONTROL_GROUP, proc: Path = PROC) -> int:
 
 
 def kills(control_group: Path = CONTROL_GROUP, proc: Path = PROC) -> int:
-    """How many processes the kernel has ended for want of memory; 0 where it does not tell."""
+    """How many processes the kernel has killed because memory ran out; 0 if it does not report that."""
     of_group = _numbers(control_group / "memory.events")
     return of_group.get("oom_kill", _numbers(proc / "vmstat").get("oom_kill", 0))
 
 
 def how_it_ended(code: int, kills_before: int) -> str:
-    """Of a process, by its exit code (negative = a signal), in words; `kills_before`: when it still ran."""
+    """How a process ended, in words. `code`: negative = a signal. `kills_before`: `kills()` while it still ran."""
     if code == -signal.SIGKILL and kills() > kills_before:
         return "killed by the kernel, which ran out of host memory"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

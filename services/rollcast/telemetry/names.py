@@ -30,7 +30,7 @@ class Metric:
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 _EVAL = ("dataset", "incarnation", "step")
 PART_PREFIX = "part:"
-"""Label `dataset` of one part of a mixture: this and its name. The mixture's own has none, nor has a single data set's."""
+"""Label `dataset` of one part of a mixture: this and its name. A whole mixture and a single data set have no prefix."""
 DOWNSTREAM_PREFIX = "downstream:"
 """Label `dataset` of a downstream set: this and its name."""
 

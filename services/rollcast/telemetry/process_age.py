@@ -1,4 +1,4 @@
-"""For how long this process has been running, whatever the wall clock is set to meanwhile."""
+"""The age of this process, independent of changes of the wall clock."""
 
 from __future__ import annotations
 

@@ -12,18 +12,17 @@ from typing import NoReturn
 
 
 def end(code: int) -> NoReturn:
-    """End this process as `sys.exit(code)` does at the end of a program, but leave its million objects alone.
+    """End this process as `sys.exit(code)` does at the end of a program, but do not destroy its million objects.
 
-    Python would take them apart one by one: of torch, transformers and vLLM that is seconds of processor time, which
-    whoever typed Ctrl-C waits for. Everything else is done, in the interpreter's own order: pools are told to end and
-    threads that are no daemons waited for, then what is registered with `atexit`, then all output is written. To be
-    called by the main thread.
+    Python would destroy them one by one. With torch, transformers and vLLM that takes seconds, for which the user waits
+    after Ctrl-C. Everything else is done in the interpreter's order: pools end, non-daemon threads are joined, `atexit`
+    functions run, and output is flushed. Call it from the main thread.
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # wakes the idle workers of pools, which a join waits for
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # nobody may read it any more
+            with suppress(OSError, ValueError):  # the reader may be gone
                 stream.flush()
         ctypes.CDLL(None).fflush(None)  # what native code has printed
     finally:

@@ -1,7 +1,7 @@
 """Reading metrics that others serve: pages of samples, and a Prometheus server's query API.
 
-Whatever is read is hostile: bounded in bytes, in series and in time. Everything that can go wrong with it raises
-`SourceAway`, whose message is one sentence.
+The content is treated as hostile: bounded in bytes, in series and in time. Every failure raises `SourceAway`, whose
+message is one sentence.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MAX_BYTES = 32 << 20
 MAX_SAMPLES = 200_000
 TIMEOUT_SECONDS = 10.0
 MAX_INSTANTS = 10_000
-"""Of one query over a range: Prometheus answers at most 11,000 values of a series. Over 30 days they lie closer than
-the 5 minutes for which it takes a value to last, so none is missed."""
+"""Values of one range query: Prometheus returns at most 11,000 for a series. Over 30 days their distance is below the 5
+minutes for which Prometheus keeps a value valid, so none is missed."""
 
 
 class SourceAway(Exception):  # noqa: N818  (a state that is waited out, not a mistake)
-    """The source does not answer, or not with metrics."""
+    """The source does not answer, or its answer contains no metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Prometheus:
 
 def _labels(item: dict[str, Any]) -> dict[str, str]:
     labels = item.get("metric")
-    # A hundred runs have ten thousand series: their types are looked at all at once, and nothing is copied.
+    # A hundred runs have ten thousand series, so the types are compared as one set, without a copy.
     if not isinstance(labels, dict) or set(map(type, labels.values())) - {str}:
         raise SourceAway("Prometheus answered a series without labels, or with some that are no text")
     return labels

@@ -1,4 +1,4 @@
-"""The process of a service that takes nothing but a run file: arguments first, heavy imports after."""
+"""The process of a service whose only argument is a run file: it parses arguments before heavy imports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rollcast.telemetry.heavy_imports import uncollected
 
 
 def run_service(name: str, description: str, *, module: str) -> int:
-    """From the arguments `--config FILE` to the exit code; a UserError is one sentence on standard error.
+    """Parse `--config FILE`, run the service, return the exit code. A UserError is one sentence on standard error.
 
-    `module`: its `serve(config)` runs the service, takes the signals and returns the exit code. It is imported once the
+    `module`: its `serve(config)` runs the service, handles signals and returns the exit code. It is imported once the
     run file is known to be right.
     """
     parser = argparse.ArgumentParser(prog=f"rollcast.{name}", description=description)

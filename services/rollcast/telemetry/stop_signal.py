@@ -1,8 +1,8 @@
-"""SIGTERM and SIGINT as a question, and as something to wait for.
+"""SIGTERM and SIGINT as a flag that can be waited for.
 
-A threading.Event does not do: where the kernel gives the signal to another thread, or to the main one after it last
-looked and before it sleeps, nobody wakes it; and a handler that sets the event inside its own `wait` never returns. The
-interpreter writes a byte for every signal, whichever thread it reached, and that byte wakes.
+A threading.Event does not work: a signal that reaches another thread, or the main thread just before it sleeps, does
+not wake it, and a handler that sets the event inside its own `wait` never returns. The interpreter writes a byte for
+every signal, whichever thread it reached, and that byte wakes the waiting thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import FrameType
 
 
 class StopSignal:
-    """True once SIGTERM or SIGINT came. To be made, and waited for, in the main thread."""
+    """True after SIGTERM or SIGINT. Create it, and wait for it, in the main thread."""
 
     def __init__(self) -> None:
         self._requested = False
@@ -29,7 +29,7 @@ class StopSignal:
         return self._requested
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether it came within so long; None = however long it takes."""
+        """Wait for the signal, at most `seconds` (None = without limit); returns whether it came."""
         until = None if seconds is None else time.monotonic() + seconds
         while not self._requested:
             rest = None if until is None else until - time.monotonic()

@@ -1,4 +1,4 @@
-"""Versions: of the wires, and of a policy, which says what weights sampled a token."""
+"""Versions of the wires, and of the policy whose weights sampled a token."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 from rollcast.wire import rollout_pb2
 
 WIRE_VERSION = 3
-"""Of both wires, the messages in `proto/` and the Redis keys and scripts together. It rises with every change that an
-older process would misread. 0 stands for processes from before it was said."""
+"""Version of both wires: the messages in `proto/`, the Redis keys and the scripts. Raised with every change that an
+older process would misread."""
 
 
 def wire_mismatch(*, generator: int, trainer: int) -> str | None:
-    """Why the two cannot work together, with the remedy; None where they can."""
+    """Why the two cannot work together, with the remedy; None if they can."""
     if generator == trainer:
         return None
     return (

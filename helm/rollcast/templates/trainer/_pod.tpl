@@ -27,7 +27,7 @@ spec:
       image: {{ include "rollcast.image" (list . $role.image) }}
       imagePullPolicy: {{ $role.image.pullPolicy }}
       terminationMessagePolicy: FallbackToLogsOnError
-      # Starts python -m rollcast.trainer once for every rank; the first pod holds the run's folder meanwhile.
+      # Starts python -m rollcast.trainer once for every rank; the first pod keeps the lock of the run's folder during that time.
       command: [python, -m, rollcast.trainer.launch]
       args:
         - --nodes={{ $role.nodes }}
@@ -39,7 +39,7 @@ spec:
         - --job=$(JOB_NAME)
         - --rendered-in=/etc/rollcast/rendered-trainer
         - --accepted-in=/etc/rollcast/accepted-trainer
-        # Without a checkpoint this starts anew; with one, a restarted pod continues its run.
+        # Without a checkpoint this starts from the beginning; with one, a restarted pod continues its run.
         - --resume
         {{- range $role.extraArgs }}
         - {{ . | quote }}

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.errors import UserError
-from rollcast.memory.architecture import UncountedModelError, model_shape
+from rollcast.memory.architecture import UncountedModelError
 from rollcast.memory.context_length import known_length
-from rollcast.memory.model_file import read_here
+from rollcast.memory.model_file import folder_here, read_here
+from rollcast.memory.weight_shapes import find_model_shape
 
 NOT_HERE = "not on this machine yet; `rollcast up` fetches it from the hub"
 _UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
@@ -35,7 +36,8 @@ def model_in_words(path: str) -> str:
 def _size(path: str, found: Mapping[str, Any]) -> str | None:
     """Parameters if the architecture is known, else the size of its weights on the disk."""
     try:
-        return f"{_short(model_shape(found).num_parameters).strip()} parameters"
+        model = find_model_shape(found, folder=folder_here(path))
+        return f"{_short(model.num_parameters).strip()} parameters"
     except UncountedModelError:
         stored = sum(file.stat().st_size for file in Path(path).glob("*.safetensors"))
         return f"{_short(stored)}B of weights" if stored else None

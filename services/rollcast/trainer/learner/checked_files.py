@@ -120,14 +120,9 @@ def data_files(names: Collection[str]) -> list[str]:
     return sorted(name for name in names if name.endswith(DATA))
 
 
-def files_to_check(names: Collection[str], *, is_checked: bool) -> list[str]:
-    """Those of a checkpoint's files whose checksum is another file, in order.
-
-    `is_checked`: whether there is one of `.metadata` for certain. Raises ValueError if a checksum is missing.
-    """
-    needed = data_files(names)
-    if is_checked or f"{METADATA}{CHECKSUM}" in names:
-        needed = [METADATA, *needed]
+def files_to_check(names: Collection[str]) -> list[str]:
+    """The files of a checkpoint whose checksum is in another file, in order. Raises ValueError if one has none."""
+    needed = [METADATA, *data_files(names)]
     if missing := [name for name in needed if f"{name}{CHECKSUM}" not in names]:
         raise ValueError(f"{missing[0]} has no checksum, {missing[0]}{CHECKSUM} is not there")
     return needed

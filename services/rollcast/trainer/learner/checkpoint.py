@@ -107,8 +107,6 @@ def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *,
     storage = storage_at(folder)
     saved = _agreed(checkpoint, learner, lambda: _checked_controller(storage, name, learner.ranks))
     shapes = _agreed(checkpoint, learner, lambda: _shapes(storage, name))
-    if learner.ranks.rank == 0 and not saved.is_checked:
-        log.warning("an earlier Rollcast wrote this checkpoint, without a checksum of .metadata", place=str(checkpoint))
     remedy = (
         "give the model that it was trained from" if weights_only else "resume with the model the run was started with"
     )
@@ -137,7 +135,7 @@ def _read(checkpoint: Location, learner: Learner, tensors: dict[str, Tensor], *,
 def _checked_controller(storage: CheckpointStorage, name: str, ranks: Ranks) -> ControllerFile:
     """A checkpoint's controller file, after this rank has compared its share of the others with their checksums."""
     saved = read_controller(storage.controller(name))
-    for file in files_to_check(storage.files(name), is_checked=saved.is_checked)[ranks.rank :: ranks.world_size]:
+    for file in files_to_check(storage.files(name))[ranks.rank :: ranks.world_size]:
         storage.check(name, file)
     return saved
 

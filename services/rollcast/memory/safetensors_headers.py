@@ -1,0 +1,122 @@
+"""Names and shapes of a model's weights, from the headers of its safetensors files. No tensor is read.
+
+A file begins with the size of its header (8 bytes, little-endian) and the header: JSON, name -> dtype, shape, offsets.
+A model is one file, or an index that names several.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from rollcast.memory.architecture import Shape
+from rollcast.memory.hub import beginning, hub_file, hub_limit
+
+WHOLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+SIZE_BYTES = 8
+MAX_HEADER_BYTES = 32 << 20
+"""Largest header that is read. The format allows 100 MB; a file of 50,000 tensors needs 7 MB."""
+MAX_FILES = 1_000
+CHUNK_BYTES = 1 << 16
+_ONE_EXPERT = re.compile(r"(.+\.)(?:mlp|block_sparse_moe)\.experts\.\d+\.(\w+)\.weight")
+_GATES = ("gate_proj", "w1")
+_TEXT_MODEL = "language_model."
+"""Prefix of the text model's weights in a model of several parts."""
+_BUFFER = "rotary_emb.inv_freq"
+"""Old files hold it; it is not a weight."""
+
+ReadFile = Callable[[str], Generator[bytes]]
+"""The content of one file of the model, piece by piece."""
+
+
+def stored_here(folder: Path) -> dict[str, Shape] | None:
+    """Weights by the headers of the files in `folder`. None if no file is there or readable."""
+    try:
+        return _stored(partial(_pieces, folder), is_split=not (folder / WHOLE).is_file())
+    except (OSError, ValueError):
+        return None
+
+
+def stored_on_hub(model: str) -> dict[str, Shape] | None:
+    """Weights by the headers of the hub's files, of which only those are fetched. None if they cannot be read."""
+    import httpx
+
+    read = partial(hub_file, model, until=hub_limit())
+    for is_split in (False, True):
+        try:
+            return _stored(read, is_split=is_split)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.NOT_FOUND:
+                return None
+        except (OSError, ValueError, httpx.HTTPError, httpx.InvalidURL):
+            return None
+    return None
+
+
+def _pieces(folder: Path, name: str) -> Generator[bytes]:
+    with (folder / name).open("rb") as stream:
+        while piece := stream.read(CHUNK_BYTES):
+            yield piece
+
+
+def _stored(read: ReadFile, *, is_split: bool) -> dict[str, Shape]:
+    """Raises OSError, ValueError or httpx.HTTPError."""
+    names = _named_by_index(read) if is_split else [WHOLE]
+    found: dict[str, Shape] = {}
+    for name in names:
+        with closing(read(name)) as pieces:
+            found |= _header(pieces)
+    return as_transformers_keeps_them(found)
+
+
+def _named_by_index(read: ReadFile) -> list[str]:
+    with closing(read(INDEX)) as pieces:
+        index = json.loads(beginning(pieces, MAX_HEADER_BYTES))
+    try:
+        names = sorted(set(index["weight_map"].values()))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{INDEX} names no files") from error
+    if len(names) > MAX_FILES or not all(isinstance(name, str) and Path(name).name == name for name in names):
+        raise ValueError(f"{INDEX} names no files of one folder")
+    return names
+
+
+def _header(pieces: Iterable[bytes]) -> dict[str, Shape]:
+    start = beginning(pieces, SIZE_BYTES)
+    size = int.from_bytes(start[:SIZE_BYTES], "little")
+    if not 0 < size <= MAX_HEADER_BYTES:
+        raise ValueError(f"a header of {size} bytes")
+    start += beginning(pieces, SIZE_BYTES + size - len(start))
+    header = json.loads(start[SIZE_BYTES : SIZE_BYTES + size])
+    try:
+        return {name: tuple(map(int, one["shape"])) for name, one in header.items() if name != "__metadata__"}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError("a header without shapes") from error
+
+
+def as_transformers_keeps_them(stored: Mapping[str, Shape]) -> dict[str, Shape]:
+    """The text model alone, with a layer's experts stacked: `gate_up_proj` (E, 2 I, H), `down_proj` (E, H, I)."""
+    if any(name.startswith(_TEXT_MODEL) for name in stored):
+        stored = {name.removeprefix(_TEXT_MODEL): shape for name, shape in stored.items() if _TEXT_MODEL in name}
+    found: dict[str, Shape] = {}
+    experts: Counter[str] = Counter()
+    gates: dict[str, Shape] = {}
+    for name, shape in stored.items():
+        expert = _ONE_EXPERT.fullmatch(name)
+        if expert is None:
+            if not name.endswith(_BUFFER):
+                found[name.replace(".block_sparse_moe.", ".mlp.")] = shape
+        elif expert[2] in _GATES:
+            experts[expert[1]] += 1
+            gates[expert[1]] = shape
+    for layer, count in experts.items():
+        width, hidden = gates[layer]
+        found[f"{layer}mlp.experts.gate_up_proj"] = (count, 2 * width, hidden)
+        found[f"{layer}mlp.experts.down_proj"] = (count, hidden, width)
+    return found
