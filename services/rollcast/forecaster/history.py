@@ -10,7 +10,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from rollcast.config.errors import UserError
