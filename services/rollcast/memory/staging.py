@@ -13,8 +13,8 @@ StagingPlace = Literal["device", "host"]
 MIN_FREE_DEVICE_BYTES = 1 << 30
 """Device memory that staging leaves for the scratch space of kernels."""
 STAGED_VERSIONS = 2
-"""Versions of its rows that a trainer rank keeps in host memory (`rollcast.weights.sender.staging`): the one being sent and
-the newest."""
+"""Versions of its rows that a trainer rank keeps in host memory (`rollcast.weights.sender.staging`): the one being sent
+and the newest."""
 PIECES_ON_THE_WAY = 2
 """Pieces in transfer, all lanes together, on a device that holds no whole version."""
 
